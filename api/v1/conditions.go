@@ -1,0 +1,138 @@
+package v1
+
+import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+// ReadyCondition summarises every other condition of an object. Cluster API
+// mirrors it: to Cluster.status InfrastructureReady, and to Machine.status
+// InfrastructureReady.
+const ReadyCondition = clusterv1.ReadyCondition
+
+// DeletingCondition is true while an object is being deleted; its message
+// says what the deletion waits for. Negative polarity.
+const (
+	DeletingCondition = clusterv1.DeletingCondition
+
+	// NotDeletingReason surfaces when the object is not being deleted.
+	NotDeletingReason = clusterv1.NotDeletingReason
+	// DeletingReason surfaces when the deletion goes its way.
+	DeletingReason = clusterv1.DeletingReason
+	// WaitingForMachinesDeletionReason surfaces when an OLVMCluster waits for its machines to go first.
+	WaitingForMachinesDeletionReason = "WaitingForMachinesDeletion"
+	// WaitingForTerraformReason surfaces when a run must end before the deletion can go on.
+	WaitingForTerraformReason = "WaitingForTerraform"
+	// DeletionFailedReason surfaces when the last attempt to delete the VM failed; it is tried again.
+	DeletionFailedReason = "DeletionFailed"
+	// DeletionBlockedReason surfaces when deleting would touch what is not ours; a person must look.
+	DeletionBlockedReason = "DeletionBlocked"
+)
+
+// EngineAvailableCondition is true if the last call to the engine named by
+// the OLVMCluster succeeded with its credentials, and its data center exists.
+const (
+	EngineAvailableCondition = "EngineAvailable"
+
+	// EngineAvailableReason surfaces when the engine answers and the data center exists.
+	EngineAvailableReason = "EngineAvailable"
+	// CredentialsNotFoundReason surfaces when the credentials Secret is missing or lacks a key.
+	CredentialsNotFoundReason = "CredentialsNotFound"
+	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
+	CAConfigMapInvalidReason = "CAConfigMapInvalid"
+	// AuthenticationFailedReason surfaces when the engine refuses the user name or password.
+	AuthenticationFailedReason = "AuthenticationFailed"
+	// UntrustedCertificateReason surfaces when the engine's certificate is not signed by a trusted CA.
+	UntrustedCertificateReason = "UntrustedCertificate"
+	// EngineUnreachableReason surfaces when the engine cannot be reached or answers with an error of its own.
+	EngineUnreachableReason = "EngineUnreachable"
+	// DataCenterNotFoundReason surfaces when the engine has no data center of that name.
+	DataCenterNotFoundReason = "DataCenterNotFound"
+)
+
+// EndpointConfiguredCondition is true if the OLVMCluster has a usable control
+// plane endpoint.
+const (
+	EndpointConfiguredCondition = "ControlPlaneEndpointConfigured"
+
+	// EndpointConfiguredReason surfaces when host and port are set.
+	EndpointConfiguredReason = "ControlPlaneEndpointConfigured"
+	// EndpointMissingReason surfaces when neither the OLVMCluster nor the Cluster names an endpoint.
+	EndpointMissingReason = "ControlPlaneEndpointMissing"
+)
+
+// BootstrapDataAvailableCondition is true if the bootstrap provider has made
+// the data with which the VM becomes a node.
+const (
+	BootstrapDataAvailableCondition = "BootstrapDataAvailable"
+
+	// BootstrapDataAvailableReason surfaces when the bootstrap Secret can be read.
+	BootstrapDataAvailableReason = "BootstrapDataAvailable"
+	// WaitingForClusterInfrastructureReason surfaces when the OLVMCluster is not provisioned yet.
+	WaitingForClusterInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
+	// WaitingForBootstrapDataReason surfaces when the Machine has no bootstrap Secret yet.
+	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
+	// BootstrapDataInvalidReason surfaces when the bootstrap data cannot be used for this VM.
+	BootstrapDataInvalidReason = "BootstrapDataInvalid"
+)
+
+// AddressesAllocatedCondition is true if the machine has its static address.
+const (
+	AddressesAllocatedCondition = "AddressesAllocated"
+
+	// AddressesAllocatedReason surfaces when the address is recorded on the OLVMMachine.
+	AddressesAllocatedReason = "AddressesAllocated"
+	// AddressRangeInvalidReason surfaces when subnet, gateway or a range cannot be parsed or contradict each other.
+	AddressRangeInvalidReason = "AddressRangeInvalid"
+	// AddressPoolExhaustedReason surfaces when every address of the ranges is in use.
+	AddressPoolExhaustedReason = "AddressPoolExhausted"
+	// EndpointInAddressPoolReason surfaces when the control plane endpoint lies inside the machine ranges.
+	EndpointInAddressPoolReason = "ControlPlaneEndpointInAddressPool"
+)
+
+// InfrastructureAppliedCondition is true if the last Terraform run for the
+// current configuration succeeded.
+const (
+	InfrastructureAppliedCondition = "InfrastructureApplied"
+
+	// AppliedReason surfaces when the state holds what the configuration asks for.
+	AppliedReason = "Applied"
+	// ApplyingReason surfaces while a run is queued or going.
+	ApplyingReason = "Applying"
+	// ApplyFailedReason surfaces when the last run failed; it is tried again with a growing delay.
+	ApplyFailedReason = "ApplyFailed"
+	// WaitingForEngineReason surfaces when the OLVMCluster's engine is not available; see its conditions.
+	WaitingForEngineReason = "WaitingForEngine"
+	// InvalidMemoryReason surfaces when spec.virtualMachine.memory is not a quantity such as 16GB.
+	InvalidMemoryReason = "InvalidMemory"
+	// TemplateNotFoundReason surfaces when the engine has no template of that name.
+	TemplateNotFoundReason = "TemplateNotFound"
+	// ClusterNotFoundReason surfaces when the engine has no cluster of that name in the data center.
+	ClusterNotFoundReason = "OvirtClusterNotFound"
+	// NetworkNotFoundReason surfaces when the data center has no network of that name.
+	NetworkNotFoundReason = "NetworkNotFound"
+	// VNICProfileNotFoundReason surfaces when the network has no vNIC profile of that name.
+	VNICProfileNotFoundReason = "VNICProfileNotFound"
+	// VMNameConflictReason surfaces when the engine has a VM of our name that is not ours.
+	VMNameConflictReason = "VMNameConflict"
+	// ReplaceRefusedReason surfaces when the configuration asks to delete or replace the VM of a live machine.
+	ReplaceRefusedReason = "ReplaceRefused"
+	// StateInvalidReason surfaces when the Terraform state cannot be used; it is never overwritten.
+	StateInvalidReason = "StateInvalid"
+	// RenderFailedReason surfaces when no configuration can be rendered from the spec.
+	RenderFailedReason = "RenderFailed"
+)
+
+// VirtualMachineRunningCondition is true if the engine reports the VM as up.
+const (
+	VirtualMachineRunningCondition = "VirtualMachineRunning"
+
+	// VirtualMachineRunningReason surfaces when the VM is up.
+	VirtualMachineRunningReason = "VirtualMachineRunning"
+	// WaitingForVirtualMachineReason surfaces before the VM exists.
+	WaitingForVirtualMachineReason = "WaitingForVirtualMachine"
+	// VirtualMachineStartingReason surfaces while the VM boots.
+	VirtualMachineStartingReason = "VirtualMachineStarting"
+	// VirtualMachineNotRunningReason surfaces when the VM exists and is not up.
+	VirtualMachineNotRunningReason = "VirtualMachineNotRunning"
+	// VirtualMachineNotFoundReason surfaces when the VM was deleted behind the controller's back.
+	// It is never created again under the same Machine: remediation replaces the Machine.
+	VirtualMachineNotFoundReason = "VirtualMachineNotFound"
+)

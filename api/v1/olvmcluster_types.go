@@ -1,0 +1,224 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ClusterFinalizer lets the OLVMCluster outlive its machines.
+const ClusterFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io"
+
+// OLVMClusterSpec is what an OLVMCluster asks for.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == oldSelf.controlPlaneEndpoint.host)",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port == oldSelf.controlPlaneEndpoint.port)",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
+type OLVMClusterSpec struct {
+	// controlPlaneEndpoint is the virtual IP address (or the name of an external load balancer) and the port
+	// at which the API server of the workload cluster is reached. It must lie outside the machine address ranges.
+	// +optional
+	ControlPlaneEndpoint APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
+
+	// olvmDatacenterName is the name of the engine's data center in which all VMs of the cluster live.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	OLVMDatacenterName string `json:"olvmDatacenterName,omitempty"`
+
+	// olvmOvirtAPIServer says how to reach the engine.
+	// +required
+	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
+}
+
+// APIEndpoint is host and port of an API server.
+type APIEndpoint struct {
+	// host is an IP address or a DNS name. Empty means: not set.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Host string `json:"host,omitempty"`
+
+	// port is the TCP port. 0 means: not set, which is 6443 when a host is given.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
+// OvirtAPIServer names an engine, its credentials and its CA.
+type OvirtAPIServer struct {
+	// serverURL is the base URL of the engine, for example https://engine.example.com/ovirt-engine (without /api).
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	ServerURL string `json:"serverURL,omitempty"`
+
+	// insecureSkipTLSVerify turns the verification of the engine's certificate off. Never use it in production.
+	// +optional
+	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
+
+	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope
+	// (or ovirt_username and ovirt_password).
+	// +required
+	CredentialsSecret NamespacedName `json:"credentialsSecret,omitempty,omitzero"`
+
+	// caConfigMap names the ConfigMap whose values are PEM certificates that sign the engine's certificate
+	// (by custom the keys ca.crt, ca.crt1, ...). Without it the trust store of the controller's image is used.
+	// +optional
+	CAConfigMap *NamespacedName `json:"caConfigMap,omitempty"`
+}
+
+// NamespacedName names an object.
+type NamespacedName struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// namespace of the object. Empty means: the namespace of the referring object.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// OLVMClusterStatus is what the controller saw.
+type OLVMClusterStatus struct {
+	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, Paused, Deleting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// initialization reports the first provisioning, as the Cluster API contract asks.
+	// +optional
+	Initialization OLVMClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
+
+	// failureDomains is the list of failure domains that machines can be placed in.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// olvmDatacenter is the data center that the cluster's name was resolved to.
+	// +optional
+	OLVMDatacenter *OLVMDatacenterStatus `json:"olvmDatacenter,omitempty"`
+}
+
+// OLVMClusterInitializationStatus reports the first provisioning.
+// +kubebuilder:validation:MinProperties=1
+type OLVMClusterInitializationStatus struct {
+	// provisioned is true once the infrastructure of the cluster is there; it never becomes false again.
+	// +optional
+	Provisioned *bool `json:"provisioned,omitempty"`
+}
+
+// OLVMDatacenterStatus describes a data center and its engine.
+type OLVMDatacenterStatus struct {
+	// dataCenterID is the engine's UUID of the data center.
+	// +optional
+	DataCenterID string `json:"dataCenterID,omitempty"`
+
+	// dataCenterName is its name.
+	// +optional
+	DataCenterName string `json:"dataCenterName,omitempty"`
+
+	// release is the product and version that the engine reports.
+	// +optional
+	Release *OLVMRelease `json:"release,omitempty"`
+}
+
+// OLVMRelease is the product behind an engine URL.
+type OLVMRelease struct {
+	// name of the product.
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// version of the product.
+	// +optional
+	Version string `json:"version,omitempty"`
+}
+
+// OLVMCluster is the infrastructure of a Cluster on Oracle Linux Virtualization Manager or oVirt.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=olvmclusters,scope=Namespaced,categories=cluster-api,shortName=olvmc
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels['cluster\.x-k8s\.io/cluster-name']`,description="Cluster this belongs to"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if the infrastructure is usable"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="DataCenter",type=string,JSONPath=`.status.olvmDatacenter.dataCenterName`,description="Data center of the VMs"
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.controlPlaneEndpoint.host`,description="Control plane endpoint"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="OLVMServerURL",type=string,JSONPath=`.spec.olvmOvirtAPIServer.serverURL`,priority=2
+type OLVMCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what is asked for.
+	// +required
+	Spec OLVMClusterSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what was seen.
+	// +optional
+	Status OLVMClusterStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, as Cluster API's helpers expect.
+func (c *OLVMCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions, as Cluster API's helpers expect.
+func (c *OLVMCluster) SetConditions(conditions []metav1.Condition) { c.Status.Conditions = conditions }
+
+// OLVMClusterList is a list of OLVMClusters.
+// +kubebuilder:object:root=true
+type OLVMClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OLVMCluster `json:"items"`
+}
+
+// OLVMClusterTemplateSpec holds the template of a ClusterClass.
+type OLVMClusterTemplateSpec struct {
+	// template of the OLVMClusters to create.
+	// +required
+	Template OLVMClusterTemplateResource `json:"template,omitempty,omitzero"`
+}
+
+// OLVMClusterTemplateResource is metadata and spec of an OLVMCluster to create.
+type OLVMClusterTemplateResource struct {
+	// metadata is added to the OLVMCluster.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec of the OLVMCluster.
+	// +required
+	Spec OLVMClusterSpec `json:"spec,omitempty,omitzero"`
+}
+
+// OLVMClusterTemplate is the infrastructure cluster template of a ClusterClass.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=olvmclustertemplates,scope=Namespaced,categories=cluster-api,shortName=olvmct
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name="DataCenter",type=string,JSONPath=`.spec.template.spec.olvmDatacenterName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type OLVMClusterTemplate struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what is asked for.
+	// +required
+	Spec OLVMClusterTemplateSpec `json:"spec,omitempty,omitzero"`
+}
+
+// OLVMClusterTemplateList is a list of OLVMClusterTemplates.
+// +kubebuilder:object:root=true
+type OLVMClusterTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OLVMClusterTemplate `json:"items"`
+}

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fault is a refusal by the engine.
+type Fault struct {
+	// Method and Path of the request.
+	Method, Path string
+	// StatusCode is the HTTP status code.
+	StatusCode int
+	// Reason and Detail are the engine's words; Detail names the rule that was broken.
+	Reason, Detail string
+}
+
+func (f *Fault) Error() string {
+	text := strings.TrimSpace(f.Reason + ": " + f.Detail)
+	text = strings.Trim(text, ": ")
+	if text == "" {
+		text = http.StatusText(f.StatusCode)
+	}
+	return fmt.Sprintf("engine refused %s %s (HTTP %d): %s", f.Method, f.Path, f.StatusCode, text)
+}
+
+// AuthError says that the engine does not accept the credentials.
+type AuthError struct {
+	// Username that was refused.
+	Username string
+	// Message of the engine.
+	Message string
+	// RetryAt is when the client will try these credentials again; earlier calls fail without a request,
+	// so that a wrong password does not lock the account out.
+	RetryAt time.Time
+}
+
+func (e *AuthError) Error() string {
+	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
+}
+
+// TLSError says that the engine's certificate is not trusted.
+type TLSError struct{ Err error }
+
+func (e *TLSError) Error() string {
+	return fmt.Sprintf("engine certificate is not trusted: %v", e.Err)
+}
+
+func (e *TLSError) Unwrap() error { return e.Err }
+
+// UnreachableError says that no usable answer came: no connection, a time-out, or an answer that is not the engine's.
+type UnreachableError struct{ Err error }
+
+func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be reached: %v", e.Err) }
+
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// NameError says that no object has the name that was asked for.
+type NameError struct {
+	// Kind of object, such as "template".
+	Kind string
+	// Name that was looked up.
+	Name string
+	// Scope in which it was looked up, such as `data center "Default"`.
+	Scope string
+	// Known holds the names that exist there, sorted.
+	Known []string
+}
+
+func (e *NameError) Error() string {
+	known := e.Known
+	more := ""
+	const shown = 12
+	if len(known) > shown {
+		known, more = known[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
+	}
+	list := "it has none"
+	if len(known) > 0 {
+		list = "it has " + strings.Join(known, ", ") + more
+	}
+	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
+}
+
+// IsNotFound says whether err is the engine's 404.
+func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
+
+// IsConflict says whether err is the engine's 409.
+func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
+
+func hasStatus(err error, code int) bool {
+	var fault *Fault
+	return errors.As(err, &fault) && fault.StatusCode == code
+}
+
+// IsTransient says whether the same call may succeed later without any change to it: the engine could not be reached,
+// had an error of its own, or an object was locked by another operation.
+func IsTransient(err error) bool {
+	var unreachable *UnreachableError
+	if errors.As(err, &unreachable) {
+		return true
+	}
+	var fault *Fault
+	if !errors.As(err, &fault) {
+		return false
+	}
+	if fault.StatusCode >= 500 || fault.StatusCode == http.StatusTooManyRequests {
+		return true
+	}
+	detail := strings.ToLower(fault.Detail)
+	return slices.ContainsFunc([]string{"is locked", "related operation is currently in progress", "being used"},
+		func(text string) bool { return strings.Contains(detail, text) })
+}
+
+// transportError classifies an error of the HTTP transport.
+func transportError(err error) error {
+	var (
+		unknownAuthority x509.UnknownAuthorityError
+		hostname         x509.HostnameError
+		invalid          x509.CertificateInvalidError
+		verification     *tls.CertificateVerificationError
+	)
+	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) {
+		return &TLSError{Err: err}
+	}
+	return &UnreachableError{Err: err}
+}

@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// listTTL is how long a list is believed. Data centers, clusters, networks and templates change rarely.
+	listTTL = time.Minute
+	// listMissTTL is how old a list may be when a name is not in it: an object that was just made must be found soon,
+	// and a name that does not exist must not cost a request per reconcile.
+	listMissTTL = 5 * time.Second
+)
+
+// listCache holds the lists by which names are resolved.
+type listCache struct {
+	dataCenters  cachedList[DataCenter]
+	clusters     cachedList[Cluster]
+	templates    cachedList[Template]
+	networks     cachedList[Network]
+	vnicProfiles cachedList[VNICProfile]
+}
+
+type cachedList[T any] struct {
+	mu    sync.Mutex
+	items []T
+	at    time.Time
+}
+
+// find returns the first item that matches, refreshing the list where it is too old to decide.
+func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool) (*T, []T, error) {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	lookup := func() *T {
+		if i := slices.IndexFunc(list.items, match); i >= 0 {
+			item := list.items[i]
+			return &item
+		}
+		return nil
+	}
+	age := c.now().Sub(list.at)
+	if !list.at.IsZero() && age < listTTL {
+		if item := lookup(); item != nil || age < listMissTTL {
+			return item, list.items, nil
+		}
+	}
+	var reply struct {
+		XMLName xml.Name
+		Items   []T `xml:",any"`
+	}
+	if err := c.do(ctx, http.MethodGet, "/"+collection, nil, nil, &reply); err != nil {
+		return nil, nil, fmt.Errorf("failed to list %s: %w", collection, err)
+	}
+	list.items, list.at = reply.Items, c.now()
+	return lookup(), list.items, nil
+}
+
+func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
+	var out []string
+	for _, item := range items {
+		if keep(item) {
+			out = append(out, name(item))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Product asks the engine what it is. It is the cheapest call that needs a session.
+func (c *Client) Product(ctx context.Context) (Product, error) {
+	var reply struct {
+		XMLName xml.Name `xml:"api"`
+		Info    struct {
+			Name    string `xml:"name"`
+			Version struct {
+				Major int    `xml:"major"`
+				Minor int    `xml:"minor"`
+				Build int    `xml:"build"`
+				Full  string `xml:"full_version"`
+			} `xml:"version"`
+		} `xml:"product_info"`
+	}
+	if err := c.do(ctx, http.MethodGet, "", nil, nil, &reply); err != nil {
+		return Product{}, fmt.Errorf("failed to ask the engine for its version: %w", err)
+	}
+	v := reply.Info.Version
+	return Product{Name: reply.Info.Name, Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build}, nil
+}
+
+// DataCenter returns the data center of that name, or a NameError.
+func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, error) {
+	item, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool { return d.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "data center", Name: name, Scope: "the engine",
+		Known: names(all, func(DataCenter) bool { return true }, func(d DataCenter) string { return d.Name })}
+}
+
+// Cluster returns the cluster of that name in the data center, or a NameError.
+func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
+	inDC := func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID }
+	item, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return inDC(cl) && cl.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "cluster", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
+		Known: names(all, inDC, func(cl Cluster) string { return cl.Name })}
+}
+
+func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {
+	item, _, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.ID == id })
+	return item, err
+}
+
+// Template returns the newest version of the template of that name, or a NameError.
+func (c *Client) Template(ctx context.Context, name string) (*Template, error) {
+	first, all, err := find(ctx, c, &c.lists.templates, "templates", func(t Template) bool { return t.Name == name })
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, &NameError{Kind: "template", Name: name, Scope: "the engine",
+			Known: names(all, func(Template) bool { return true }, func(t Template) string { return t.Name })}
+	}
+	newest := *first
+	for _, t := range all {
+		if t.Name == name && t.Version.Number > newest.Version.Number {
+			newest = t
+		}
+	}
+	return &newest, nil
+}
+
+// Network returns the network of that name in the data center, or a NameError.
+func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
+	inDC := func(n Network) bool { return n.DataCenter.ID == dc.ID }
+	item, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return inDC(n) && n.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "network", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
+		Known: names(all, inDC, func(n Network) string { return n.Name })}
+}
+
+// VNICProfile returns the vNIC profile of that name on the network, or a NameError.
+func (c *Client) VNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
+	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
+	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool { return onNetwork(p) && p.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "vNIC profile", Name: name, Scope: fmt.Sprintf("network %q", network.Name),
+		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// sessionIdle is how long a session that nobody asks for is kept: rotated credentials leave one behind.
+const sessionIdle = 30 * time.Minute
+
+// Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one
+// login, however many machines and Terraform runs there are. The zero value is ready to use.
+type Sessions struct {
+	mu      sync.Mutex
+	clients map[string]*session
+}
+
+type session struct {
+	client *Client
+	used   time.Time
+}
+
+// Get returns the client for the configuration; it sends nothing. Other credentials make another client.
+func (s *Sessions) Get(cfg Config) (*Client, error) {
+	base, err := BaseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if found, ok := s.clients[key]; ok {
+		found.used = now
+		return found.client, nil
+	}
+	client, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for other, idle := range s.clients {
+		if now.Sub(idle.used) > sessionIdle {
+			delete(s.clients, other)
+			go func() { _ = idle.client.Logout(context.Background()) }()
+		}
+	}
+	if s.clients == nil {
+		s.clients = map[string]*session{}
+	}
+	s.clients[key] = &session{client: client, used: now}
+	return client, nil
+}
+
+// Close ends all sessions on their engines.
+func (s *Sessions) Close(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, open := range s.clients {
+		_ = open.client.Logout(ctx)
+		delete(s.clients, key)
+	}
+}

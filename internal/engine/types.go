@@ -1,0 +1,252 @@
+package engine
+
+import "encoding/xml"
+
+// VMStatus is the status of a VM as the engine spells it.
+type VMStatus string
+
+// The statuses that decisions depend on; the engine has more.
+const (
+	VMDown             VMStatus = "down"
+	VMUp               VMStatus = "up"
+	VMImageLocked      VMStatus = "image_locked"
+	VMWaitForLaunch    VMStatus = "wait_for_launch"
+	VMPoweringUp       VMStatus = "powering_up"
+	VMPoweringDown     VMStatus = "powering_down"
+	VMRebootInProgress VMStatus = "reboot_in_progress"
+)
+
+// Starting says whether the VM is on its way up.
+func (s VMStatus) Starting() bool {
+	return s == VMWaitForLaunch || s == VMPoweringUp || s == VMRebootInProgress
+}
+
+// Ref refers to another object of the engine.
+type Ref struct {
+	ID   string `xml:"id,attr,omitempty"`
+	Name string `xml:"name,omitempty"`
+}
+
+// NewRef returns a reference to the object of that ID, nil for an empty ID.
+func NewRef(id string) *Ref {
+	if id == "" {
+		return nil
+	}
+	return &Ref{ID: id}
+}
+
+// RefID is the ID of the object that is referred to, "" for nil.
+func RefID(r *Ref) string {
+	if r == nil {
+		return ""
+	}
+	return r.ID
+}
+
+// VM is a virtual machine. Pointers are nil where a request leaves the value to the engine.
+type VM struct {
+	XMLName         xml.Name         `xml:"vm"`
+	ID              string           `xml:"id,attr,omitempty"`
+	Name            string           `xml:"name,omitempty"`
+	Comment         *string          `xml:"comment"`
+	Status          VMStatus         `xml:"status,omitempty"`
+	Cluster         *Ref             `xml:"cluster"`
+	Template        *Ref             `xml:"template"`
+	InstanceType    *Ref             `xml:"instance_type"`
+	CPU             *CPU             `xml:"cpu"`
+	Memory          *int64           `xml:"memory"` // bytes
+	MemoryPolicy    *MemoryPolicy    `xml:"memory_policy"`
+	OS              *OS              `xml:"os"`
+	Type            string           `xml:"type,omitempty"`
+	Console         *Console         `xml:"console"`
+	Soundcard       *bool            `xml:"soundcard_enabled"`
+	PlacementPolicy *PlacementPolicy `xml:"placement_policy"`
+	Properties      *Properties      `xml:"custom_properties"`
+	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`
+	Initialization  *Initialization  `xml:"initialization"`
+	Devices         *struct {
+		Items []ReportedDevice `xml:"reported_device"`
+	} `xml:"reported_devices"`
+}
+
+// CommentText is the comment, "" where there is none.
+func (v *VM) CommentText() string {
+	if v.Comment == nil {
+		return ""
+	}
+	return *v.Comment
+}
+
+// CPU of a VM.
+type CPU struct {
+	Mode     string    `xml:"mode,omitempty"`
+	Topology *Topology `xml:"topology"`
+}
+
+// Topology of a CPU.
+type Topology struct {
+	Cores   int64 `xml:"cores"`
+	Sockets int64 `xml:"sockets"`
+	Threads int64 `xml:"threads"`
+}
+
+// MemoryPolicy of a VM; sizes in bytes.
+type MemoryPolicy struct {
+	Ballooning *bool  `xml:"ballooning"`
+	Max        *int64 `xml:"max"`
+	Guaranteed *int64 `xml:"guaranteed"`
+}
+
+// OS of a VM.
+type OS struct {
+	Type string `xml:"type,omitempty"`
+}
+
+// Console is the serial console of a VM.
+type Console struct {
+	Enabled bool `xml:"enabled"`
+}
+
+// PlacementPolicy pins a VM to hosts.
+type PlacementPolicy struct {
+	Affinity string   `xml:"affinity,omitempty"`
+	Hosts    *HostSet `xml:"hosts"`
+}
+
+// HostSet is a set of hosts.
+type HostSet struct {
+	Hosts []Ref `xml:"host"`
+}
+
+// Properties are custom properties of a VM.
+type Properties struct {
+	Items []Property `xml:"custom_property"`
+}
+
+// Property is a custom property.
+type Property struct {
+	Name  string `xml:"name"`
+	Value string `xml:"value"`
+}
+
+// DiskOverrides say how the template's disks are copied into the new VM.
+type DiskOverrides struct {
+	Items []DiskOverride `xml:"disk_attachment"`
+}
+
+// DiskOverride says how one disk is copied.
+type DiskOverride struct {
+	Disk DiskChoice `xml:"disk"`
+}
+
+// DiskChoice is format, provisioning and storage domain of a disk.
+type DiskChoice struct {
+	ID             string          `xml:"id,attr"`
+	Format         string          `xml:"format,omitempty"`
+	Sparse         *bool           `xml:"sparse"`
+	StorageDomains *StorageDomains `xml:"storage_domains"`
+}
+
+// StorageDomains refers to storage domains.
+type StorageDomains struct {
+	Items []Ref `xml:"storage_domain"`
+}
+
+// Initialization is what cloud-init or Ignition gets from the engine.
+type Initialization struct {
+	CustomScript string             `xml:"custom_script,omitempty"`
+	HostName     string             `xml:"host_name,omitempty"`
+	NICs         *NICConfigurations `xml:"nic_configurations"`
+}
+
+// NICConfigurations configure the guest's network interfaces.
+type NICConfigurations struct {
+	Items []NICConfiguration `xml:"nic_configuration"`
+}
+
+// NICConfiguration configures one network interface of the guest; Name is the guest's name of it.
+type NICConfiguration struct {
+	BootProtocol   string `xml:"boot_protocol,omitempty"`
+	IP             *IP    `xml:"ip"`
+	IPv6           *IP    `xml:"ipv6"`
+	IPv6Boot       string `xml:"ipv6_boot_protocol,omitempty"`
+	Name           string `xml:"name"`
+	OnBoot         bool   `xml:"on_boot"`
+}
+
+// IP is an address with its netmask and gateway.
+type IP struct {
+	Address string `xml:"address,omitempty"`
+	Gateway string `xml:"gateway,omitempty"`
+	Netmask string `xml:"netmask,omitempty"`
+	Version string `xml:"version,omitempty"`
+}
+
+// ReportedDevice is a network interface as the guest agent reports it.
+type ReportedDevice struct {
+	Name string `xml:"name"`
+	Type string `xml:"type"`
+	IPs  struct {
+		Items []IP `xml:"ip"`
+	} `xml:"ips"`
+}
+
+// NIC is a network interface of a VM.
+type NIC struct {
+	XMLName     xml.Name `xml:"nic"`
+	ID          string   `xml:"id,attr,omitempty"`
+	Name        string   `xml:"name,omitempty"`
+	VM          *Ref     `xml:"vm"`
+	VNICProfile *Ref     `xml:"vnic_profile"`
+	MAC         *struct {
+		Address string `xml:"address"`
+	} `xml:"mac"`
+}
+
+// Product is what the engine says of itself.
+type Product struct {
+	// Name of the product, such as "oVirt Engine".
+	Name string
+	// Version in full, such as "4.5.4-1.el8".
+	Version string
+	// Major, Minor, Build are the parts that features depend on.
+	Major, Minor, Build int
+}
+
+// DataCenter of the engine.
+type DataCenter struct {
+	ID   string `xml:"id,attr"`
+	Name string `xml:"name"`
+}
+
+// Cluster of hosts.
+type Cluster struct {
+	ID         string `xml:"id,attr"`
+	Name       string `xml:"name"`
+	DataCenter Ref    `xml:"data_center"`
+}
+
+// Template of VMs.
+type Template struct {
+	ID      string `xml:"id,attr"`
+	Name    string `xml:"name"`
+	Status  string `xml:"status"`
+	Cluster *Ref   `xml:"cluster"`
+	Version struct {
+		Number int `xml:"version_number"`
+	} `xml:"version"`
+}
+
+// Network of a data center.
+type Network struct {
+	ID         string `xml:"id,attr"`
+	Name       string `xml:"name"`
+	DataCenter Ref    `xml:"data_center"`
+}
+
+// VNICProfile of a network.
+type VNICProfile struct {
+	ID      string `xml:"id,attr"`
+	Name    string `xml:"name"`
+	Network Ref    `xml:"network"`
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+type vmList struct {
+	XMLName xml.Name `xml:"vms"`
+	Items   []VM     `xml:"vm"`
+}
+
+type action struct {
+	XMLName xml.Name `xml:"action"`
+	Force   *bool    `xml:"force"`
+}
+
+// VMs lists every VM that the user can see, in one request.
+func (c *Client) VMs(ctx context.Context) ([]VM, error) {
+	var list vmList
+	if err := c.do(ctx, http.MethodGet, "/vms", nil, nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list VMs: %w", err)
+	}
+	return list.Items, nil
+}
+
+// FindVM returns the VM of that name, or nil where there is none. Names are unique within a data center, not within an
+// engine, so the data center's clusters decide between several.
+func (c *Client) FindVM(ctx context.Context, dataCenterID, name string) (*VM, error) {
+	// The engine's search language has wildcards and quotes; a VM name has none of them, so quoting is enough.
+	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
+	var list vmList
+	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up VM %q: %w", name, err)
+	}
+	for i := range list.Items {
+		vm := &list.Items[i]
+		if vm.Name != name {
+			continue
+		}
+		cluster, err := c.clusterByID(ctx, RefID(vm.Cluster))
+		if err != nil {
+			return nil, err
+		}
+		if dataCenterID == "" || cluster == nil || cluster.DataCenter.ID == dataCenterID {
+			return vm, nil
+		}
+	}
+	return nil, nil
+}
+
+// VM returns the VM of that ID; IsNotFound tells that there is none.
+func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
+	var vm VM
+	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(id), nil, nil, &vm); err != nil {
+		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
+	}
+	return &vm, nil
+}
+
+// CreateVM asks for a VM and returns it, usually with its disks still locked. A nil clone leaves the engine's default.
+func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error) {
+	var query url.Values
+	if clone != nil {
+		query = url.Values{"clone": {fmt.Sprint(*clone)}}
+	}
+	var created VM
+	if err := c.do(ctx, http.MethodPost, "/vms", query, vm, &created); err != nil {
+		return nil, fmt.Errorf("failed to create VM %q: %w", vm.Name, err)
+	}
+	return &created, nil
+}
+
+// UpdateVM changes the fields of the VM that are set and returns the result.
+func (c *Client) UpdateVM(ctx context.Context, id string, change *VM) (*VM, error) {
+	var updated VM
+	if err := c.do(ctx, http.MethodPut, "/vms/"+url.PathEscape(id), nil, change, &updated); err != nil {
+		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
+	}
+	return &updated, nil
+}
+
+// DeleteVM deletes a VM that is down, with its disks. It does not wait.
+func (c *Client) DeleteVM(ctx context.Context, id string) error {
+	if err := c.do(ctx, http.MethodDelete, "/vms/"+url.PathEscape(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete VM %s: %w", id, err)
+	}
+	return nil
+}
+
+// StartVM asks for the VM to start. It does not wait.
+func (c *Client) StartVM(ctx context.Context, id string) error {
+	return c.act(ctx, id, "start", action{})
+}
+
+// StopVM powers the VM off. It does not wait. Force stops it also while a backup is going.
+func (c *Client) StopVM(ctx context.Context, id string, force bool) error {
+	return c.act(ctx, id, "stop", action{Force: &force})
+}
+
+// ShutdownVM asks the guest to shut down. It does not wait, and the guest may ignore it.
+func (c *Client) ShutdownVM(ctx context.Context, id string, force bool) error {
+	return c.act(ctx, id, "shutdown", action{Force: &force})
+}
+
+func (c *Client) act(ctx context.Context, id, verb string, body action) error {
+	if err := c.do(ctx, http.MethodPost, "/vms/"+url.PathEscape(id)+"/"+verb, nil, body, nil); err != nil {
+		return fmt.Errorf("failed to %s VM %s: %w", verb, id, err)
+	}
+	return nil
+}
+
+// NICs lists the network interfaces of a VM.
+func (c *Client) NICs(ctx context.Context, vmID string) ([]NIC, error) {
+	var list struct {
+		XMLName xml.Name `xml:"nics"`
+		Items   []NIC    `xml:"nic"`
+	}
+	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(vmID)+"/nics", nil, nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the network interfaces of VM %s: %w", vmID, err)
+	}
+	return list.Items, nil
+}
+
+// NIC returns one network interface of a VM.
+func (c *Client) NIC(ctx context.Context, vmID, id string) (*NIC, error) {
+	var nic NIC
+	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(vmID)+"/nics/"+url.PathEscape(id), nil, nil, &nic); err != nil {
+		return nil, fmt.Errorf("failed to get network interface %s of VM %s: %w", id, vmID, err)
+	}
+	return &nic, nil
+}
+
+// CreateNIC adds a network interface to a VM.
+func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, error) {
+	var created NIC
+	if err := c.do(ctx, http.MethodPost, "/vms/"+url.PathEscape(vmID)+"/nics", nil, nic, &created); err != nil {
+		return nil, fmt.Errorf("failed to add network interface %q to VM %s: %w", nic.Name, vmID, err)
+	}
+	return &created, nil
+}
+
+// DeleteNIC removes a network interface from a VM.
+func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
+	if err := c.do(ctx, http.MethodDelete, "/vms/"+url.PathEscape(vmID)+"/nics/"+url.PathEscape(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+// Package ovirtsim simulates an oVirt engine, as vcsim does for vSphere: its
+// REST API over TLS with OAuth, its inventory, and the state machines of its
+// VMs. It is strict about what it is sent, so that a client that works against
+// it has a fair chance with a real engine.
+//
+// What happens inside a VM is behind the Guest interface; internal/ovirtsim/guest
+// turns a started VM into a Kubernetes node. Nothing but the engine tells it.
+//
+// The package is for tests, the demo and cmd/ovirtsim; the manager never
+// imports it.
+package ovirtsim

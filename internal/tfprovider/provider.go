@@ -1,0 +1,187 @@
+package tfprovider
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
+	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Address is the provider's address in the registry; configurations name it as their source.
+const Address = "registry.terraform.io/ovirt/ovirt"
+
+// Version that the provider reports; its schema is that of the released 2.2.
+const Version = "2.2.0"
+
+// Options tell an in-process provider what the configuration cannot say.
+type Options struct {
+	// Sessions shares logins with the rest of the process; nil means sessions of its own.
+	Sessions *engine.Sessions
+	// ReturnOnStart lets ovirt_vm_start end as soon as the engine has accepted the start, for callers that watch the
+	// VM themselves. Otherwise it waits until the VM is up, as the released provider does.
+	ReturnOnStart bool
+}
+
+// New returns the provider.
+func New(options Options) provider.Provider {
+	if options.Sessions == nil {
+		options.Sessions = &engine.Sessions{}
+	}
+	return &ovirtProvider{options: options}
+}
+
+type ovirtProvider struct{ options Options }
+
+// configured is what resources get from the provider.
+type configured struct {
+	client        *engine.Client
+	returnOnStart bool
+}
+
+type providerModel struct {
+	URL          types.String `tfsdk:"url"`
+	Username     types.String `tfsdk:"username"`
+	Password     types.String `tfsdk:"password"`
+	TLSInsecure  types.Bool   `tfsdk:"tls_insecure"`
+	TLSSystem    types.Bool   `tfsdk:"tls_system"`
+	TLSCABundle  types.String `tfsdk:"tls_ca_bundle"`
+	TLSCAFiles   types.List   `tfsdk:"tls_ca_files"`
+	TLSCADirs    types.List   `tfsdk:"tls_ca_dirs"`
+	Mock         types.Bool   `tfsdk:"mock"`
+	ExtraHeaders types.Map    `tfsdk:"extra_headers"`
+}
+
+func (p *ovirtProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
+	resp.TypeName, resp.Version = "ovirt", Version
+}
+
+func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Manages virtual machines on an oVirt engine or Oracle Linux Virtualization Manager.",
+		Attributes: map[string]schema.Attribute{
+			"url": schema.StringAttribute{Optional: true,
+				MarkdownDescription: "URL of the engine's API, for example `https://engine.example.com/ovirt-engine/api`."},
+			"username": schema.StringAttribute{Optional: true,
+				MarkdownDescription: "User with its domain, for example `admin@internal`."},
+			"password": schema.StringAttribute{Optional: true, Sensitive: true,
+				MarkdownDescription: "Password of the user."},
+			"tls_insecure": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with the other `tls_` options."},
+			"tls_system": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Verify the engine's certificate with the system's trust store."},
+			"tls_ca_bundle": schema.StringAttribute{Optional: true,
+				MarkdownDescription: "PEM certificates of the CA that signs the engine's certificate."},
+			"tls_ca_files": schema.ListAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Files with PEM certificates of the CA."},
+			"tls_ca_dirs": schema.ListAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Directories whose files hold PEM certificates of the CA."},
+			"mock": schema.BoolAttribute{Optional: true,
+				MarkdownDescription: "Accepted for compatibility and refused when true: use `ovirtsim` instead."},
+			"extra_headers": schema.MapAttribute{Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Accepted for compatibility; the released provider does not send them either."},
+		},
+	}
+}
+
+func (p *ovirtProvider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
+	var model providerModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if model.Mock.ValueBool() {
+		resp.Diagnostics.AddAttributeError(path.Root("mock"), "mock is not supported", "Run ovirtsim and point url at it: it is a whole engine, and it keeps its VMs between runs.")
+		return
+	}
+	for name, value := range map[string]types.String{"url": model.URL, "username": model.Username, "password": model.Password} {
+		if value.ValueString() == "" {
+			resp.Diagnostics.AddAttributeError(path.Root(name), name+" is required", "Set "+name+" in the provider block.")
+		}
+	}
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	ca, err := model.ca(ctx)
+	if err != nil {
+		resp.Diagnostics.AddError("The CA cannot be read", err.Error())
+		return
+	}
+	insecure := model.TLSInsecure.ValueBool()
+	if insecure && (len(ca) > 0 || model.TLSSystem.ValueBool()) {
+		resp.Diagnostics.AddAttributeError(path.Root("tls_insecure"), "tls_insecure cannot be combined with other tls_ options", "Remove tls_insecure to verify the engine's certificate.")
+		return
+	}
+	if !insecure && len(ca) == 0 && !model.TLSSystem.ValueBool() {
+		resp.Diagnostics.AddError("No tls_ option is set", "Set one of tls_ca_bundle, tls_ca_files, tls_ca_dirs, tls_system.")
+		return
+	}
+	client, err := p.options.Sessions.Get(engine.Config{
+		URL: model.URL.ValueString(), Username: model.Username.ValueString(), Password: model.Password.ValueString(), CA: ca, Insecure: insecure,
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
+		return
+	}
+	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart}
+	resp.DataSourceData = resp.ResourceData
+}
+
+// ca collects the certificates of all tls_ca_ options.
+func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
+	var bundle bytes.Buffer
+	if text := m.TLSCABundle.ValueString(); text != "" {
+		bundle.WriteString(text)
+	}
+	var files, dirs []string
+	m.TLSCAFiles.ElementsAs(ctx, &files, true)
+	m.TLSCADirs.ElementsAs(ctx, &dirs, true)
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, fmt.Errorf("tls_ca_dirs: %w", err)
+		}
+		for _, entry := range entries {
+			if !entry.IsDir() {
+				files = append(files, filepath.Join(dir, entry.Name()))
+			}
+		}
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("tls_ca_files: %w", err)
+		}
+		bundle.WriteString("\n")
+		bundle.Write(content)
+	}
+	return bundle.Bytes(), nil
+}
+
+func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
+	return []func() resource.Resource{newVMResource, newNICResource, newVMStartResource}
+}
+
+func (p *ovirtProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
+
+// clientFrom reads the provider's data in a resource's Configure; it is nil while Terraform validates.
+func clientFrom(data any, resp *resource.ConfigureResponse) *configured {
+	if data == nil {
+		return nil
+	}
+	c, ok := data.(*configured)
+	if !ok {
+		resp.Diagnostics.AddError("Unexpected provider data", fmt.Sprintf("expected *configured, got %T: this is a bug in the provider", data))
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,53 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov5/tf5server"
+)
+
+// Endpoint is a provider that runs in this process, for one Terraform run.
+type Endpoint struct {
+	// Config is what Terraform needs to attach.
+	Config *plugin.ReattachConfig
+	cancel context.CancelFunc
+	closed chan struct{}
+}
+
+// Serve starts an endpoint on a socket of its own. Close ends it.
+//
+// One endpoint per run, never one for all: a provider holds one configuration, so a second run would redirect the calls
+// of the first to its own engine, and interrupting one would interrupt both.
+func Serve(ctx context.Context, options Options) (*Endpoint, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	configs := make(chan *plugin.ReattachConfig, 1)
+	closed := make(chan struct{})
+	failed := make(chan error, 1)
+	go func() {
+		failed <- tf5server.Serve(Address, providerserver.NewProtocol5(New(options)),
+			tf5server.WithDebug(ctx, configs, closed),
+			tf5server.WithGoPluginLogger(hclog.NewNullLogger()),
+			tf5server.WithoutLogStderrOverride(),
+		)
+	}()
+	select {
+	case config := <-configs:
+		return &Endpoint{Config: config, cancel: cancel, closed: closed}, nil
+	case err := <-failed:
+		cancel()
+		return nil, fmt.Errorf("failed to serve the provider: %w", err)
+	case <-ctx.Done():
+		cancel()
+		return nil, ctx.Err()
+	}
+}
+
+// Close ends the endpoint; calls that run in it are cancelled.
+func (e *Endpoint) Close() {
+	e.cancel()
+	<-e.closed
+}
