@@ -166,12 +166,12 @@ type NICConfigurations struct {
 
 // NICConfiguration configures one network interface of the guest; Name is the guest's name of it.
 type NICConfiguration struct {
-	BootProtocol   string `xml:"boot_protocol,omitempty"`
-	IP             *IP    `xml:"ip"`
-	IPv6           *IP    `xml:"ipv6"`
-	IPv6Boot       string `xml:"ipv6_boot_protocol,omitempty"`
-	Name           string `xml:"name"`
-	OnBoot         bool   `xml:"on_boot"`
+	BootProtocol string `xml:"boot_protocol,omitempty"`
+	IP           *IP    `xml:"ip"`
+	IPv6         *IP    `xml:"ipv6"`
+	IPv6Boot     string `xml:"ipv6_boot_protocol,omitempty"`
+	Name         string `xml:"name"`
+	OnBoot       bool   `xml:"on_boot"`
 }
 
 // IP is an address with its netmask and gateway.

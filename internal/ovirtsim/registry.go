@@ -116,7 +116,6 @@ func (r *registry) sortedVMs() []*vm {
 	return out
 }
 
-
 // removeVM takes a VM with its disks and network interfaces out of the inventory.
 func (r *registry) removeVM(id string) {
 	for _, n := range r.nicsOf(id) {

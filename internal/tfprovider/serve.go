@@ -51,3 +51,18 @@ func (e *Endpoint) Close() {
 	e.cancel()
 	<-e.closed
 }
+
+// InProcess serves endpoints in this process: the Provider of internal/terraform.
+type InProcess struct{ Options Options }
+
+// Serve starts an endpoint for one run.
+func (p InProcess) Serve(ctx context.Context) (*plugin.ReattachConfig, func(), error) {
+	endpoint, err := Serve(ctx, p.Options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return endpoint.Config, endpoint.Close, nil
+}
+
+// Address of the provider in configurations.
+func (p InProcess) Address() string { return Address }

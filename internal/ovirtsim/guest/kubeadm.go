@@ -50,9 +50,9 @@ func (a *authority) hash() string {
 
 // kubeadmDocument is the union of the documents in a kubeadm configuration, as far as they decide what a node becomes.
 type kubeadmDocument struct {
-	Kind                 string `json:"kind"`
-	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"`
-	KubernetesVersion    string `json:"kubernetesVersion"`
+	Kind                 string    `json:"kind"`
+	ControlPlaneEndpoint string    `json:"controlPlaneEndpoint"`
+	KubernetesVersion    string    `json:"kubernetesVersion"`
 	ControlPlane         *struct{} `json:"controlPlane"`
 	NodeRegistration     struct {
 		Name             string   `json:"name"`

@@ -1,0 +1,221 @@
+// Command manager runs the controllers of Cluster API Provider OLVM.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+const (
+	controllerName = "cluster-api-provider-olvm-controller-manager"
+
+	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
+	// than the pod's terminationGracePeriodSeconds of 90.
+	shutdownTimeout = 80 * time.Second
+)
+
+// options are the values of all flags.
+type options struct {
+	leaderElect         bool
+	leaseDuration       time.Duration
+	renewDeadline       time.Duration
+	retryPeriod         time.Duration
+	leaderNamespace     string
+	namespace           string
+	watchFilter         string
+	profilerAddress     string
+	contentionProfiling bool
+	syncPeriod          time.Duration
+	qps                 float32
+	burst               int
+	healthAddr          string
+	clusterConcurrency  int
+	machineConcurrency  int
+	terraformRuns       int
+	workDir             string
+	manager             flags.ManagerOptions
+	logs                *logs.Options
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	o.logs = logs.NewOptions()
+	logsv1.AddFlags(o.logs, fs)
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Elect a leader, so that several replicas can run and one works.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait until they take over a lease that is not renewed.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How often leader election is tried.")
+	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "Namespace of the lease; empty means that of the pod.")
+	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "", fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel))
+	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060.")
+	fs.BoolVar(&o.contentionProfiling, "contention-profiling", false, "Profile blocking.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "The longest time until every object is reconciled again.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 100, "Queries per second to the API server.")
+	fs.IntVar(&o.burst, "kube-api-burst", 200, "Queries to the API server in one burst.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
+	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters that are reconciled at once.")
+	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines that are reconciled at once.")
+	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory.")
+	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	flags.AddManagerOptions(fs, &o.manager)
+	feature.MutableGates.AddFlag(fs)
+}
+
+func (o *options) validate() error {
+	for name, value := range map[string]int{
+		"olvmcluster-concurrency": o.clusterConcurrency, "olvmmachine-concurrency": o.machineConcurrency, "terraform-concurrency": o.terraformRuns,
+	} {
+		if value < 1 {
+			return fmt.Errorf("--%s must be at least 1", name)
+		}
+	}
+	return nil
+}
+
+func main() {
+	syscall.Umask(0o077) // state and user data are on disk while Terraform works
+	var o options
+	o.addFlags(pflag.CommandLine)
+	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
+	pflag.Parse()
+	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)
+		os.Exit(1)
+	}
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		ctrl.Log.Error(err, "Manager ended with an error")
+		klog.Flush()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	executable, err := terraform.Find(ctx)
+	if err != nil {
+		return err
+	}
+	log := ctrl.Log.WithName("setup")
+	log.Info("Starting", "version", version.Version, "executor", executable.String())
+	if o.contentionProfiling {
+		goruntime.SetBlockProfileRate(1)
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+	if err := addControllers(ctx, mgr, o, executable, sessions); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return fmt.Errorf("failed to add the health probe: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return fmt.Errorf("failed to add the readiness probe: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("failed to run the manager: %w", err)
+	}
+	return nil
+}
+
+func newManager(o options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+	}
+	_, metrics, err := flags.GetManagerOptions(o.manager)
+	if err != nil {
+		return nil, fmt.Errorf("invalid flags: %w", err)
+	}
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("failed to load the kubeconfig: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
+	var namespaces map[string]cache.Config
+	if o.namespace != "" {
+		namespaces = map[string]cache.Config{o.namespace: {}}
+	}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                        scheme,
+		Controller:                    config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "controller-leader-election-capolvm",
+		LeaderElectionNamespace:       o.leaderNamespace,
+		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
+		LeaderElectionReleaseOnCancel: true, // the process ends right after the manager
+		LeaseDuration:                 &o.leaseDuration,
+		RenewDeadline:                 &o.renewDeadline,
+		RetryPeriod:                   &o.retryPeriod,
+		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
+		HealthProbeBindAddress:        o.healthAddr,
+		PprofBindAddress:              o.profilerAddress,
+		Metrics:                       *metrics,
+		Cache:                         cache.Options{DefaultNamespaces: namespaces, SyncPeriod: &o.syncPeriod, DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
+			// of the management cluster in memory.
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) error {
+	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Sessions: sessions}
+	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}
+	if err := (&controllers.OLVMClusterReconciler{
+		Client: mgr.GetClient(), Engines: engines, WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
+		return err
+	}
+	return (&controllers.OLVMMachineReconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
+		Executor:    terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")),
+		Concurrency: o.terraformRuns, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+}

@@ -1,0 +1,241 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+const (
+	// engineCheck is how often a cluster looks whether its engine is there; engineRetry, while it is not.
+	engineCheck = time.Minute
+	engineRetry = 10 * time.Second
+
+	// defaultAPIServerPort stands in for a port that is not set.
+	defaultAPIServerPort = 6443
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status;olvmclusters/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// OLVMClusterReconciler reconciles OLVMClusters: it checks the endpoint and the engine, and keeps the object until its
+// machines are gone.
+type OLVMClusterReconciler struct {
+	Client           client.Client
+	Engines          *Engines
+	WatchFilterValue string
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.Engines == nil {
+		return errors.New("Client and Engines must not be nil")
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMCluster{}).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
+		Watches(&clusterv1.Cluster{},
+			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{}))).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster)).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return &s.CredentialsSecret }))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return s.CAConfigMap }))).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
+	}
+	return nil
+}
+
+// machineToCluster wakes a cluster that waits for its machines to go.
+func (r *OLVMClusterReconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
+	if object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	var clusters infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		return nil
+	}
+	return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
+}
+
+// namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at once.
+func (r *OLVMClusterReconciler) namedBy(name func(infrav1.OvirtAPIServer) *infrav1.NamespacedName) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		var clusters infrav1.OLVMClusterList
+		if err := r.Client.List(ctx, &clusters); err != nil {
+			return nil
+		}
+		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
+			named := name(c.Spec.OLVMOvirtAPIServer)
+			return named != nil && keyOf(*named, c) == client.ObjectKeyFromObject(object)
+		})
+	}
+}
+
+func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {
+	var out []ctrl.Request
+	for i := range clusters {
+		if wanted(&clusters[i]) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
+		}
+	}
+	return out
+}
+
+// clusterScope holds the facts of one pass.
+type clusterScope struct {
+	cluster     *clusterv1.Cluster
+	olvmCluster *infrav1.OLVMCluster
+	// engineErr is why the engine cannot be used; dataCenter and product are nil then. Set by reconcileEngine.
+	engineErr  error
+	dataCenter *engine.DataCenter
+	product    engine.Product
+	// machines that still exist; set by reconcileDelete.
+	machines []string
+}
+
+// Reconcile brings one OLVMCluster forward.
+func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	log := ctrl.LoggerFrom(ctx)
+	olvmCluster := &infrav1.OLVMCluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMCluster %s: %w", req.NamespacedName, err)
+	}
+	if cluster == nil && olvmCluster.DeletionTimestamp.IsZero() {
+		log.Info("Waiting for the Cluster to own this OLVMCluster")
+		return ctrl.Result{}, nil
+	}
+	if cluster != nil {
+		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer); err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(olvmCluster, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster}
+	defer func() {
+		updateClusterStatus(scope)
+		if err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions}); err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
+		}
+	}()
+	if !olvmCluster.DeletionTimestamp.IsZero() {
+		return r.reconcileDelete(ctx, scope)
+	}
+	return r.reconcileNormal(ctx, scope)
+}
+
+func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	reconcileEndpoint(scope)
+	r.reconcileEngine(ctx, scope)
+	if scope.engineErr != nil {
+		reason, _ := resolve.EngineReason(scope.engineErr)
+		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
+		return ctrl.Result{RequeueAfter: engineRetry}, nil
+	}
+	if endpointReady(scope.olvmCluster) {
+		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
+	}
+	return ctrl.Result{RequeueAfter: jitter(engineCheck)}, nil
+}
+
+// reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster, and the port.
+func reconcileEndpoint(scope *clusterScope) {
+	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
+	if asked := scope.cluster.Spec.ControlPlaneEndpoint; endpoint.Host == "" && asked.Host != "" {
+		endpoint.Host, endpoint.Port = asked.Host, asked.Port
+	}
+	if endpoint.Host != "" && endpoint.Port == 0 {
+		endpoint.Port = defaultAPIServerPort
+	}
+}
+
+func endpointReady(c *infrav1.OLVMCluster) bool {
+	return c.Spec.ControlPlaneEndpoint.Host != "" && c.Spec.ControlPlaneEndpoint.Port != 0
+}
+
+// reconcileEngine asks the engine for its version and the data center.
+func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
+	session, _, err := r.Engines.For(ctx, scope.olvmCluster)
+	if err == nil {
+		scope.product, err = session.Product(ctx)
+	}
+	if err == nil {
+		scope.dataCenter, err = session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
+	}
+	var unknown *engine.NameError
+	if errors.As(err, &unknown) {
+		err = &resolve.Error{Reason: infrav1.DataCenterNotFoundReason, Field: "spec.olvmDatacenterName", Message: unknown.Error() + "; correct the name"}
+	}
+	scope.engineErr = err
+}
+
+// reconcileDelete waits for the machines, which need the way to the engine that only this object knows.
+func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	c := scope.olvmCluster
+	name := c.Labels[clusterv1.ClusterNameLabel]
+	if scope.cluster != nil {
+		name = scope.cluster.Name
+	}
+	if name != "" {
+		var machines infrav1.OLVMMachineList
+		if err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+			return ctrl.Result{}, fmt.Errorf("failed to list the machines of OLVMCluster %s/%s: %w", c.Namespace, c.Name, err)
+		}
+		for _, m := range machines.Items {
+			scope.machines = append(scope.machines, m.Name)
+		}
+	}
+	if len(scope.machines) > 0 {
+		slices.Sort(scope.machines)
+		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
+		return ctrl.Result{RequeueAfter: engineRetry}, nil
+	}
+	controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
+	return ctrl.Result{}, nil
+}

@@ -1,0 +1,305 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status;olvmmachines/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
+
+// OLVMMachineReconciler reconciles OLVMMachines: it gives each one VM, through Terraform.
+type OLVMMachineReconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	Engines   *Engines
+	Executor  *terraform.Executor
+	// Concurrency bounds the Terraform runs that go at once.
+	Concurrency int
+	// WorkDir holds a working directory per machine.
+	WorkDir          string
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+
+	states    *tfstate.Store
+	addresses *addressAllocator
+	runner    *terraform.Runner
+	wake      chan event.GenericEvent
+
+	mu       sync.Mutex
+	attempts map[string]attempt // by job key
+}
+
+// attempt is the last run of a machine that failed.
+type attempt struct {
+	digest   string
+	failures int
+	at       time.Time
+	err      error
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil || r.WorkDir == "" || r.Concurrency < 1 {
+		return errors.New("Client, APIReader, Engines, Executor, Recorder, WorkDir and Concurrency must be set")
+	}
+	r.init()
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
+	clusterToMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.OLVMMachineList{}, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("failed to map Clusters to OLVMMachines: %w", err)
+	}
+	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMMachine{}).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine")))).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
+			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
+		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
+	}
+	if err := mgr.Add(r); err != nil {
+		return fmt.Errorf("failed to add the Terraform runner: %w", err)
+	}
+	return nil
+}
+
+func (r *OLVMMachineReconciler) init() {
+	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader}
+	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader}
+	r.wake = make(chan event.GenericEvent, 1024)
+	r.attempts = map[string]attempt{}
+	r.runner = terraform.NewRunner(r.Concurrency, r.wakeUp)
+}
+
+// Start waits for the end of the manager, and lets the runs save their state. It is the manager's Runnable.
+func (r *OLVMMachineReconciler) Start(ctx context.Context) error {
+	<-ctx.Done()
+	r.runner.Shutdown()
+	return nil
+}
+
+// wakeUp enqueues the object of a job. A full channel blocks nobody: the object is looked at again anyway.
+func (r *OLVMMachineReconciler) wakeUp(key string) {
+	observeJobs(r.runner)
+	namespace, name := splitKey(key)
+	object := &infrav1.OLVMMachine{}
+	object.Namespace, object.Name = namespace, name
+	select {
+	case r.wake <- event.GenericEvent{Object: object}:
+	default:
+	}
+}
+
+// olvmClusterToMachines wakes the machines when the way to their engine changes.
+func (r *OLVMMachineReconciler) olvmClusterToMachines(ctx context.Context, object client.Object) []ctrl.Request {
+	var machines infrav1.OLVMMachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		return nil
+	}
+	out := make([]ctrl.Request, 0, len(machines.Items))
+	for i := range machines.Items {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&machines.Items[i])})
+	}
+	return out
+}
+
+// machineScope holds the facts of one pass.
+type machineScope struct {
+	cluster     *clusterv1.Cluster
+	machine     *clusterv1.Machine
+	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
+	olvmMachine *infrav1.OLVMMachine
+	key         string // of jobs and attempts
+
+	// userData for the guest; waiting says why there is none yet. Set by reconcileBootstrapData.
+	userData []byte
+	waiting  *fact
+	// address, or why there is none. Set by reconcileAddress.
+	address    string
+	addressErr error
+	// session and the way to the engine, or why it cannot be used. Set by reconcileEngine.
+	session   *engine.Client
+	config    engine.Config
+	engineErr error
+	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
+	state    *tfstate.State
+	stateErr error
+	// vm as the engine has it; vmMissing says that it answered and has none. Set by reconcileVM.
+	vm        *engine.VM
+	vmMissing bool
+	vmErr     error
+	// rendered configuration and its names, or why there is none. Set by reconcileConfiguration.
+	rendered  render.Files
+	resolved  *infrav1.OLVMStatus
+	renderErr error
+	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
+	action  action
+	attempt attempt
+	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
+	destroyed bool
+	// blocked says why a deletion must not go on. Set by reconcileDestroy.
+	blocked string
+}
+
+// fact is why something is not there yet.
+type fact struct{ reason, message string }
+
+// vmID of the machine: recorded on the object, or known from the state a moment earlier.
+func (s *machineScope) vmID() string {
+	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
+		return id
+	}
+	return s.state.ResourceID("ovirt_vm")
+}
+
+// Reconcile brings one OLVMMachine forward.
+func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	log := ctrl.LoggerFrom(ctx)
+	olvmMachine := &infrav1.OLVMMachine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	scope := &machineScope{olvmMachine: olvmMachine, key: req.String()}
+	if err := r.findOwners(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	deleting := !olvmMachine.DeletionTimestamp.IsZero()
+	if (scope.machine == nil || scope.cluster == nil) && !deleting {
+		log.Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
+		return ctrl.Result{}, nil
+	}
+	if scope.machine != nil {
+		log = log.WithValues("Machine", scope.machine.Name)
+		ctx = ctrl.LoggerInto(ctx, log)
+	}
+	if !deleting {
+		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmMachine, infrav1.MachineFinalizer); err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(olvmMachine, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+	defer func() {
+		updateMachineStatus(scope)
+		if err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions}); err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
+		}
+	}()
+	r.takeNotice(ctx, scope)
+	if deleting {
+		return r.reconcileDelete(ctx, scope)
+	}
+	return r.reconcileNormal(ctx, scope)
+}
+
+// findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
+func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineScope) error {
+	var err error
+	if scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.key, err)
+	}
+	scope.cluster, err = util.GetClusterFromMetadata(ctx, r.Client, scope.olvmMachine.ObjectMeta)
+	if errors.Is(err, util.ErrNoCluster) || apierrors.IsNotFound(err) {
+		scope.cluster = nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.key, err)
+	}
+	if scope.cluster == nil || !scope.cluster.Spec.InfrastructureRef.IsDefined() {
+		return nil
+	}
+	found := &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
+	if err := r.Client.Get(ctx, key, found); err == nil {
+		scope.olvmCluster = found
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+	return nil
+}
+
+// takeNotice records the end of a run: counters, events, and what to wait for after a failure.
+func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineScope) {
+	status, ok := r.runner.Observe(scope.key)
+	if !ok || status.Phase != terraform.Done {
+		scope.attempt = r.attemptOf(scope.key)
+		return
+	}
+	r.runner.Forget(scope.key)
+	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
+		scope.attempt = r.attemptOf(scope.key)
+		return // nobody's failure
+	}
+	report := recordRun(scope.olvmMachine, status)
+	observeRun(status, report.Result)
+	log := ctrl.LoggerFrom(ctx).WithValues("operation", status.Operation, "seconds", status.Ended.Sub(status.Started).Seconds())
+	r.mu.Lock()
+	if status.Err == nil {
+		delete(r.attempts, scope.key)
+	} else {
+		r.attempts[scope.key] = attempt{digest: status.Digest, failures: r.attempts[scope.key].failures + 1, at: status.Ended, err: status.Err}
+	}
+	scope.attempt = r.attempts[scope.key]
+	r.mu.Unlock()
+	if status.Err != nil {
+		log.Error(status.Err, "Terraform run failed")
+		r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation), string(status.Operation), "%s", shorten(status.Err.Error(), 900))
+		return
+	}
+	scope.destroyed = status.Operation == terraform.Destroy
+	log.Info("Terraform run succeeded", "added", report.Added, "changed", report.Changed, "destroyed", report.Destroyed)
+	r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeNormal, "Successful"+string(status.Operation), string(status.Operation),
+		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed", status.Ended.Sub(status.Started).Seconds(), report.Added, report.Changed, report.Destroyed)
+}
+
+func (r *OLVMMachineReconciler) attemptOf(key string) attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts[key]
+}
+
+func shorten(text string, length int) string {
+	if len(text) <= length {
+		return text
+	}
+	return text[:length] + " ..."
+}

@@ -1,0 +1,176 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// reconcileDelete destroys the VM, then the state, then lets the object go. It stops at the first step that is not
+// finished: no address is given back while the VM may still hold it.
+func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	if _, moving := scope.olvmMachine.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
+		scope.blocked = "The object is being moved to another management cluster; its VM stays"
+		return ctrl.Result{}, nil
+	}
+	if after, err := r.reconcileState(ctx, scope); err != nil {
+		return ctrl.Result{RequeueAfter: after}, err
+	}
+	if scope.cluster == nil && !(scope.state.Empty() && scope.olvmMachine.Spec.ProviderID == "" && !createRequested(scope.olvmMachine)) {
+		scope.blocked = "The Cluster of this machine does not exist; its VM is not deleted without it"
+		return ctrl.Result{RequeueAfter: vmSteady}, nil
+	}
+	if _, err := r.reconcileEngine(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	if scope.olvmCluster == nil {
+		scope.engineErr = &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster, which names the engine, does not exist"}
+	}
+	if err := r.reconcileOwnership(ctx, scope); err != nil || scope.blocked != "" {
+		return ctrl.Result{RequeueAfter: engineRetry}, client.IgnoreNotFound(err)
+	}
+	return r.reconcileDestroy(ctx, scope)
+}
+
+func createRequested(m *infrav1.OLVMMachine) bool {
+	return m.Status.OLVM != nil && m.Status.OLVM.VirtualMachine.CreateRequestSubmitted
+}
+
+// reconcileOwnership makes sure that the VM is ours before anything touches it.
+func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *machineScope) error {
+	id := scope.vmID()
+	if scope.session == nil || id == "" {
+		return nil
+	}
+	vm, err := scope.session.VM(ctx, id)
+	if engine.IsNotFound(err) {
+		scope.vmMissing = true
+		return nil
+	}
+	if err != nil {
+		scope.vmErr = err
+		return nil
+	}
+	scope.vm = vm
+	// The UID changes when the object is moved to another management cluster; namespace and name do not.
+	found, ok := resolve.OwnerOf(vm.CommentText())
+	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
+		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object",
+			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
+	}
+	return nil
+}
+
+// reconcileDestroy decides, and submits the run that destroys where one is needed.
+func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	o := r.observe(scope)
+	o.digest = destroyDigest
+	o.ready = scope.session != nil && scope.vmErr == nil
+	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
+	o.hadVM = !scope.vmMissing && !scope.destroyed && (scope.olvmMachine.Spec.ProviderID != "" || createRequested(scope.olvmMachine))
+	scope.action = decide(deleteRules, o)
+	switch scope.action.kind {
+	case actionCancel:
+		r.runner.Cancel(scope.key)
+	case actionDestroy:
+		if _, err := r.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}); err != nil && !errors.Is(err, terraform.ErrShuttingDown) {
+			return ctrl.Result{}, err
+		}
+		observeJobs(r.runner)
+	case actionRelease:
+		if err := r.states.Delete(ctx, scope.olvmMachine); err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := r.removeWorkDir(scope.olvmMachine); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.mu.Lock()
+		delete(r.attempts, scope.key)
+		r.mu.Unlock()
+		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
+	}
+	return ctrl.Result{RequeueAfter: scope.action.after}, nil
+}
+
+// destroyDigest stands for the empty configuration.
+const destroyDigest = "destroy"
+
+// destroyJob destroys what the state describes; and, where a run was cut off before it recorded its VM, that VM.
+func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Context) (terraform.Summary, error) {
+	owner, session, config := scope.olvmMachine.DeepCopy(), scope.session, scope.config
+	dcName := scope.olvmCluster.Spec.OLVMDatacenterName
+	name := owner.Name
+	if owner.Status.OLVM != nil && owner.Status.OLVM.VirtualMachine.VMName != "" {
+		name = owner.Status.OLVM.VirtualMachine.VMName
+	}
+	return func(ctx context.Context) (terraform.Summary, error) {
+		state, err := r.states.Load(ctx, owner)
+		if err != nil {
+			return terraform.Summary{}, err
+		}
+		if state.Empty() {
+			return terraform.Summary{}, removeOrphan(ctx, session, dcName, name, ownerOf(owner))
+		}
+		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
+		if err != nil {
+			return terraform.Summary{}, err
+		}
+		return r.Executor.Apply(ctx, terraform.Request{
+			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
+			State: state.Bytes(), Destroy: true,
+			SaveState: func(ctx context.Context, state []byte) error {
+				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state, "")
+			},
+		})
+	}
+}
+
+// removeOrphan deletes the VM of our name and with our whole marker, if there is one. There is no state from which
+// Terraform could do it.
+func removeOrphan(ctx context.Context, session *engine.Client, dcName, name string, owner resolve.Owner) error {
+	dc, err := session.DataCenter(ctx, dcName)
+	if err != nil {
+		return err
+	}
+	for {
+		vm, err := session.FindVM(ctx, dc.ID, name)
+		if err != nil || vm == nil {
+			return err
+		}
+		if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != owner {
+			return nil // not ours: nothing of ours is left
+		}
+		switch vm.Status {
+		case engine.VMDown:
+			err = session.DeleteVM(ctx, vm.ID)
+		case engine.VMImageLocked, engine.VMPoweringDown:
+		default:
+			err = session.StopVM(ctx, vm.ID, true)
+		}
+		if err != nil && !engine.IsConflict(err) && !engine.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(vmBooting):
+		}
+	}
+}

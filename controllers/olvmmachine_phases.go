@@ -1,0 +1,352 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+const (
+	// vmBooting is how often a VM is looked at until it is up; vmSteady, afterwards.
+	vmBooting = time.Second
+	vmSteady  = 30 * time.Second
+)
+
+type phase func(context.Context, *machineScope) (time.Duration, error)
+
+// reconcileNormal runs every phase: one that cannot go on does not hide what a later one finds out. The soonest time to
+// look again wins.
+func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	var soonest time.Duration
+	var errs []error
+	for _, p := range []phase{
+		r.reconcileBootstrapData, r.reconcileAddress, r.reconcileEngine, r.reconcileState, r.reconcileVM, r.reconcileConfiguration, r.reconcileRun,
+	} {
+		after, err := p(ctx, scope)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if after > 0 && (soonest == 0 || after < soonest) {
+			soonest = after
+		}
+	}
+	if len(errs) > 0 {
+		return ctrl.Result{}, kerrors.NewAggregate(errs)
+	}
+	return ctrl.Result{RequeueAfter: soonest}, nil
+}
+
+// reconcileBootstrapData reads the user data, once the cluster's infrastructure is there.
+func (r *OLVMMachineReconciler) reconcileBootstrapData(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		scope.waiting = &fact{infrav1.WaitingForClusterInfrastructureReason, "Waiting for Cluster status.initialization.infrastructureProvisioned"}
+		return 0, nil
+	}
+	name := scope.machine.Spec.Bootstrap.DataSecretName
+	if name == nil {
+		scope.waiting = &fact{infrav1.WaitingForBootstrapDataReason, "Waiting for Machine spec.bootstrap.dataSecretName"}
+		return 0, nil
+	}
+	if scope.olvmMachine.Spec.ProviderID != "" {
+		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
+	}
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
+	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
+		scope.waiting = &fact{infrav1.WaitingForBootstrapDataReason, fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)}
+		return engineRetry, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
+	}
+	data, err := bootstrap.WithProviderID(secret.Data["value"], bootstrap.Format(secret.Data["format"]))
+	if err != nil {
+		scope.waiting = &fact{infrav1.BootstrapDataInvalidReason, fmt.Sprintf("Bootstrap Secret %s: %v", key.Name, err)}
+		return vmSteady, nil
+	}
+	scope.userData = data
+	return 0, nil
+}
+
+// reconcileAddress allocates the address before anything is rendered, so that a retry renders the same bytes.
+func (r *OLVMMachineReconciler) reconcileAddress(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.olvmCluster == nil {
+		scope.addressErr = &resolve.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster does not exist yet"}
+		return engineRetry, nil
+	}
+	var err error
+	scope.address, err = r.addresses.allocate(ctx, scope.olvmMachine, scope.olvmCluster)
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		scope.addressErr = field
+		return vmSteady, nil // heals when an address is released or the object is corrected
+	}
+	return 0, err
+}
+
+// reconcileEngine takes the session, unless the OLVMCluster already knows that the engine cannot be used: one object
+// asks a broken engine, not every machine.
+func (r *OLVMMachineReconciler) reconcileEngine(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.olvmCluster == nil {
+		return 0, nil
+	}
+	if available := conditions.Get(scope.olvmCluster, infrav1.EngineAvailableCondition); available != nil && available.Status == "False" {
+		scope.engineErr = &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "OLVMCluster " + scope.olvmCluster.Name, Message: available.Message}
+		return vmSteady, nil
+	}
+	scope.session, scope.config, scope.engineErr = r.Engines.For(ctx, scope.olvmCluster)
+	if scope.engineErr != nil {
+		return engineRetry, nil
+	}
+	return 0, nil
+}
+
+// reconcileState reads the state, and records the VM on the object as soon as the state has it.
+func (r *OLVMMachineReconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	state, err := r.states.Load(ctx, scope.olvmMachine)
+	var invalid *tfstate.InvalidError
+	if errors.As(err, &invalid) {
+		scope.stateErr = invalid
+		return vmSteady, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	scope.state = state
+	if id := state.ResourceID("ovirt_vm"); id != "" && scope.olvmMachine.Spec.ProviderID == "" {
+		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
+	}
+	return 0, nil
+}
+
+// reconcileVM looks at the VM natively.
+func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	id := scope.vmID()
+	if id == "" || scope.session == nil {
+		return 0, nil
+	}
+	maxAge := vmSteady
+	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) || !conditions.IsTrue(scope.olvmMachine, infrav1.VirtualMachineRunningCondition) {
+		maxAge = vmBooting / 2
+	}
+	vm, err := r.Engines.VM(ctx, scope.session, id, maxAge)
+	if err != nil {
+		scope.vmErr = err
+		return engineRetry, nil
+	}
+	if vm == nil {
+		// A list from before the VM was made does not have it: ask for this one before calling it lost.
+		if vm, err = scope.session.VM(ctx, id); err != nil && !engine.IsNotFound(err) {
+			scope.vmErr = err
+			return engineRetry, nil
+		}
+	}
+	scope.vm, scope.vmMissing = vm, vm == nil
+	if vm != nil && vm.Status != engine.VMUp {
+		return vmBooting, nil
+	}
+	return jitter(vmSteady), nil
+}
+
+// reconcileConfiguration resolves the names and renders.
+func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.session == nil || scope.address == "" || scope.waiting != nil || scope.stateErr != nil {
+		return 0, nil
+	}
+	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
+		Spec: scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
+		Address: scope.address, UserData: string(scope.userData), Config: scope.config,
+	})
+	if err == nil {
+		scope.rendered, err = render.MachineFiles(machine)
+	}
+	scope.resolved, scope.renderErr = resolved, err
+	var field *resolve.Error
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &field):
+		return engineRetry, nil // the name may be created in the engine
+	default:
+		return engineRetry, nil
+	}
+}
+
+func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {
+	return resolve.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
+}
+
+// observe collects what decide needs.
+func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
+	o := observed{
+		now: time.Now(), failures: scope.attempt.failures, lastFailure: scope.attempt.at, lastAttempted: scope.attempt.digest,
+		stateInvalid: scope.stateErr != nil, stateEmpty: scope.state.Empty(), hadVM: scope.olvmMachine.Spec.ProviderID != "", vmMissing: scope.vmMissing,
+		ready: scope.rendered != nil && scope.vmErr == nil,
+	}
+	if status, ok := r.runner.Observe(scope.key); ok {
+		o.run = &status
+	}
+	if scope.rendered != nil {
+		o.digest = scope.rendered.Digest()
+	}
+	if scope.state != nil {
+		o.applied = scope.state.AppliedDigest
+	}
+	return o
+}
+
+// reconcileRun decides, and submits a run where one is needed.
+func (r *OLVMMachineReconciler) reconcileRun(_ context.Context, scope *machineScope) (time.Duration, error) {
+	scope.action = decide(normalRules, r.observe(scope))
+	if scope.action.kind != actionApply {
+		return scope.action.after, nil
+	}
+	digest := scope.rendered.Digest()
+	_, err := r.runner.Submit(terraform.Job{
+		Key: scope.key, Operation: terraform.Apply, Digest: digest, Run: r.applyJob(scope, digest),
+	})
+	observeJobs(r.runner)
+	if errors.Is(err, terraform.ErrShuttingDown) {
+		return 0, nil
+	}
+	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
+	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
+	return 0, err
+}
+
+// applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
+func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
+	owner, session := scope.olvmMachine.DeepCopy(), scope.session
+	files, name, dcName := scope.rendered, scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
+	nic, secrets := scope.resolved.VNICName, []string{scope.config.Password, string(scope.userData)}
+	hadVM := scope.olvmMachine.Spec.ProviderID != ""
+	dir := r.workDir(owner)
+	return func(ctx context.Context) (terraform.Summary, error) {
+		state, err := r.states.Load(ctx, owner) // again: the queue may have been long
+		if err != nil {
+			return terraform.Summary{}, err
+		}
+		if state.ResourceID("ovirt_vm") == "" {
+			adopt, err := lookUp(ctx, session, dcName, name, nic, ownerOf(owner))
+			if err != nil {
+				return terraform.Summary{}, err
+			}
+			if files, err = files.Adopting(adopt); err != nil {
+				return terraform.Summary{}, err
+			}
+		}
+		summary, err := r.Executor.Apply(ctx, terraform.Request{
+			Dir: dir, Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
+			Guard: guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+			SaveState: func(ctx context.Context, state []byte) error {
+				defer r.wakeUp(client.ObjectKeyFromObject(owner).String())
+				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state, "")
+			},
+		})
+		if err != nil {
+			return summary, err
+		}
+		saved, err := r.states.Load(ctx, owner)
+		if err != nil || saved == nil {
+			return summary, err
+		}
+		return summary, r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], saved.Raw, digest)
+	}
+}
+
+// guardLiveMachine refuses what a machine that has a VM must not suffer: machines are immutable, a change is a rollout.
+func guardLiveMachine(hadVM bool) func(terraform.Change) string {
+	return func(change terraform.Change) string {
+		switch {
+		case change.Action == "delete" || change.Action == "replace":
+			return change.Action
+		case change.Action == "create" && change.Type == "ovirt_vm" && hadVM:
+			return "create again"
+		}
+		return ""
+	}
+}
+
+// conflictError says that the engine has a VM of our name that is not ours.
+type conflictError struct{ name, id, comment string }
+
+func (e *conflictError) Error() string {
+	return fmt.Sprintf("the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename or delete it, or delete this Machine",
+		e.name, e.id, e.comment)
+}
+
+// lookUp finds a VM that an earlier run made and did not live to record, and says what to import. Nothing is created
+// before this look.
+func lookUp(ctx context.Context, session *engine.Client, dcName, name, nicName string, owner resolve.Owner) (map[string]string, error) {
+	dc, err := session.DataCenter(ctx, dcName)
+	if err != nil {
+		return nil, err
+	}
+	vm, err := session.FindVM(ctx, dc.ID, name)
+	if err != nil || vm == nil {
+		return nil, err
+	}
+	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != owner {
+		return nil, &conflictError{name: name, id: vm.ID, comment: vm.CommentText()}
+	}
+	adopt := map[string]string{render.VMAddress: vm.ID}
+	nics, err := session.NICs(ctx, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, nic := range nics {
+		if nic.Name == nicName {
+			adopt[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
+		}
+	}
+	if vm.Status == engine.VMUp || vm.Status.Starting() {
+		adopt[render.StartAddress] = vm.ID
+	}
+	return adopt, nil
+}
+
+// workDir is the machine's working directory, by namespace, name and UID: an object made anew gets a new one.
+func (r *OLVMMachineReconciler) workDir(m *infrav1.OLVMMachine) string {
+	return filepath.Join(r.WorkDir, m.Namespace, m.Name+"-"+string(m.UID))
+}
+
+func (r *OLVMMachineReconciler) removeWorkDir(m *infrav1.OLVMMachine) error {
+	if err := os.RemoveAll(r.workDir(m)); err != nil {
+		return fmt.Errorf("failed to remove the working directory: %w", err)
+	}
+	return nil
+}
+
+func splitKey(key string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}
+
+// providerIDToVM is the UUID in a provider ID; empty where there is none.
+func providerIDToVM(providerID string) string {
+	id, ok := strings.CutPrefix(providerID, bootstrap.ProviderIDPrefix)
+	if !ok {
+		return ""
+	}
+	return id
+}

@@ -1,0 +1,247 @@
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// machineConditions are those that this controller owns.
+var machineConditions = []string{
+	infrav1.ReadyCondition, infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
+	infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
+}
+
+func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
+	if m.Status.OLVM == nil {
+		m.Status.OLVM = &infrav1.OLVMStatus{}
+	}
+	return m.Status.OLVM
+}
+
+// recordRun writes the end of a run into the status.
+func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformRun {
+	if m.Status.Terraform == nil {
+		m.Status.Terraform = &infrav1.TerraformStatus{}
+	}
+	t := m.Status.Terraform
+	t.StateSecret = tfstate.SecretName(m)
+	t.Runs++
+	report := &infrav1.TerraformRun{
+		Operation: string(run.Operation), Result: "Succeeded", StartTime: metav1.NewTime(run.Started), CompletionTime: metav1.NewTime(run.Ended),
+		Added: int32(run.Summary.Added), Changed: int32(run.Summary.Changed), Destroyed: int32(run.Summary.Destroyed), //nolint:gosec // a handful
+	}
+	var refused *terraform.GuardError
+	switch {
+	case run.Err == nil:
+		t.Failures = 0
+	case errors.As(run.Err, &refused):
+		report.Result = "Refused"
+		t.Failures++
+	default:
+		report.Result = "Failed"
+		t.Failures++
+	}
+	t.LastRun = report
+	vm := &ensureOLVM(m).VirtualMachine
+	switch {
+	case run.Operation != terraform.Apply:
+	case run.Err == nil:
+		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
+	case m.Spec.ProviderID == "":
+		vm.CreationStatus, vm.CreationError = "Failed", shorten(run.Err.Error(), 1024)
+	}
+	return report
+}
+
+// updateMachineStatus turns the facts of a pass into status.
+func updateMachineStatus(scope *machineScope) {
+	m := scope.olvmMachine
+	setMachineFacts(scope)
+	setMachineDeletingCondition(scope)
+	if m.DeletionTimestamp.IsZero() {
+		setBootstrapCondition(scope)
+		setAddressesCondition(scope)
+		setAppliedCondition(scope)
+	}
+	setRunningCondition(scope)
+	setReady(m, []string{
+		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
+		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
+	})
+	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && scope.address != "" {
+		m.Status.Initialization.Provisioned = ptr.To(true)
+	}
+}
+
+// setMachineFacts maps what was resolved and seen.
+func setMachineFacts(scope *machineScope) {
+	m := scope.olvmMachine
+	if scope.resolved != nil {
+		vm, nicID := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID
+		m.Status.OLVM = scope.resolved
+		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID = vm, nicID
+	}
+	if scope.state != nil {
+		if id := scope.state.ResourceID("ovirt_nic"); id != "" {
+			ensureOLVM(m).VNICID = id
+		}
+		if m.Status.Terraform == nil {
+			m.Status.Terraform = &infrav1.TerraformStatus{}
+		}
+		m.Status.Terraform.StateSecret = tfstate.SecretName(m)
+	}
+	if scope.vm != nil {
+		vm := &ensureOLVM(m).VirtualMachine
+		vm.VMID, vm.VMName, vm.Status = scope.vm.ID, scope.vm.Name, string(scope.vm.Status)
+	}
+	if scope.address != "" && scope.machine != nil {
+		ensureOLVM(m).IPAddress = scope.address
+		m.Status.Addresses = []clusterv1.MachineAddress{
+			{Type: clusterv1.MachineInternalIP, Address: scope.address},
+			{Type: clusterv1.MachineHostName, Address: scope.machine.Name},
+		}
+	}
+}
+
+func setMachineDeletingCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.DeletingCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotDeletingReason}
+	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+		switch {
+		case scope.blocked != "":
+			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
+		case scope.stateErr != nil:
+			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.stateErr.Error()
+		case scope.engineErr != nil || scope.vmErr != nil:
+			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
+			condition.Reason = infrav1.WaitingForEngineReason
+		case scope.attempt.failures > 0 && scope.attempt.digest == destroyDigest:
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, failureMessage(scope.attempt)
+		case scope.action.message != "":
+			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, scope.action.message
+		}
+	}
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func failureMessage(a attempt) string {
+	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)", shorten(a.err.Error(), 2000), a.failures, backoff(a.failures))
+}
+
+func setBootstrapCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.BootstrapDataAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.BootstrapDataAvailableReason}
+	if scope.waiting != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, scope.waiting.reason, scope.waiting.message
+	}
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func setAddressesCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.AddressesAllocatedCondition, Status: metav1.ConditionTrue, Reason: infrav1.AddressesAllocatedReason}
+	var field *resolve.Error
+	switch {
+	case errors.As(scope.addressErr, &field):
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
+	case scope.address == "":
+		condition.Status, condition.Reason = metav1.ConditionUnknown, clusterv1.InternalErrorReason
+		condition.Message = "Please check the controller's logs for errors"
+	}
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func setAppliedCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
+	applied := scope.state != nil && scope.state.AppliedDigest != ""
+	switch {
+	case scope.action.kind == actionNone && scope.action.reason == infrav1.AppliedReason:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
+	case scope.stateErr != nil:
+		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair or delete that Secret"
+	case applied && (scope.renderErr != nil || scope.engineErr != nil || scope.vmErr != nil || scope.action.kind == actionBlock):
+		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
+		// nothing about a machine that runs.
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
+	case scope.engineErr != nil:
+		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engineErr.Error()
+	case scope.renderErr != nil:
+		condition.Reason, condition.Message = renderReason(scope.renderErr)
+	case scope.attempt.failures > 0 && scope.action.kind != actionApply:
+		condition.Reason, condition.Message = applyReason(scope.attempt.err), failureMessage(scope.attempt)
+	case scope.action.kind == actionApply || scope.action.reason == infrav1.ApplyingReason:
+		condition.Reason, condition.Message = infrav1.ApplyingReason, scope.action.message
+	case scope.waiting != nil:
+		condition.Reason, condition.Message = scope.waiting.reason, scope.waiting.message
+	default:
+		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the address"
+	}
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func renderReason(err error) (reason, message string) {
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		return field.Reason, field.Error()
+	}
+	var unreachable *engine.UnreachableError
+	var auth *engine.AuthError
+	var fault *engine.Fault
+	if errors.As(err, &unreachable) || errors.As(err, &auth) || errors.As(err, &fault) {
+		return infrav1.WaitingForEngineReason, err.Error()
+	}
+	return infrav1.RenderFailedReason, err.Error()
+}
+
+// applyReason is the condition reason of a run that failed.
+func applyReason(err error) string {
+	var (
+		refused  *terraform.GuardError
+		conflict *conflictError
+		invalid  *tfstate.InvalidError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return infrav1.ReplaceRefusedReason
+	case errors.As(err, &conflict):
+		return infrav1.VMNameConflictReason
+	case errors.As(err, &invalid):
+		return infrav1.StateInvalidReason
+	}
+	return infrav1.ApplyFailedReason
+}
+
+func setRunningCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse}
+	switch {
+	case scope.vmMissing && scope.olvmMachine.Spec.ProviderID != "":
+		condition.Reason = infrav1.VirtualMachineNotFoundReason
+		condition.Message = fmt.Sprintf("VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a MachineHealthCheck replace it", scope.vmID())
+	case scope.vm == nil && scope.olvmMachine.Spec.ProviderID == "":
+		condition.Reason = infrav1.WaitingForVirtualMachineReason
+	case scope.vm == nil:
+		// The engine did not answer: what was known stays, for a while it is all there is.
+		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
+			return
+		}
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
+	case scope.vm.Status == engine.VMUp:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
+	case scope.vm.Status.Starting() || scope.vm.Status == engine.VMImageLocked ||
+		scope.vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
+		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(scope.vm.Status)
+	default:
+		condition.Reason, condition.Message = infrav1.VirtualMachineNotRunningReason, fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
+	}
+	conditions.Set(scope.olvmMachine, condition)
+}

@@ -1,0 +1,62 @@
+package resolve
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// EngineConfig is the way to the engine of a cluster. secret and ca are the objects that the spec names, nil where they
+// do not exist; ca is not used where the spec names none.
+func EngineConfig(server infrav1.OvirtAPIServer, secret *corev1.Secret, ca *corev1.ConfigMap) (engine.Config, error) {
+	const path = "spec.olvmOvirtAPIServer"
+	if _, err := engine.BaseURL(server.ServerURL); err != nil {
+		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
+	}
+	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
+	if secret == nil {
+		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
+			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", server.CredentialsSecret.Name)}
+	}
+	config.Username = firstKey(secret.Data, "username", "ovirt_username")
+	config.Password = firstKey(secret.Data, "password", "ovirt_password")
+	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
+		if text == "" {
+			return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
+				fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key)}
+		}
+	}
+	if server.InsecureSkipTLSVerify || server.CAConfigMap == nil {
+		return config, nil
+	}
+	if ca == nil {
+		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
+			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", server.CAConfigMap.Name)}
+	}
+	var bundle strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
+		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
+	}
+	config.CA = []byte(bundle.String())
+	if _, err := engine.New(config); err != nil {
+		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
+			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
+	}
+	return config, nil
+}
+
+// firstKey is the value of the first key that has one; a line break at its end comes from echo and means nothing.
+func firstKey(data map[string][]byte, keys ...string) string {
+	for _, key := range keys {
+		if text := strings.TrimRight(string(data[key]), "\r\n"); text != "" {
+			return text
+		}
+	}
+	return ""
+}

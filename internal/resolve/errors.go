@@ -1,0 +1,48 @@
+package resolve
+
+import (
+	"errors"
+	"fmt"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Error says which field cannot be used, why, and what to do. Reason is a condition reason.
+type Error struct {
+	Reason  string
+	Field   string
+	Message string
+}
+
+func (e *Error) Error() string { return e.Field + ": " + e.Message }
+
+// nameError turns a name that does not exist into an error of its field.
+func nameError(err error, reason, field string) error {
+	var unknown *engine.NameError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf("%s; correct the name or create it in the engine", unknown)}
+}
+
+// EngineReason is the condition reason and message of a failed call to the engine.
+func EngineReason(err error) (reason, message string) {
+	var (
+		field *Error
+		auth  *engine.AuthError
+		tls   *engine.TLSError
+	)
+	switch {
+	case errors.As(err, &field):
+		return field.Reason, field.Error()
+	case errors.As(err, &auth):
+		return infrav1.AuthenticationFailedReason, fmt.Sprintf(
+			"%s; correct the user name (with its domain, such as admin@internal) and password in the Secret of spec.olvmOvirtAPIServer.credentialsSecret", auth)
+	case errors.As(err, &tls):
+		return infrav1.UntrustedCertificateReason, fmt.Sprintf(
+			"%s; put the engine's CA certificate into the ConfigMap of spec.olvmOvirtAPIServer.caConfigMap", tls)
+	default:
+		return infrav1.EngineUnreachableReason, fmt.Sprintf("%v; check spec.olvmOvirtAPIServer.serverURL and that the engine is up", err)
+	}
+}

@@ -1,0 +1,176 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// The defaults of fields that are empty or zero.
+const (
+	DefaultVNICName  = "nic1"
+	DefaultInterface = "enp1s0"
+	DefaultCores     = 2
+	DefaultSockets   = 2
+	DefaultThreads   = 1
+)
+
+// Owner of a VM; its marker is in the VM's comment.
+type Owner struct{ Namespace, Name, UID string }
+
+// marker is how a comment names the owner.
+var marker = regexp.MustCompile(`^capolvm owner=([^/ ]+)/([^ ]+) uid=([^ ]+)$`)
+
+// Comment is the owner's marker.
+func (o Owner) Comment() string {
+	return fmt.Sprintf("capolvm owner=%s/%s uid=%s", o.Namespace, o.Name, o.UID)
+}
+
+// OwnerOf reads the marker in a VM's comment; false where the VM is not ours.
+func OwnerOf(comment string) (Owner, bool) {
+	match := marker.FindStringSubmatch(strings.TrimSpace(comment))
+	if match == nil {
+		return Owner{}, false
+	}
+	return Owner{Namespace: match[1], Name: match[2], UID: match[3]}, true
+}
+
+// Input is all that decides one VM.
+type Input struct {
+	// Spec of the OLVMMachine, and the OLVMCluster's.
+	Spec    infrav1.OLVMMachineSpec
+	Cluster infrav1.OLVMClusterSpec
+	// VMName is the name of the VM and the host name of its guest.
+	VMName string
+	// Owner of the VM.
+	Owner Owner
+	// Address that was allocated for the machine.
+	Address string
+	// UserData of the guest.
+	UserData string
+	// Config is the way to the engine.
+	Config engine.Config
+}
+
+// Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
+func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
+	fail := func(err error) (render.Machine, *infrav1.OLVMStatus, error) { return render.Machine{}, nil, err }
+	memory, err := ParseMemory(in.Spec.VirtualMachine.Memory)
+	if err != nil {
+		return fail(&Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()})
+	}
+	pool, err := Pool(in.Spec.VirtualMachine.Network, in.Cluster.ControlPlaneEndpoint)
+	if err != nil {
+		return fail(err)
+	}
+	dc, err := client.DataCenter(ctx, in.Cluster.OLVMDatacenterName)
+	if err != nil {
+		return fail(nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName"))
+	}
+	if in.Spec.OLVMOvirtClusterName == "" {
+		return fail(&Error{infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName", "it is empty; name a cluster of the data center"})
+	}
+	cluster, err := client.Cluster(ctx, dc, in.Spec.OLVMOvirtClusterName)
+	if err != nil {
+		return fail(nameError(err, infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName"))
+	}
+	template, err := client.Template(ctx, in.Spec.VMTemplateName)
+	if err != nil {
+		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
+	}
+	network, err := client.Network(ctx, dc, in.Spec.OLVMNetwork.NetworkName)
+	if err != nil {
+		return fail(nameError(err, infrav1.NetworkNotFoundReason, "spec.olvmNetwork.networkName"))
+	}
+	profile, err := client.VNICProfile(ctx, network, in.Spec.OLVMNetwork.VNICProfileName)
+	if err != nil {
+		return fail(nameError(err, infrav1.VNICProfileNotFoundReason, "spec.olvmNetwork.vnicProfileName"))
+	}
+	nic := or(in.Spec.OLVMNetwork.VNICName, DefaultVNICName)
+	topology := in.Spec.VirtualMachine.CPU.Topology
+	machine := render.Machine{
+		Engine: RenderEngine(client, in.Config),
+		Name:   in.VMName, Comment: in.Owner.Comment(), ClusterID: cluster.ID, TemplateID: template.ID,
+		Cores: or(int64(topology.Cores), DefaultCores), Sockets: or(int64(topology.Sockets), DefaultSockets), Threads: or(int64(topology.Threads), DefaultThreads),
+		Memory: memory,
+		NICs:   []render.NIC{{Name: nic, VNICProfileID: profile.ID}},
+		Guest: &render.GuestNetwork{
+			Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
+			Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),
+		},
+		UserData: in.UserData,
+	}
+	status := &infrav1.OLVMStatus{
+		ClusterID: cluster.ID, ClusterName: cluster.Name, IPAddress: in.Address, NetworkID: network.ID, NetworkName: network.Name,
+		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: nic, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
+	}
+	return machine, status, nil
+}
+
+// RenderEngine is the way to the engine for a configuration.
+func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
+	return render.Engine{URL: client.APIURL(), CA: string(config.CA), Insecure: config.Insecure, Username: config.Username, Password: config.Password}
+}
+
+// Pool reads the machine's IPv4 ranges. The control plane endpoint must not be one of them: a machine that got it would
+// answer in place of the API server.
+func Pool(network infrav1.GuestNetwork, endpoint infrav1.APIEndpoint) (*ipam.Pool, error) {
+	const path = "spec.virtualMachine.network."
+	if network.IPv4 == nil {
+		return nil, &Error{infrav1.AddressRangeInvalidReason, path + "ipv4", "it is not set; machines need a static IPv4 address: set subnet and ipAddresses"}
+	}
+	pool, err := ipam.NewPool(network.IPv4.Subnet, network.Gateway, network.IPv4.IPAddresses)
+	if err != nil {
+		return nil, &Error{infrav1.AddressRangeInvalidReason, path + "ipv4", strings.TrimPrefix(err.Error(), "ipv4.")}
+	}
+	for _, address := range ipam.ParseAll([]string{endpoint.Host}) {
+		if pool.Contains(address) {
+			return nil, &Error{infrav1.EndpointInAddressPoolReason, path + "ipv4.ipAddresses", fmt.Sprintf(
+				"the control plane endpoint %s is inside the machine ranges %s; take it out of the ranges", address, strings.Join(network.IPv4.IPAddresses, ", "))}
+		}
+	}
+	return pool, nil
+}
+
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(?:[iI]?[bB])?$`)
+
+// ParseMemory reads a size such as 16GB, 16GiB, 16G or 7680MB; units are powers of 1024, as Oracle's provider has them.
+// A bare number is bytes. The engine counts in MiB, so the result must be a multiple of it.
+func ParseMemory(text string) (int64, error) {
+	match := memoryPattern.FindStringSubmatch(strings.TrimSpace(text))
+	if match == nil {
+		return 0, fmt.Errorf("%q is not a size; write a number with the unit MB, GB or TB, such as 16GB", text)
+	}
+	number, err := strconv.ParseFloat(match[1], 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a size: %w", text, err)
+	}
+	exponent := 10 * (strings.Index(" kmgt", strings.ToLower(match[2] + " ")[:1]))
+	bytes := number * math.Pow(2, float64(exponent))
+	const mib = 1 << 20
+	switch {
+	case bytes < 256*mib:
+		return 0, fmt.Errorf("%q is less than 256MB, with which no node boots", text)
+	case bytes > 12<<40:
+		return 0, fmt.Errorf("%q is more than 12TB, the most that an engine gives to a VM", text)
+	case int64(bytes)%mib != 0:
+		return 0, fmt.Errorf("%q is not a whole number of MB", text)
+	}
+	return int64(bytes), nil
+}

@@ -1,0 +1,107 @@
+package resolve
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+func TestParseMemory(t *testing.T) {
+	const gib = 1 << 30
+	for text, want := range map[string]int64{
+		"7GB": 7 * gib, "16GiB": 16 * gib, "16G": 16 * gib, "1.5gb": 3 * gib / 2, "7680MB": 7680 << 20, " 8 GB ": 8 * gib, "1TB": 1024 * gib, "4294967296": 4 * gib,
+	} {
+		if got, err := ParseMemory(text); err != nil || got != want {
+			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"7 GBB", "", "GB", "-1GB", "1PB", "100MB", "13TB", "1.0001GB", "7,5GB", "0x10GB"} {
+		if got, err := ParseMemory(text); err == nil {
+			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+}
+
+func TestOwnerMarkersAreReadBack(t *testing.T) {
+	owner := Owner{Namespace: "default", Name: "demo-x7k2p", UID: "5f0c"}
+	if got, ok := OwnerOf(owner.Comment()); !ok || got != owner {
+		t.Errorf("%q was read as %+v, %t", owner.Comment(), got, ok)
+	}
+	for _, comment := range []string{"", "my VM", "capolvm owner=default uid=1", "see capolvm owner=a/b uid=c please"} {
+		if got, ok := OwnerOf(comment); ok {
+			t.Errorf("%q was taken for a marker of %+v", comment, got)
+		}
+	}
+}
+
+func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
+	server := infrav1.OvirtAPIServer{
+		ServerURL: "https://engine.example.com/ovirt-engine", CredentialsSecret: infrav1.NamespacedName{Name: "creds"}, CAConfigMap: &infrav1.NamespacedName{Name: "ca"},
+	}
+	secret := func(data map[string][]byte) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "creds"}, Data: data}
+	}
+	good := secret(map[string][]byte{"username": []byte("admin@internal"), "password": []byte("secret\n")})
+	sim, err := ovirtsim.New(ovirtsim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": string(sim.CA())}}
+	with := func(change func(*infrav1.OvirtAPIServer)) infrav1.OvirtAPIServer {
+		changed := server
+		change(&changed)
+		return changed
+	}
+	tests := map[string]struct {
+		server infrav1.OvirtAPIServer
+		secret *corev1.Secret
+		ca     *corev1.ConfigMap
+		reason string
+	}{
+		"all there":                      {server, good, ca, ""},
+		"the other keys":                 {server, secret(map[string][]byte{"ovirt_username": []byte("a@b"), "ovirt_password": []byte("c")}), ca, ""},
+		"no CA is asked for":             {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), good, nil, ""},
+		"no verification needs no CA":    {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), good, nil, ""},
+		"no Secret":                      {server, nil, ca, infrav1.CredentialsNotFoundReason},
+		"no password":                    {server, secret(map[string][]byte{"username": []byte("a@b")}), ca, infrav1.CredentialsNotFoundReason},
+		"no ConfigMap":                   {server, good, nil, infrav1.CAConfigMapInvalidReason},
+		"a ConfigMap without a CA":       {server, good, &corev1.ConfigMap{Data: map[string]string{"ca.crt": "no certificate"}}, infrav1.CAConfigMapInvalidReason},
+		"a URL that is not encrypted":    {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "http://engine" }), good, ca, infrav1.EngineUnreachableReason},
+		"a URL with the path of the API": {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL += "/api/" }), good, ca, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, err := EngineConfig(test.server, test.secret, test.ca)
+			var field *Error
+			switch {
+			case test.reason == "" && err != nil:
+				t.Fatal(err)
+			case test.reason != "" && (!errors.As(err, &field) || field.Reason != test.reason || field.Field == ""):
+				t.Fatalf("got %v, want reason %s", err, test.reason)
+			case test.reason == "" && config.Password == "secret\n":
+				t.Fatal("the line break at the end of the password was kept")
+			}
+		})
+	}
+}
+
+func TestTheControlPlaneEndpointMustBeOutsideTheRanges(t *testing.T) {
+	network := infrav1.GuestNetwork{IPv4: &infrav1.IPv4Network{Subnet: "10.20.30.0/24", IPAddresses: []string{"10.20.30.161/30", "10.20.30.200-10.20.30.205"}}}
+	if _, err := Pool(network, infrav1.APIEndpoint{Host: "10.20.30.160"}); err != nil {
+		t.Errorf("an endpoint just before the range: %v", err)
+	}
+	_, err := Pool(network, infrav1.APIEndpoint{Host: "10.20.30.201"})
+	var field *Error
+	if !errors.As(err, &field) || field.Reason != infrav1.EndpointInAddressPoolReason {
+		t.Errorf("an endpoint inside the range: %v", err)
+	}
+	if _, err := Pool(network, infrav1.APIEndpoint{Host: "api.example.com"}); err != nil {
+		t.Errorf("an endpoint that is a name: %v", err)
+	}
+}

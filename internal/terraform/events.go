@@ -1,0 +1,148 @@
+package terraform
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxLine bounds one line of output; longer ones are dropped whole.
+	maxLine = 1 << 20
+	// maxDiagnostics bounds how many errors of one run are kept.
+	maxDiagnostics = 8
+	// maxDiagnostic bounds the text of one.
+	maxDiagnostic = 2048
+)
+
+// Change is what a plan does to one resource.
+type Change struct {
+	Address string `json:"address"`
+	Type    string `json:"type"`
+	// Action is create, update, delete, replace, read, move, import or noop.
+	Action string `json:"action"`
+}
+
+// event is a line of the executor's JSON output.
+type event struct {
+	Type       string `json:"type"`
+	Diagnostic struct {
+		Severity string `json:"severity"`
+		Summary  string `json:"summary"`
+		Detail   string `json:"detail"`
+		Address  string `json:"address"`
+	} `json:"diagnostic"`
+	Change struct {
+		Resource resourceJSON `json:"resource"`
+		Action   string       `json:"action"`
+	} `json:"change"`
+	Hook struct {
+		Resource resourceJSON `json:"resource"`
+		IDValue  string       `json:"id_value"`
+	} `json:"hook"`
+	Changes struct {
+		Add       int    `json:"add"`
+		Change    int    `json:"change"`
+		Remove    int    `json:"remove"`
+		Import    int    `json:"import"`
+		Operation string `json:"operation"`
+	} `json:"changes"`
+}
+
+type resourceJSON struct {
+	Addr string `json:"addr"`
+	Type string `json:"resource_type"`
+}
+
+// eventWriter reads the executor's JSON output as it comes. Memory stays bounded however much it says.
+type eventWriter struct {
+	redact  func(string) string
+	onApply func(address, id string)
+
+	mu          sync.Mutex
+	line        []byte
+	overlong    bool
+	diagnostics []Diagnostic
+	planned     []Change
+	applied     int
+	summary     struct{ add, change, remove, imported int }
+}
+
+func (w *eventWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	total := len(p)
+	for len(p) > 0 {
+		end := bytes.IndexByte(p, '\n')
+		part := p
+		if end >= 0 {
+			part, p = p[:end], p[end+1:]
+		} else {
+			p = nil
+		}
+		if len(w.line)+len(part) > maxLine {
+			w.overlong, w.line = true, w.line[:0]
+		}
+		if !w.overlong {
+			w.line = append(w.line, part...)
+		}
+		if end >= 0 {
+			if !w.overlong {
+				w.handle(w.line)
+			}
+			w.line, w.overlong = w.line[:0], false
+		}
+	}
+	return total, nil
+}
+
+func (w *eventWriter) handle(line []byte) {
+	var e event
+	if json.Unmarshal(line, &e) != nil {
+		return
+	}
+	switch e.Type {
+	case "diagnostic":
+		if e.Diagnostic.Severity == "error" && len(w.diagnostics) < maxDiagnostics {
+			w.diagnostics = append(w.diagnostics, Diagnostic{
+				Summary: w.clean(e.Diagnostic.Summary), Detail: w.clean(e.Diagnostic.Detail), Address: e.Diagnostic.Address,
+			})
+		}
+	case "planned_change":
+		w.planned = append(w.planned, Change{Address: e.Change.Resource.Addr, Type: e.Change.Resource.Type, Action: e.Change.Action})
+	case "apply_complete":
+		w.applied++
+		if w.onApply != nil {
+			w.onApply(e.Hook.Resource.Addr, e.Hook.IDValue)
+		}
+	case "change_summary":
+		w.summary.add, w.summary.change, w.summary.remove, w.summary.imported = e.Changes.Add, e.Changes.Change, e.Changes.Remove, e.Changes.Import
+	}
+}
+
+func (w *eventWriter) clean(text string) string {
+	text = w.redact(text)
+	if len(text) > maxDiagnostic {
+		text = strings.ToValidUTF8(text[:maxDiagnostic], "") + " ..."
+	}
+	return text
+}
+
+// redacted replaces a secret wherever it would be shown.
+const redacted = "(redacted)"
+
+// redactor replaces every secret, and every line of one that has several. Short lines are left: replacing "a" would
+// make any text unreadable and hide nothing.
+func redactor(secrets []string) func(string) string {
+	const shortest = 6
+	var pairs []string
+	for _, secret := range secrets {
+		for _, part := range append([]string{secret}, strings.Split(secret, "\n")...) {
+			if part = strings.TrimSpace(part); len(part) >= shortest {
+				pairs = append(pairs, part, redacted)
+			}
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace
+}

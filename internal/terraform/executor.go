@@ -1,0 +1,435 @@
+package terraform
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/terraform-exec/tfexec"
+	tfjson "github.com/hashicorp/terraform-json"
+)
+
+const (
+	stateFile = "terraform.tfstate"
+	// unsavedFile keeps a state that could not be made durable, for the next run in the same directory.
+	unsavedFile = "unsaved.tfstate"
+	planFile    = "plan.tfplan"
+
+	// stopGrace is how long the executor has after an interrupt until it is killed. The longest thing that it cannot
+	// interrupt is one request to the engine.
+	stopGrace = 45 * time.Second
+)
+
+// Provider serves a Terraform provider for one run.
+type Provider interface {
+	// Serve starts an endpoint and returns how to attach to it and how to end it.
+	Serve(ctx context.Context) (*plugin.ReattachConfig, func(), error)
+	// Address of the provider in configurations.
+	Address() string
+}
+
+// Executor does runs, each in a working directory of its own.
+type Executor struct {
+	executable Executable
+	provider   Provider
+	scratch    string
+
+	mu      sync.Mutex
+	modules map[string][]byte // modules.json by the digest of the files that it describes
+}
+
+// NewExecutor returns an executor; scratch is a folder for its own preparations.
+func NewExecutor(executable Executable, provider Provider, scratch string) *Executor {
+	return &Executor{executable: executable, provider: provider, scratch: scratch, modules: map[string][]byte{}}
+}
+
+// Request asks for one run.
+type Request struct {
+	// Dir is the working directory; nobody else uses it meanwhile.
+	Dir string
+	// Files of the configuration, by slash-separated paths. SecretFiles names those that are removed after the run.
+	Files       map[string][]byte
+	SecretFiles []string
+	// Secrets that must not be shown.
+	Secrets []string
+	// State before the run; nil for none.
+	State []byte
+	// Destroy asks for everything in the state to be deleted.
+	Destroy bool
+	// Guard is asked about each planned change; an answer other than "" refuses the plan.
+	Guard func(Change) (refusal string)
+	// SaveState is called with the new state whenever a resource was applied, and at the end. It must make the state
+	// durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
+	SaveState func(ctx context.Context, state []byte) error
+}
+
+// Plan is what a run would do.
+type Plan struct {
+	// Changes to resources, without those that stay as they are.
+	Changes []Change
+	// Text is the plan for people.
+	Text string
+	// JSON is the plan for programs.
+	JSON *tfjson.Plan
+}
+
+// Summary counts what a run did.
+type Summary struct{ Added, Changed, Destroyed, Imported int }
+
+// Empty says whether nothing was done.
+func (s Summary) Empty() bool { return s == Summary{} }
+
+// Plan plans, and leaves the working directory as a person could use it, without secrets and plan file.
+func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
+	run, err := x.open(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	defer run.close()
+	events, err := run.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &Plan{Changes: effective(events.planned)}
+	if out.JSON, err = run.tf.ShowPlanFile(ctx, planFile, run.reattach); err != nil {
+		return nil, fmt.Errorf("failed to read the plan: %w", err)
+	}
+	text, err := run.tf.ShowPlanFileRaw(ctx, planFile, run.reattach)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the plan: %w", err)
+	}
+	out.Text = run.redact(text)
+	return out, nil
+}
+
+// Apply plans, asks the guard, and applies exactly that plan. It returns what was done also when it fails.
+func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) {
+	run, err := x.open(ctx, request)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer run.close()
+	events, err := run.plan(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	for _, change := range effective(events.planned) {
+		if request.Guard == nil {
+			break
+		}
+		if refusal := request.Guard(change); refusal != "" {
+			return Summary{}, run.refused(ctx, change, refusal)
+		}
+	}
+	return run.apply(ctx)
+}
+
+// effective are the changes that do something.
+func effective(planned []Change) []Change {
+	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool { return c.Action == "noop" || c.Action == "read" || c.Action == "move" })
+}
+
+// run is one use of a working directory.
+type run struct {
+	Request
+	tf       *tfexec.Terraform
+	reattach *tfexec.ReattachOption
+	stop     func()
+	redact   func(string) string
+}
+
+// open prepares the working directory and the provider.
+func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
+	modules, err := x.moduleManifest(ctx, request.Files)
+	if err != nil {
+		return nil, err
+	}
+	state, err := prepare(request)
+	if err != nil {
+		return nil, err
+	}
+	if modules != nil {
+		if err := write(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
+			return nil, err
+		}
+	}
+	if state != nil {
+		if err := write(request.Dir, stateFile, state); err != nil {
+			return nil, err
+		}
+	}
+	tf, err := x.command(request.Dir)
+	if err != nil {
+		return nil, err
+	}
+	reattach, stop, err := x.attach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &run{Request: request, tf: tf, reattach: reattach, stop: stop, redact: redactor(request.Secrets)}, nil
+}
+
+func (x *Executor) command(dir string) (*tfexec.Terraform, error) {
+	tf, err := tfexec.NewTerraform(dir, x.executable.Path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to set up %s: %w", x.executable.Product, err)
+	}
+	if err := tf.SetEnv(environment(dir)); err != nil {
+		return nil, errors.New("failed to set the environment of the executor") // the error would list it
+	}
+	if err := tf.SetWaitDelay(stopGrace); err != nil {
+		return nil, fmt.Errorf("failed to set the grace period: %w", err)
+	}
+	return tf, nil
+}
+
+func (x *Executor) attach(ctx context.Context) (*tfexec.ReattachOption, func(), error) {
+	// The endpoint outlives the cancellation of the run: an interrupted executor still asks it to stop.
+	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, nil, err
+	}
+	return tfexec.Reattach(tfexec.ReattachInfo{x.provider.Address(): tfexec.ReattachConfig{
+		Protocol: string(config.Protocol), ProtocolVersion: config.ProtocolVersion, Pid: config.Pid, Test: config.Test,
+		Addr: tfexec.ReattachConfigAddr{Network: config.Addr.Network(), String: config.Addr.String()},
+	}}), stop, nil
+}
+
+// moduleManifest is what init writes about local modules. It depends on the configuration's files alone, so one init
+// serves all machines: with the provider attached, nothing else of init is needed.
+func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
+	digest := sha256.New()
+	subset := map[string][]byte{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if filepath.Ext(name) == ".tf" && (strings.Contains(name, "/") || !strings.HasPrefix(name, "imports")) {
+			subset[name] = files[name]
+			if strings.Contains(name, "/") {
+				fmt.Fprintf(digest, "%q %d\n", name, len(files[name]))
+				digest.Write(files[name])
+			}
+		}
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(subset)), func(name string) bool { return strings.Contains(name, "/") }) {
+		return nil, nil // no module, nothing to initialise
+	}
+	key := hex.EncodeToString(digest.Sum(nil))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if manifest, ok := x.modules[key]; ok {
+		return manifest, nil
+	}
+	dir := filepath.Join(x.scratch, "init-"+key[:12])
+	defer os.RemoveAll(dir)
+	for name, content := range subset {
+		if err := write(dir, name, content); err != nil {
+			return nil, err
+		}
+	}
+	tf, err := x.command(dir)
+	if err != nil {
+		return nil, err
+	}
+	reattach, stop, err := x.attach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := tf.Init(ctx, tfexec.Backend(false), reattach); err != nil {
+		return nil, fmt.Errorf("terraform init failed: %w", err)
+	}
+	manifest, err := os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json"))
+	if err != nil {
+		return nil, fmt.Errorf("terraform init left no list of modules: %w", err)
+	}
+	x.modules[key] = manifest
+	return manifest, nil
+}
+
+// prepare empties the working directory, writes the configuration and returns the state to start from: that of the
+// request, or what a killed run left in the directory if it is newer.
+func prepare(request Request) ([]byte, error) {
+	state := request.State
+	for _, leftover := range []string{stateFile, unsavedFile, "errored.tfstate"} {
+		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
+		if err == nil && newer(content, state) {
+			state = content
+		}
+	}
+	if err := os.RemoveAll(request.Dir); err != nil {
+		return nil, fmt.Errorf("failed to clear the working directory: %w", err)
+	}
+	for name, content := range request.Files {
+		if err := write(request.Dir, name, content); err != nil {
+			return nil, err
+		}
+	}
+	return state, nil
+}
+
+// newer says whether a state continues another one: same lineage, higher serial. A state where there was none continues
+// it too.
+func newer(candidate, current []byte) bool {
+	type header struct {
+		Version int    `json:"version"`
+		Serial  uint64 `json:"serial"`
+		Lineage string `json:"lineage"`
+	}
+	var a, b header
+	if json.Unmarshal(candidate, &a) != nil || a.Version != 4 {
+		return false
+	}
+	if len(current) == 0 {
+		return true
+	}
+	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
+}
+
+// write makes a file that only this user can read, and the folders above it.
+func write(dir, name string, content []byte) error {
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("failed to make the working directory: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("failed to write the configuration: %w", err)
+	}
+	return nil
+}
+
+func (r *run) plan(ctx context.Context) (*eventWriter, error) {
+	events := &eventWriter{redact: r.redact}
+	_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
+	return events, r.failure(ctx, "plan", events, err)
+}
+
+func (r *run) apply(ctx context.Context) (Summary, error) {
+	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
+	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
+	err := r.tf.ApplyJSON(ctx, events, tfexec.DirOrPlan(planFile), tfexec.Lock(false), r.reattach)
+	err = r.failure(ctx, "apply", events, err)
+	err = errors.Join(err, keeper.finish())
+	s := events.summary
+	return Summary{Added: s.add, Changed: s.change, Destroyed: s.remove, Imported: s.imported}, err
+}
+
+// failure turns what the executor said and how it ended into an error.
+func (r *run) failure(ctx context.Context, phase string, events *eventWriter, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("terraform %s was interrupted: %w", phase, context.Cause(ctx))
+	case len(events.diagnostics) > 0:
+		return &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
+	}
+	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
+}
+
+// refused names the attributes that make a plan unacceptable.
+func (r *run) refused(ctx context.Context, change Change, action string) error {
+	refusal := &GuardError{Address: change.Address, Action: action}
+	plan, err := r.tf.ShowPlanFile(ctx, planFile, r.reattach)
+	if err != nil {
+		return refusal // the refusal stands without its reason
+	}
+	for _, planned := range plan.ResourceChanges {
+		if planned.Address != change.Address || planned.Change == nil {
+			continue
+		}
+		for _, path := range planned.Change.ReplacePaths {
+			var steps []string
+			for _, step := range asSlice(path) {
+				steps = append(steps, fmt.Sprint(step))
+			}
+			refusal.Attributes = append(refusal.Attributes, strings.Join(steps, "."))
+		}
+	}
+	slices.Sort(refusal.Attributes)
+	return refusal
+}
+
+func asSlice(value any) []any {
+	if list, ok := value.([]any); ok {
+		return list
+	}
+	return []any{value}
+}
+
+// close ends the provider and takes the secrets out of the working directory; the configuration stays for people.
+func (r *run) close() {
+	r.stop()
+	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", "errored.tfstate"}, r.SecretFiles...) {
+		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
+			return
+		}
+	}
+}
+
+// stateKeeper makes the state durable while the executor works.
+type stateKeeper struct {
+	run  *run
+	ctx  context.Context
+	mu   sync.Mutex
+	last []byte
+	err  error
+}
+
+// applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
+func (k *stateKeeper) applied(_, id string) {
+	deadline := time.Now().Add(2 * time.Second)
+	for {
+		state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
+		if err == nil && json.Valid(state) && (id == "" || bytes.Contains(state, []byte(id))) || time.Now().After(deadline) {
+			k.save(state)
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
+func (k *stateKeeper) finish() error {
+	state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("failed to read the state: %w", err)
+	}
+	k.mu.Lock()
+	k.err = nil // only the last state counts
+	k.mu.Unlock()
+	k.save(state)
+	if k.err != nil {
+		_ = os.WriteFile(filepath.Join(k.run.Dir, unsavedFile), state, 0o600)
+		return fmt.Errorf("failed to save the state: %w", k.err)
+	}
+	return nil
+}
+
+func (k *stateKeeper) save(state []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
+	defer cancel()
+	if k.err = k.run.SaveState(ctx, state); k.err == nil {
+		k.last = slices.Clone(state)
+	}
+}

@@ -1,0 +1,185 @@
+package terraform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrShuttingDown is why runs are refused or interrupted when the process ends.
+var ErrShuttingDown = errors.New("the controller is shutting down")
+
+// ErrCancelled is why a run was interrupted by Cancel.
+var ErrCancelled = errors.New("the run was cancelled")
+
+// Operation of a run.
+type Operation string
+
+// The operations.
+const (
+	Apply   Operation = "Apply"
+	Destroy Operation = "Destroy"
+)
+
+// Job is a request for a run of one workspace.
+type Job struct {
+	// Key names the workspace: one job at a time.
+	Key string
+	// Operation and Digest of what is run, for the caller to recognise the job.
+	Operation Operation
+	Digest    string
+	// Run is called when it is the job's turn; ctx ends with Cancel or shutdown.
+	Run func(ctx context.Context) (Summary, error)
+}
+
+// Phase of a job.
+type Phase string
+
+// The phases.
+const (
+	Queued  Phase = "Queued"
+	Running Phase = "Running"
+	Done    Phase = "Done"
+)
+
+// Status of a job; a copy.
+type Status struct {
+	Operation Operation
+	Digest    string
+	Phase     Phase
+	// Started and Ended are zero before.
+	Started, Ended time.Time
+	Summary        Summary
+	Err            error
+}
+
+// Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
+type Runner struct {
+	slots  chan struct{}
+	notify func(key string)
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	jobs   map[string]*tracked
+	closed bool
+}
+
+type tracked struct {
+	status Status
+	cancel context.CancelCauseFunc
+}
+
+// NewRunner returns a runner; notify is called with the key of each job that ends.
+func NewRunner(concurrency int, notify func(key string)) *Runner {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Runner{slots: make(chan struct{}, concurrency), notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
+}
+
+// Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes nothing.
+func (r *Runner) Submit(job Job) (Status, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return Status{}, ErrShuttingDown
+	}
+	if existing := r.jobs[job.Key]; existing != nil && existing.status.Phase != Done {
+		return existing.status, nil
+	}
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
+	r.jobs[job.Key] = t
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		defer cancel(nil)
+		r.work(ctx, job, t)
+		if r.notify != nil {
+			r.notify(job.Key)
+		}
+	}()
+	return t.status, nil
+}
+
+func (r *Runner) work(ctx context.Context, job Job, t *tracked) {
+	update := func(change func(*Status)) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		change(&t.status)
+	}
+	end := func(summary Summary, err error) {
+		update(func(s *Status) { s.Phase, s.Ended, s.Summary, s.Err = Done, time.Now(), summary, err })
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		end(Summary{}, context.Cause(ctx))
+		return
+	}
+	update(func(s *Status) { s.Phase, s.Started = Running, time.Now() })
+	defer func() {
+		// A panic in one run must not take the runs of all other machines with it.
+		if p := recover(); p != nil {
+			end(Summary{}, fmt.Errorf("the run panicked: %v", p))
+		}
+	}()
+	end(job.Run(ctx))
+}
+
+// Observe returns the status of the workspace's last job.
+func (r *Runner) Observe(key string) (Status, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.jobs[key]; t != nil {
+		return t.status, true
+	}
+	return Status{}, false
+}
+
+// Forget drops a job that is done, once its end has been taken notice of.
+func (r *Runner) Forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.jobs[key]; t != nil && t.status.Phase == Done {
+		delete(r.jobs, key)
+	}
+}
+
+// Cancel interrupts the workspace's job. The end comes later, through notify.
+func (r *Runner) Cancel(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.jobs[key]; t != nil && t.status.Phase != Done {
+		t.cancel(ErrCancelled)
+	}
+}
+
+// Active counts the jobs that are queued and running.
+func (r *Runner) Active() (queued, running int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.jobs {
+		switch t.status.Phase {
+		case Queued:
+			queued++
+		case Running:
+			running++
+		}
+	}
+	return queued, running
+}
+
+// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved.
+func (r *Runner) Shutdown() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel(ErrShuttingDown)
+	r.wg.Wait()
+}

@@ -1,0 +1,296 @@
+// Package tfstate keeps Terraform state in Secrets, in the format of
+// Terraform's kubernetes backend, so that a person can inspect it with plain
+// Terraform. It reads what controllers need to know from a state.
+//
+// A state is never overwritten by one of another lineage or an older serial,
+// and one that cannot be read is never overwritten at all.
+package tfstate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+const (
+	// Finalizer keeps a state until what it describes is destroyed, also when the garbage collector comes first.
+	Finalizer = "terraform.infrastructure.cluster.x-k8s.io/state"
+
+	// DigestAnnotation holds the digest of the configuration that was applied last.
+	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
+
+	// moveLabel makes clusterctl move the Secret with its owner.
+	moveLabel = "clusterctl.cluster.x-k8s.io/move"
+
+	// SecretType tells these Secrets apart.
+	SecretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/terraform-state"
+
+	dataKey    = "tfstate"
+	namePrefix = "tfstate-default-"
+	// maxUnpacked bounds a state: one machine has a few KiB of it and its user data.
+	maxUnpacked = 32 << 20
+)
+
+// InvalidError says that a stored state cannot be used. A person must look; nothing overwrites it.
+type InvalidError struct {
+	// Secret in which it is, and why it cannot be used.
+	Secret, Reason string
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("Terraform state in Secret %s cannot be used: %s", e.Secret, e.Reason)
+}
+
+// ConflictError says that a state must not be written over the one that is stored.
+type ConflictError struct{ Secret, Reason string }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("Terraform state in Secret %s was not overwritten: %s", e.Secret, e.Reason)
+}
+
+// State is the part of a Terraform state that decisions depend on.
+type State struct {
+	// Raw is the whole state.
+	Raw []byte
+	// Serial grows with each change; Lineage is given when the state is made.
+	Serial  uint64
+	Lineage string
+	// AppliedDigest is the digest of the configuration that was applied last; empty while none was applied in full.
+	AppliedDigest string
+
+	resources []resource
+}
+
+type resource struct {
+	Module    string `json:"module"`
+	Mode      string `json:"mode"`
+	Type      string `json:"type"`
+	Name      string `json:"name"`
+	Instances []struct {
+		IndexKey   any            `json:"index_key"`
+		Attributes map[string]any `json:"attributes"`
+	} `json:"instances"`
+}
+
+// Empty says whether the state holds no resources.
+func (s *State) Empty() bool {
+	if s == nil {
+		return true
+	}
+	for _, r := range s.resources {
+		if r.Mode == "managed" && len(r.Instances) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ResourceID is the id of the first instance of a resource of that type; empty where there is none.
+func (s *State) ResourceID(resourceType string) string {
+	if s == nil {
+		return ""
+	}
+	for _, r := range s.resources {
+		if r.Mode == "managed" && r.Type == resourceType && len(r.Instances) > 0 {
+			id, _ := r.Instances[0].Attributes["id"].(string)
+			return id
+		}
+	}
+	return ""
+}
+
+// Bytes is the whole state; nil where there is none.
+func (s *State) Bytes() []byte {
+	if s == nil {
+		return nil
+	}
+	return s.Raw
+}
+
+// Parse reads a state; the error says why it cannot be used.
+func Parse(raw []byte) (*State, error) {
+	var document struct {
+		Version   int        `json:"version"`
+		Serial    uint64     `json:"serial"`
+		Lineage   string     `json:"lineage"`
+		Resources []resource `json:"resources"`
+	}
+	if err := json.Unmarshal(raw, &document); err != nil {
+		return nil, fmt.Errorf("it is not JSON: %w", err)
+	}
+	if document.Version != 4 {
+		return nil, fmt.Errorf("its format has version %d and this controller knows 4", document.Version)
+	}
+	if document.Lineage == "" {
+		return nil, errors.New("it has no lineage")
+	}
+	return &State{Raw: raw, Serial: document.Serial, Lineage: document.Lineage, resources: document.Resources}, nil
+}
+
+// Store keeps states in Secrets.
+type Store struct {
+	// Client writes.
+	Client client.Client
+	// Reader reads past the cache: a decision on an old state would create a VM twice.
+	Reader client.Reader
+}
+
+// SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix, which
+// is also a label value and so at most 63 characters long.
+func SecretName(owner client.Object) string { return namePrefix + suffix(owner) }
+
+func suffix(owner client.Object) string {
+	const longest = 63
+	name := owner.GetName()
+	if len(name) <= longest {
+		return name
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:8]
+	return name[:longest-len(hash)-1] + "-" + hash
+}
+
+func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: SecretName(owner)}
+	if err := s.Reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get the state Secret %s: %w", key, err)
+	}
+	return &secret, nil
+}
+
+// Load returns the owner's state, nil where there is none.
+func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	return decode(secret)
+}
+
+func decode(secret *corev1.Secret) (*State, error) {
+	invalid := func(reason string) error {
+		return &InvalidError{Secret: secret.Namespace + "/" + secret.Name, Reason: reason}
+	}
+	packed := secret.Data[dataKey]
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, invalid("it is not gzip: " + err.Error())
+	}
+	raw, err := io.ReadAll(io.LimitReader(reader, maxUnpacked+1))
+	if err != nil {
+		return nil, invalid("it is truncated: " + err.Error())
+	}
+	if len(raw) > maxUnpacked {
+		return nil, invalid("it is larger than any state of a machine")
+	}
+	state, err := Parse(raw)
+	if err != nil {
+		return nil, invalid(err.Error())
+	}
+	state.AppliedDigest = secret.Annotations[DigestAnnotation]
+	return state, nil
+}
+
+// Save makes a state durable. An empty digest keeps the one that is stored.
+func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte, digest string) error {
+	next, err := Parse(raw)
+	if err != nil {
+		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
+	}
+	secret, err := s.get(ctx, owner)
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(raw); err != nil {
+		return fmt.Errorf("failed to pack the state: %w", err)
+	}
+	if err := writer.Close(); err != nil {
+		return fmt.Errorf("failed to pack the state: %w", err)
+	}
+	create := secret == nil
+	if create {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: SecretName(owner)}, Type: SecretType}
+	} else {
+		current, err := decode(secret)
+		if err != nil {
+			return err
+		}
+		switch {
+		case current.Lineage != next.Lineage && !current.Empty():
+			return &ConflictError{Secret: secret.Namespace + "/" + secret.Name, Reason: "the new state has another lineage"}
+		case current.Lineage == next.Lineage && current.Serial > next.Serial:
+			return &ConflictError{Secret: secret.Namespace + "/" + secret.Name,
+				Reason: fmt.Sprintf("the new state has serial %d and the stored one %d", next.Serial, current.Serial)}
+		}
+	}
+	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
+	set := func(values *map[string]string, key, value string) {
+		if *values == nil {
+			*values = map[string]string{}
+		}
+		(*values)[key] = value
+	}
+	set(&secret.Labels, "tfstate", "true")
+	set(&secret.Labels, "tfstateSecretSuffix", suffix(owner))
+	set(&secret.Labels, "tfstateWorkspace", "default")
+	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
+	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
+	set(&secret.Labels, moveLabel, "")
+	set(&secret.Annotations, "encoding", "gzip")
+	if digest != "" {
+		set(&secret.Annotations, DigestAnnotation, digest)
+	}
+	controllerutil.AddFinalizer(secret, Finalizer)
+	if err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
+		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
+	}
+	if create {
+		err = s.Client.Create(ctx, secret)
+	} else {
+		err = s.Client.Update(ctx, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// Delete removes the owner's state, which must describe nothing any more.
+func (s *Store) Delete(ctx context.Context, owner client.Object) error {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return err
+	}
+	state, err := decode(secret)
+	if err != nil {
+		return err
+	}
+	if !state.Empty() {
+		return &ConflictError{Secret: secret.Namespace + "/" + secret.Name, Reason: "it still describes resources"}
+	}
+	if controllerutil.RemoveFinalizer(secret, Finalizer) {
+		if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		}
+	}
+	if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("failed to delete the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+// Package render turns typed machines into Terraform configurations.
+//
+// It is pure: no clients, no files, no clock. The same input gives the same
+// bytes. HCL is written by hclwrite from values, never by formatting text, so
+// that nothing in a name or in user data can become configuration. Secrets are
+// variables; their values are in SecretsFile alone.
+package render
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/capolvm/cluster-api-provider-olvm/tfmodules"
+)
+
+// The files of a configuration.
+const (
+	// MainFile calls the module with literal arguments, and has the outputs.
+	MainFile = "main.tf"
+	// ProviderFile has the terraform and provider blocks.
+	ProviderFile = "provider.tf"
+	// VariablesFile declares the secrets.
+	VariablesFile = "variables.tf"
+	// ImportsFile adopts what exists; absent in most configurations.
+	ImportsFile = "imports.tf"
+	// CAFile holds the certificates that sign the engine's; absent where the system's are used.
+	CAFile = "ca.pem"
+	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
+	SecretsFile = "terraform.tfvars.json"
+
+	machineModule = "machine"
+	moduleDir     = "modules"
+
+	// ProviderSource names the provider with its host, because OpenTofu's default registry is another.
+	ProviderSource = "registry.terraform.io/ovirt/ovirt"
+)
+
+// Addresses of a machine's resources in its state.
+const (
+	VMAddress    = "module.machine.ovirt_vm.this"
+	StartAddress = "module.machine.ovirt_vm_start.this"
+)
+
+// NICAddress is the address of a network interface of that name in the state.
+func NICAddress(name string) string {
+	return fmt.Sprintf("module.machine.ovirt_nic.this[%q]", name)
+}
+
+// Files are the files of one configuration, by their slash-separated paths.
+type Files map[string][]byte
+
+// Digest identifies what the configuration asks for: the machine and its module. Secrets, the way to the engine and
+// adoption are left out, so that rotating a password or a CA plans nothing.
+func (f Files) Digest() string {
+	hash := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if name == MainFile || strings.HasPrefix(name, moduleDir+"/") {
+			_, _ = fmt.Fprintf(hash, "%q %d\n", name, len(f[name]))
+			hash.Write(f[name])
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// Engine is the way to an engine.
+type Engine struct {
+	// URL of the API, without a trailing slash.
+	URL string
+	// CA holds PEM certificates; empty means the system's trust store.
+	CA string
+	// Insecure turns verification off.
+	Insecure bool
+	// Username and Password; secrets.
+	Username, Password string
+}
+
+// Machine is everything that decides one VM; all names are resolved.
+type Machine struct {
+	Engine Engine
+
+	// Name of the VM, and host name of the guest.
+	Name string
+	// Comment marks the owner.
+	Comment string
+	// ClusterID and TemplateID are UUIDs of the engine.
+	ClusterID, TemplateID string
+	// Cores, Sockets, Threads of the CPU.
+	Cores, Sockets, Threads int64
+	// Memory in bytes.
+	Memory int64
+	// NICs of the VM.
+	NICs []NIC
+	// Guest is the static network configuration; nil leaves it to the user data.
+	Guest *GuestNetwork
+	// UserData of the guest; a secret.
+	UserData string
+}
+
+// NIC is a network interface of the VM.
+type NIC struct {
+	Name          string
+	VNICProfileID string
+}
+
+// GuestNetwork is a static IPv4 configuration.
+type GuestNetwork struct {
+	// Interface is the guest's name of the network interface.
+	Interface string
+	// Address, Netmask and Gateway, dotted.
+	Address, Netmask, Gateway string
+}
+
+// MachineFiles renders the configuration of one machine.
+func MachineFiles(in Machine) (Files, error) {
+	switch {
+	case in.Name == "":
+		return nil, fmt.Errorf("the machine has no name")
+	case in.ClusterID == "" || in.TemplateID == "":
+		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
+	case len(in.NICs) == 0:
+		return nil, fmt.Errorf("machine %s: no network interface", in.Name)
+	}
+	files := Files{
+		MainFile:      mainFile(in),
+		ProviderFile:  providerFile(in.Engine),
+		VariablesFile: variablesFile(),
+	}
+	if in.Engine.CA != "" && !in.Engine.Insecure {
+		files[CAFile] = []byte(in.Engine.CA)
+	}
+	for name, content := range tfmodules.Files(machineModule) {
+		files[path.Join(moduleDir, machineModule, name)] = content
+	}
+	var err error
+	files[SecretsFile], err = secretsFile(in.Engine, in.UserData)
+	return files, err
+}
+
+// Adopting returns the files with an import block for each resource that exists already: the import ID by the address in
+// the state. Nothing to adopt returns them as they are.
+func (f Files) Adopting(adopt map[string]string) (Files, error) {
+	if len(adopt) == 0 {
+		return f, nil
+	}
+	imports, err := importsFile(adopt)
+	if err != nil {
+		return nil, err
+	}
+	out := maps.Clone(f)
+	out[ImportsFile] = imports
+	return out, nil
+}
+
+func mainFile(in Machine) []byte {
+	file := hclwrite.NewEmptyFile()
+	module := file.Body().AppendNewBlock("module", []string{machineModule}).Body()
+	set := func(name string, value cty.Value) { module.SetAttributeValue(name, value) }
+	set("source", cty.StringVal("./"+path.Join(moduleDir, machineModule)))
+	module.AppendNewline()
+	set("name", cty.StringVal(in.Name))
+	set("comment", cty.StringVal(in.Comment))
+	set("cluster_id", cty.StringVal(in.ClusterID))
+	set("template_id", cty.StringVal(in.TemplateID))
+	set("memory", cty.NumberIntVal(in.Memory))
+	set("cpu", cty.ObjectVal(map[string]cty.Value{
+		"cores": cty.NumberIntVal(in.Cores), "sockets": cty.NumberIntVal(in.Sockets), "threads": cty.NumberIntVal(in.Threads),
+	}))
+	nics := make([]cty.Value, 0, len(in.NICs))
+	for _, nic := range in.NICs {
+		nics = append(nics, cty.ObjectVal(map[string]cty.Value{
+			"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID),
+		}))
+	}
+	set("nics", cty.TupleVal(nics))
+	if in.Guest != nil {
+		set("guest_network", cty.ObjectVal(map[string]cty.Value{
+			"interface": cty.StringVal(in.Guest.Interface), "address": cty.StringVal(in.Guest.Address),
+			"netmask": cty.StringVal(in.Guest.Netmask), "gateway": cty.StringVal(in.Guest.Gateway),
+		}))
+	}
+	set("hostname", cty.StringVal(in.Name))
+	setTraversal(module, "user_data", "var", "user_data")
+	for _, output := range []string{"vm_id", "nic_ids"} {
+		file.Body().AppendNewline()
+		setTraversal(file.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", machineModule, output)
+	}
+	return hclwrite.Format(file.Bytes())
+}
+
+func providerFile(engine Engine) []byte {
+	file := hclwrite.NewEmptyFile()
+	terraform := file.Body().AppendNewBlock("terraform", nil).Body()
+	// Ephemeral variables came with Terraform 1.10 and OpenTofu 1.11; the executor is checked before it is used.
+	terraform.SetAttributeValue("required_version", cty.StringVal(">= 1.10.0"))
+	terraform.AppendNewline()
+	terraform.AppendNewBlock("required_providers", nil).Body().SetAttributeValue("ovirt", cty.ObjectVal(map[string]cty.Value{
+		"source": cty.StringVal(ProviderSource), "version": cty.StringVal(">= 2.2.0"),
+	}))
+	file.Body().AppendNewline()
+	provider := file.Body().AppendNewBlock("provider", []string{"ovirt"}).Body()
+	provider.SetAttributeValue("url", cty.StringVal(engine.URL))
+	setTraversal(provider, "username", "var", "ovirt_username")
+	setTraversal(provider, "password", "var", "ovirt_password")
+	switch {
+	case engine.Insecure:
+		provider.SetAttributeValue("tls_insecure", cty.True)
+	case engine.CA != "":
+		provider.SetAttributeRaw("tls_ca_bundle", hclwrite.TokensForFunctionCall("file", hclwrite.TokensForValue(cty.StringVal(CAFile))))
+	default:
+		provider.SetAttributeValue("tls_system", cty.True)
+	}
+	return hclwrite.Format(file.Bytes())
+}
+
+func variablesFile() []byte {
+	file := hclwrite.NewEmptyFile()
+	for i, variable := range []struct {
+		name, description string
+		ephemeral         bool
+	}{
+		{"ovirt_username", "User of the engine, with its domain.", true},
+		{"ovirt_password", "Password of the user. Ephemeral: neither plan nor state holds it.", true},
+		{"user_data", "User data of the guest; it becomes part of the state.", false},
+	} {
+		if i > 0 {
+			file.Body().AppendNewline()
+		}
+		body := file.Body().AppendNewBlock("variable", []string{variable.name}).Body()
+		body.SetAttributeValue("description", cty.StringVal(variable.description))
+		setTraversal(body, "type", "string")
+		body.SetAttributeValue("sensitive", cty.True)
+		if variable.ephemeral {
+			body.SetAttributeValue("ephemeral", cty.True)
+		}
+	}
+	return hclwrite.Format(file.Bytes())
+}
+
+// importsFile writes an import block for each resource.
+func importsFile(adopt map[string]string) ([]byte, error) {
+	file := hclwrite.NewEmptyFile()
+	for i, address := range slices.Sorted(maps.Keys(adopt)) {
+		if i > 0 {
+			file.Body().AppendNewline()
+		}
+		tokens, diags := hclwrite.ParseConfig([]byte("to = "+address+"\n"), ImportsFile, hcl.InitialPos)
+		if diags.HasErrors() {
+			return nil, fmt.Errorf("%q is not a resource address: %w", address, diags)
+		}
+		body := file.Body().AppendNewBlock("import", nil).Body()
+		body.SetAttributeRaw("to", tokens.Body().GetAttribute("to").Expr().BuildTokens(nil))
+		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
+	}
+	return hclwrite.Format(file.Bytes()), nil
+}
+
+// setTraversal sets an attribute to a reference such as var.user_data.
+func setTraversal(body *hclwrite.Body, name string, steps ...string) {
+	traversal := hcl.Traversal{hcl.TraverseRoot{Name: steps[0]}}
+	for _, step := range steps[1:] {
+		traversal = append(traversal, hcl.TraverseAttr{Name: step})
+	}
+	body.SetAttributeTraversal(name, traversal)
+}
+
+// DestroyFiles renders a configuration that owns nothing, with which everything in a state is destroyed. It needs no
+// name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
+func DestroyFiles(engine Engine) (Files, error) {
+	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile()}
+	if engine.CA != "" && !engine.Insecure {
+		files[CAFile] = []byte(engine.CA)
+	}
+	var err error
+	files[SecretsFile], err = secretsFile(engine, "")
+	return files, err
+}
+
+func secretsFile(engine Engine, userData string) ([]byte, error) {
+	var secrets bytes.Buffer
+	encoder := json.NewEncoder(&secrets)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(map[string]string{
+		"ovirt_username": engine.Username, "ovirt_password": engine.Password, "user_data": userData,
+	}); err != nil {
+		return nil, fmt.Errorf("failed to encode the secrets: %w", err)
+	}
+	return secrets.Bytes(), nil
+}

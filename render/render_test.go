@@ -1,0 +1,183 @@
+package render
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func example() Machine {
+	return Machine{
+		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", CA: "-----BEGIN CERTIFICATE-----\n", Username: "admin@internal", Password: `p"a$${ss}`},
+		Name:   "demo-md-0-x7k2p", Comment: "capolvm owner default/demo-md-0-x7k2p 5f0c",
+		ClusterID: "11111111-1111-4111-8111-111111111111", TemplateID: "22222222-2222-4222-8222-222222222222",
+		Cores: 2, Sockets: 1, Threads: 1, Memory: 16 << 30,
+		NICs:     []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},
+		Guest:    &GuestNetwork{Interface: "enp1s0", Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"},
+		UserData: "#cloud-config\nruncmd:\n- echo \"a && b\" > /tmp/${x} <in\n",
+	}
+}
+
+func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
+	adopt := map[string]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress("nic1"): "44444444-4444-4444-8444-444444444444/5"}
+	insecure := example()
+	insecure.Engine.Insecure, insecure.Guest = true, nil
+	system := example()
+	system.Engine.CA = ""
+	for name, machine := range map[string]Machine{"machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system} {
+		t.Run(name, func(t *testing.T) {
+			files, err := MachineFiles(machine)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "adopting" {
+				if files, err = files.Adopting(adopt); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir := filepath.Join("testdata", name)
+			if *update {
+				_ = os.RemoveAll(dir)
+			}
+			for file, content := range files {
+				if filepath.Dir(file) != "." {
+					continue // the module is a file of its own in this repository
+				}
+				golden := filepath.Join(dir, file)
+				if *update {
+					if err := os.MkdirAll(dir, 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(golden, content, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(content, want) {
+					t.Errorf("%s differs from %s (run with -update and look at the difference):\n%s", file, golden, content)
+				}
+			}
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, entry := range entries {
+				if files[entry.Name()] == nil {
+					t.Errorf("%s is not rendered any more", entry.Name())
+				}
+			}
+		})
+	}
+}
+
+func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
+	digest := func(change func(*Machine)) string {
+		machine := example()
+		change(&machine)
+		files, err := MachineFiles(machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files.Digest()
+	}
+	base := digest(func(*Machine) {})
+	for name, test := range map[string]struct {
+		change func(*Machine)
+		same   bool
+	}{
+		"a rotated password plans nothing": {func(m *Machine) { m.Engine.Password = "new" }, true},
+		"a rotated CA plans nothing":       {func(m *Machine) { m.Engine.CA = "other" }, true},
+		"a rotated token plans nothing":    {func(m *Machine) { m.UserData = "other" }, true},
+		"more memory is a change":          {func(m *Machine) { m.Memory *= 2 }, false},
+		"another cluster is a change":      {func(m *Machine) { m.ClusterID = "x" }, false},
+	} {
+		if got := digest(test.change) == base; got != test.same {
+			t.Errorf("%s: same digest is %t", name, got)
+		}
+	}
+}
+
+func TestIncompleteMachinesAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*Machine){
+		"no name":              func(m *Machine) { m.Name = "" },
+		"cluster unresolved":   func(m *Machine) { m.ClusterID = "" },
+		"template unresolved":  func(m *Machine) { m.TemplateID = "" },
+		"no network interface": func(m *Machine) { m.NICs = nil },
+	} {
+		machine := example()
+		change(&machine)
+		if _, err := MachineFiles(machine); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
+	files, err := MachineFiles(example())
+	if err != nil {
+		t.Fatal(err)
+	}
+	adopting, err := files.Adopting(map[string]string{VMAddress: "x"})
+	if err != nil || adopting.Digest() != files.Digest() || files[ImportsFile] != nil {
+		t.Errorf("%v, digests %s and %s", err, adopting.Digest(), files.Digest())
+	}
+	if _, err := files.Adopting(map[string]string{"a b": "x"}); err == nil {
+		t.Error("an address that is none was taken")
+	}
+}
+
+// FuzzNothingBecomesConfiguration renders hostile text and reads it back: every value must come out as it went in, and
+// the configuration must have the same shape.
+func FuzzNothingBecomesConfiguration(f *testing.F) {
+	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&", "\x00\u2028", "EOF\n", "$${x}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		machine := example()
+		machine.Comment, machine.UserData, machine.Engine.Password = "c"+text, text, text
+		files, err := MachineFiles(machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, diags := hclsyntax.ParseConfig(files[MainFile], MainFile, hcl.InitialPos)
+		if diags.HasErrors() {
+			t.Fatalf("%v\n%s", diags, files[MainFile])
+		}
+		body := file.Body.(*hclsyntax.Body)
+		if len(body.Blocks) != 3 {
+			t.Fatalf("%d blocks:\n%s", len(body.Blocks), files[MainFile])
+		}
+		comment, diags := body.Blocks[0].Body.Attributes["comment"].Expr.Value(nil)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		var secrets map[string]string
+		if err := json.Unmarshal(files[SecretsFile], &secrets); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains([]byte(text), []byte("\xff")) || string([]rune(text)) != text {
+			return // not UTF-8: JSON and HCL replace what they cannot hold
+		}
+		if got := comment.AsString(); got != normalized("c"+text) {
+			t.Fatalf("comment became %q", got)
+		}
+		if secrets["user_data"] != text {
+			t.Fatalf("user data became %q", secrets["user_data"])
+		}
+	})
+}
+
+// normalized is what cty makes of text: Unicode in its composed form.
+func normalized(text string) string { return cty.NormalizeString(text) }

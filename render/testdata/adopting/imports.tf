@@ -1,0 +1,9 @@
+import {
+  to = module.machine.ovirt_nic.this["nic1"]
+  id = "44444444-4444-4444-8444-444444444444/5"
+}
+
+import {
+  to = module.machine.ovirt_vm.this
+  id = "44444444-4444-4444-8444-444444444444"
+}
