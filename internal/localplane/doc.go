@@ -1,0 +1,8 @@
+// Package localplane runs a Cluster API management plane as local processes on
+// loopback: etcd and kube-apiserver (through controller-runtime's envtest),
+// kube-controller-manager, the Cluster API managers, and beside them the engine
+// simulator and our own manager. The demo and the end-to-end tests use it.
+//
+// A plane is an ordered list of steps, undone backwards. Every process is a
+// child of this one, is stopped by its ID, and dies with this one.
+package localplane

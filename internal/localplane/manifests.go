@@ -1,0 +1,111 @@
+package localplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fieldOwner of what is applied.
+const fieldOwner = client.FieldOwner("capolvm-localplane")
+
+// ReadObjects reads all objects of a YAML stream.
+func ReadObjects(content []byte) ([]*unstructured.Unstructured, error) {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("failed to parse a manifest: %w", err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// readFolder reads the objects of all YAML files in a folder, by name.
+func readFolder(dir string) ([]*unstructured.Unstructured, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no manifests in %s: %w", dir, errors.Join(err, os.ErrNotExist))
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		if strings.HasPrefix(filepath.Base(file), "kustomiz") {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read a manifest: %w", err)
+		}
+		read, err := ReadObjects(content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		objects = append(objects, read...)
+	}
+	return objects, nil
+}
+
+// Apply applies objects by server-side apply.
+func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("failed to apply %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// webhooks rewrites the webhooks and conversions of a manager from Services, which do not exist here, to its URL.
+func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
+	url := func(path string) map[string]any {
+		return map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(ca)}
+	}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			object.SetName(manager + "-" + object.GetName()) // the names in the modules are all the same
+			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+			for _, hook := range hooks {
+				fields := hook.(map[string]any)
+				path, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "path")
+				fields["clientConfig"] = url(path)
+			}
+			_ = unstructured.SetNestedSlice(object.Object, hooks, "webhooks")
+		case "CustomResourceDefinition":
+			labels := object.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			// What kustomize would add: the contract versions that the versions of the CRD serve.
+			versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
+			for _, version := range versions {
+				name, _ := version.(map[string]any)["name"].(string)
+				if name == "v1beta1" || name == "v1beta2" {
+					labels["cluster.x-k8s.io/"+name] = name
+				}
+			}
+			object.SetLabels(labels)
+			if len(versions) > 1 {
+				_ = unstructured.SetNestedMap(object.Object, map[string]any{
+					"strategy": "Webhook",
+					"webhook":  map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": url("/convert")},
+				}, "spec", "conversion")
+			}
+		}
+	}
+}

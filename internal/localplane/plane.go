@@ -1,0 +1,410 @@
+package localplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// stopGrace is how long a process may take to end; our manager saves states meanwhile.
+const stopGrace = 60 * time.Second
+
+// Options say what to run.
+type Options struct {
+	// Tools that are built already.
+	Tools *toolchain.Toolchain
+	// Dir for logs, kubeconfigs and data.
+	Dir string
+	// BinDir has our manager and ovirtsim.
+	BinDir string
+	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
+	SimSpeed float64
+	// Progress is called with lines for people; nil says nothing.
+	Progress func(format string, args ...any)
+}
+
+// Plane is a management plane that runs.
+type Plane struct {
+	options Options
+	env     *envtest.Environment
+	undo    []func()
+	tools   string
+
+	// Config and Client have all rights.
+	Config *rest.Config
+	Client client.Client
+	// Kubeconfig is a file with all rights; ManagerKubeconfig has the rights of our manager.
+	Kubeconfig, ManagerKubeconfig string
+	// Engine is the way to the simulator.
+	Engine ovirtsim.Connection
+	// EngineCA is its CA.
+	EngineCA []byte
+	// WorkDir of our manager.
+	WorkDir string
+	// Manager and Sim are our processes.
+	Manager, Sim *Process
+	executor     terraform.Executable
+}
+
+// Scheme knows every type that the plane serves.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+	return scheme, err
+}
+
+// Start runs everything, step by step. On an error what was started is stopped again.
+func Start(ctx context.Context, options Options) (_ *Plane, err error) {
+	p := &Plane{options: options, WorkDir: filepath.Join(options.Dir, "terraform")}
+	if p.tools, err = options.Tools.Dir("plane"); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make %s: %w", options.Dir, err)
+	}
+	defer func() {
+		if err != nil {
+			p.Stop()
+		}
+	}()
+	for _, step := range []struct {
+		phrase string
+		run    func(context.Context) error
+	}{
+		{"start etcd and kube-apiserver", p.startControlPlane},
+		{"start kube-controller-manager", p.startControllerManager},
+		{"install Cluster API and start its managers", p.startClusterAPI},
+		{"start the engine simulator", p.startSim},
+		{"install Cluster API Provider OLVM and start its manager", p.startProvider},
+	} {
+		begin := time.Now()
+		if err := step.run(ctx); err != nil {
+			return nil, fmt.Errorf("failed to %s: %w", step.phrase, err)
+		}
+		p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
+	}
+	return p, nil
+}
+
+func (p *Plane) say(format string, args ...any) {
+	if p.options.Progress != nil {
+		p.options.Progress(format, args...)
+	}
+}
+
+// Stop undoes the steps backwards.
+func (p *Plane) Stop() {
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		p.undo[i]()
+	}
+	p.undo = nil
+}
+
+func (p *Plane) startControlPlane(context.Context) error {
+	p.env = &envtest.Environment{BinaryAssetsDirectory: p.tools, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 30 * time.Second}
+	etcd := &envtest.Etcd{}
+	etcd.Configure().Set("unsafe-no-fsync")
+	p.env.ControlPlane.Etcd = etcd
+	p.undo = append(p.undo, func() { _ = p.env.Stop() })
+	var err error
+	if p.Config, err = p.env.Start(); err != nil {
+		return err
+	}
+	p.Config.QPS, p.Config.Burst = 200, 400
+	scheme, err := Scheme()
+	if err != nil {
+		return err
+	}
+	if p.Client, err = client.New(p.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("failed to make a client: %w", err)
+	}
+	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
+		return err
+	}
+	p.ManagerKubeconfig, err = p.userKubeconfig("capolvm-manager")
+	return err
+}
+
+// userKubeconfig makes a user and writes a kubeconfig for it.
+func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
+	user, err := p.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	if err != nil {
+		return "", fmt.Errorf("failed to make user %s: %w", name, err)
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", fmt.Errorf("failed to make the kubeconfig of %s: %w", name, err)
+	}
+	path := filepath.Join(p.options.Dir, name+".kubeconfig")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// run starts a process and remembers to stop it.
+func (p *Plane) run(name, program string, args []string, env ...string) (*Process, error) {
+	process, err := start(name, p.options.Dir, program, args, env)
+	if err != nil {
+		return nil, err
+	}
+	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
+	return process, nil
+}
+
+func (p *Plane) startControllerManager(ctx context.Context) error {
+	ports, err := freePorts(1)
+	if err != nil {
+		return err
+	}
+	process, err := p.run("kube-controller-manager", filepath.Join(p.tools, "kube-controller-manager"), []string{
+		"--kubeconfig=" + p.Kubeconfig, "--controllers=garbage-collector-controller,namespace-controller", "--leader-elect=false",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]), "--cert-dir=" + filepath.Join(p.options.Dir, "kcm-certs"),
+		"--kube-api-qps=100", "--kube-api-burst=200",
+	})
+	if err != nil {
+		return err
+	}
+	return process.waitUntil(ctx, "listening", func() bool {
+		connection, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]), time.Second)
+		if err != nil {
+			return false
+		}
+		_ = connection.Close()
+		return true
+	})
+}
+
+// startClusterAPI installs the CRDs and webhooks of all three managers, then starts them.
+func (p *Plane) startClusterAPI(ctx context.Context) error {
+	names := []string{"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm"}
+	ports, err := freePorts(3 * len(names))
+	if err != nil {
+		return err
+	}
+	certDir := filepath.Join(p.options.Dir, "webhook-certs")
+	ca, err := writeWebhookCertificate(certDir)
+	if err != nil {
+		return err
+	}
+	var crds, hooks []*unstructured.Unstructured
+	for i, name := range names {
+		definitions, err := readFolder(filepath.Join(p.tools, "manifests", name, "crd"))
+		if err != nil {
+			return err
+		}
+		configurations, err := readFolder(filepath.Join(p.tools, "manifests", name, "webhook"))
+		if err != nil {
+			return err
+		}
+		configurations = only(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+		webhooks(definitions, name, ports[3*i], ca)
+		webhooks(configurations, name, ports[3*i], ca)
+		crds, hooks = append(crds, definitions...), append(hooks, configurations...)
+	}
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+	for i, name := range names {
+		process, err := p.run(name, filepath.Join(p.tools, name), []string{
+			"--kubeconfig=" + p.Kubeconfig, "--webhook-cert-dir=" + certDir, fmt.Sprintf("--webhook-port=%d", ports[3*i]),
+			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[3*i+1]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]), "--insecure-diagnostics",
+			"--leader-elect=false", "--v=2",
+		})
+		if err != nil {
+			return err
+		}
+		if err := process.waitUntil(ctx, "ready", answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1]))); err != nil {
+			return err
+		}
+	}
+	return Apply(ctx, p.Client, hooks...)
+}
+
+func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, object := range objects {
+		for _, kind := range kinds {
+			if object.GetKind() == kind {
+				out = append(out, object)
+			}
+		}
+	}
+	return out
+}
+
+func writeWebhookCertificate(dir string) ([]byte, error) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the webhooks' certificate: %w", err)
+	}
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)); err != nil {
+		return nil, fmt.Errorf("failed to write the webhooks' certificate: %w", err)
+	}
+	return certificate, nil
+}
+
+// installCRDs applies CRDs and waits until they are served: managers end when a kind is missing.
+func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
+	if err := Apply(ctx, p.Client, crds...); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, crd := range crds {
+		for {
+			current := crd.DeepCopy()
+			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(crd), current); err == nil && established(current) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("CRD %s was not established: %w", crd.GetName(), ctx.Err())
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, entry := range list {
+		if c, ok := entry.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plane) startSim(ctx context.Context) error {
+	connection := filepath.Join(p.options.Dir, "ovirtsim.json")
+	_ = os.Remove(connection)
+	speed := p.options.SimSpeed
+	if speed == 0 {
+		speed = 1
+	}
+	var err error
+	p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose"})
+	if err != nil {
+		return err
+	}
+	if err := p.Sim.waitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil }); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(connection)
+	if err != nil {
+		return fmt.Errorf("failed to read the connection: %w", err)
+	}
+	if err := json.Unmarshal(content, &p.Engine); err != nil {
+		return fmt.Errorf("failed to parse the connection: %w", err)
+	}
+	if p.EngineCA, err = os.ReadFile(p.Engine.CAFile); err != nil {
+		return fmt.Errorf("failed to read the engine's CA: %w", err)
+	}
+	return nil
+}
+
+// startProvider installs our CRDs and roles, and starts our manager with no more rights than they give.
+func (p *Plane) startProvider(ctx context.Context) error {
+	config := filepath.Join(p.options.Tools.Root(), "config")
+	crds, err := readFolder(filepath.Join(config, "crd", "bases"))
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		labels := crd.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["cluster.x-k8s.io/v1beta2"] = infrav1.GroupVersion.Version // as config/crd/kustomization.yaml does
+		crd.SetLabels(labels)
+	}
+	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+	roles, err := readFolder(filepath.Join(config, "rbac"))
+	if err != nil {
+		return err
+	}
+	if err := p.bindRoles(ctx, roles); err != nil {
+		return err
+	}
+	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
+		return err
+	}
+	return p.StartManager(ctx)
+}
+
+// bindRoles applies our roles and binds them to the manager's user instead of its service account.
+func (p *Plane) bindRoles(ctx context.Context, roles []*unstructured.Unstructured) error {
+	const namespace = "capolvm-system"
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+	if err := Apply(ctx, p.Client, ns); err != nil {
+		return err
+	}
+	for _, object := range only(roles, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
+		if object.GetKind() == "Role" || object.GetKind() == "RoleBinding" {
+			object.SetNamespace(namespace)
+		}
+		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
+			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "capolvm-manager"}
+			if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
+				return fmt.Errorf("failed to rewrite a binding: %w", err)
+			}
+		}
+		if err := Apply(ctx, p.Client, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartManager starts our manager; after StopManager it starts it again.
+func (p *Plane) StartManager(ctx context.Context) error {
+	ports, err := freePorts(2)
+	if err != nil {
+		return err
+	}
+	p.Manager, err = p.run("capolvm-manager", filepath.Join(p.options.BinDir, "manager"), []string{
+		"--kubeconfig=" + p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace=capolvm-system", "--work-dir=" + p.WorkDir,
+		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics", "--v=2",
+	}, terraform.ExecutableEnv+"="+p.executor.Path)
+	if err != nil {
+		return err
+	}
+	return p.Manager.waitUntil(ctx, "ready", answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// Failed returns the processes that have ended although nobody stopped them.
+func (p *Plane) Failed() error {
+	for _, process := range []*Process{p.Manager, p.Sim} {
+		select {
+		case <-process.Done():
+			return fmt.Errorf("%s ended: %w\n%s", process.Name, errors.Join(process.err, errEnded), process.tail())
+		default:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package localplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a child process whose output goes to a file.
+type Process struct {
+	Name    string
+	LogFile string
+	command *exec.Cmd
+	done    chan struct{}
+	err     error
+}
+
+// start runs a program. env adds to a small environment of its own.
+func start(name, logDir, program string, args, env []string) (*Process, error) {
+	p := &Process{Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{})}
+	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the log of %s: %w", name, err)
+	}
+	defer log.Close()
+	p.command = exec.Command(program, args...) //nolint:noctx // stopped by Stop, with a grace period
+	p.command.Stdout, p.command.Stderr = log, log
+	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME")}, env...)
+	// A group of its own, so that Ctrl-C at the terminal does not reach it before the steps are undone in order; and
+	// it must not outlive this process, however that ends.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := p.command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.command.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// PID of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Stop asks the process to end, and kills it after the grace period.
+func (p *Process) Stop(grace time.Duration) {
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		p.Kill()
+	}
+}
+
+// Kill ends the process at once.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill()
+	<-p.done
+}
+
+// tail is the end of the process's log, for an error message.
+func (p *Process) tail() string {
+	content, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return strings.Join(lines[max(0, len(lines)-8):], "\n")
+}
+
+// waitUntil waits for a condition of the process, which must not end meanwhile.
+func (p *Process) waitUntil(ctx context.Context, what string, ok func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended before it was %s: %w\n%s", p.Name, what, errors.Join(p.err, errEnded), p.tail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not become %s: %w\n%s", p.Name, what, ctx.Err(), p.tail())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+var errEnded = errors.New("the process ended")
+
+// answers says whether a URL answers with success.
+func answers(url string) func() bool {
+	client := &http.Client{Timeout: time.Second}
+	return func() bool {
+		response, err := client.Get(url) //nolint:noctx // bounded by the client's time-out
+		if err != nil {
+			return false
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
+}
+
+// freePorts returns ports on 127.0.0.1 that are free now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("failed to find a free port: %w", err)
+		}
+		defer listener.Close() // all at once, so that none is given twice
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

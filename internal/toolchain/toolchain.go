@@ -1,0 +1,322 @@
+// Package toolchain finds or builds what development needs beyond Go: the
+// processes of a management plane, the executor, and code generators. All is
+// built from Go modules whose versions the go.mod files below hack/tools pin,
+// or found on PATH, and is cached outside the checkout.
+//
+// The shipped binaries do not use it.
+package toolchain
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-version"
+	"github.com/hashicorp/hc-install/product"
+	"github.com/hashicorp/hc-install/releases"
+	"golang.org/x/mod/modfile"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// tool is one executable of a tools module.
+type tool struct {
+	// name of the executable, and the package that it is built from.
+	name, pkg string
+	// module whose version it has.
+	module string
+	// stamp is the linker variable prefix for the version, where the program insists on one.
+	stamp string
+}
+
+const kubernetesStamp = "k8s.io/component-base/version"
+
+// modules are the tools modules below hack/tools.
+var modules = map[string][]tool{
+	"plane": {
+		{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ""},
+		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesStamp},
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesStamp},
+		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesStamp},
+		{"capi-core", "sigs.k8s.io/cluster-api/core", "sigs.k8s.io/cluster-api", ""},
+		{"capi-bootstrap-kubeadm", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "sigs.k8s.io/cluster-api", ""},
+		{"capi-controlplane-kubeadm", "sigs.k8s.io/cluster-api/controlplane/kubeadm", "sigs.k8s.io/cluster-api", ""},
+	},
+	"tofu": {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
+	"dev":  {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
+	"lint": {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
+}
+
+// manifestFolders of the Cluster API module that a management plane needs, by the name of the manager they belong to.
+var manifestFolders = map[string]string{
+	"capi-core": "core/config", "capi-bootstrap-kubeadm": "bootstrap/kubeadm/config", "capi-controlplane-kubeadm": "controlplane/kubeadm/config",
+}
+
+// Toolchain knows where the tools of a checkout are.
+type Toolchain struct {
+	root string
+	// Progress is called with lines for people; nil says nothing.
+	Progress func(format string, args ...any)
+}
+
+// CacheDir is where everything is kept: $XDG_CACHE_HOME/capolvm.
+func CacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "capolvm")
+}
+
+// New returns the toolchain of the checkout that the working directory is in.
+func New() (*Toolchain, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("failed to get the working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(root, "hack", "tools", "plane", "go.mod")); err == nil {
+			return &Toolchain{root: root}, nil
+		}
+		parent := filepath.Dir(root)
+		if parent == root {
+			return nil, errors.New("not inside a checkout of the project: no hack/tools/plane/go.mod above the working directory")
+		}
+		root = parent
+	}
+}
+
+// Root of the checkout.
+func (t *Toolchain) Root() string { return t.root }
+
+func (t *Toolchain) say(format string, args ...any) {
+	if t.Progress != nil {
+		t.Progress(format, args...)
+	}
+}
+
+func (t *Toolchain) moduleDir(module string) string {
+	return filepath.Join(t.root, "hack", "tools", module)
+}
+
+// Dir of a module's tools in the cache, by the content of its go.mod: other versions are other folders.
+func (t *Toolchain) Dir(module string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
+	if err != nil {
+		return "", fmt.Errorf("failed to read the versions of %s: %w", module, err)
+	}
+	return filepath.Join(CacheDir(), "tools", fmt.Sprintf("%s-%x", module, sha256.Sum256(content))[:len(module)+13]), nil
+}
+
+// Path of a tool that is built already, or an error that says how to build it.
+func (t *Toolchain) Path(module, name string) (string, error) {
+	dir, err := t.Dir(module)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not built yet: run make tools", name)
+	}
+	return path, nil
+}
+
+// Build builds the tools of a module that the cache lacks.
+func (t *Toolchain) Build(ctx context.Context, module string) error {
+	dir, err := t.Dir(module)
+	if err != nil {
+		return err
+	}
+	versions, err := t.versions(module)
+	if err != nil {
+		return err
+	}
+	var missing []tool
+	for _, tool := range modules[module] {
+		if _, err := os.Stat(filepath.Join(dir, tool.name)); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+	for i, tool := range missing {
+		t.say("building %s %s (%d of %d)", tool.name, versions[tool.module], i+1, len(missing))
+		start := time.Now()
+		if err := t.build(ctx, module, dir, tool, versions[tool.module]); err != nil {
+			return err
+		}
+		t.say("built %s in %.0f s", tool.name, time.Since(start).Seconds())
+	}
+	if module == "plane" {
+		return t.copyManifests(ctx, dir)
+	}
+	return nil
+}
+
+func (t *Toolchain) versions(module string) (map[string]string, error) {
+	path := filepath.Join(t.moduleDir(module), "go.mod")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the versions of %s: %w", module, err)
+	}
+	parsed, err := modfile.Parse(path, content, nil)
+	if err != nil {
+		return nil, fmt.Errorf("failed to parse %s: %w", path, err)
+	}
+	versions := map[string]string{}
+	for _, require := range parsed.Require {
+		versions[require.Mod.Path] = require.Mod.Version
+	}
+	return versions, nil
+}
+
+func (t *Toolchain) build(ctx context.Context, module, dir string, tool tool, version string) error {
+	ldflags := "-s -w"
+	if tool.stamp != "" {
+		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+		ldflags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", tool.stamp, version, parts[0], parts[1])
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("failed to make the cache folder: %w", err)
+	}
+	// Built beside its name and renamed: an interrupted build leaves nothing that looks built.
+	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%d", tool.name, os.Getpid()))
+	defer os.Remove(temporary)
+	if _, err := t.goCommand(ctx, module, "build", "-o", temporary, "-ldflags", ldflags, tool.pkg); err != nil {
+		return fmt.Errorf("failed to build %s: %w", tool.name, err)
+	}
+	if err := os.Rename(temporary, filepath.Join(dir, tool.name)); err != nil {
+		return fmt.Errorf("failed to install %s: %w", tool.name, err)
+	}
+	return nil
+}
+
+// goCommand runs go inside a tools module. The same settings as the project's own builds share their cache.
+func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = t.moduleDir(module)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	output, err := command.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, failed.Stderr)
+	}
+	return strings.TrimSpace(string(output)), err
+}
+
+// copyManifests takes CRDs and webhooks of Cluster API out of its module.
+func (t *Toolchain) copyManifests(ctx context.Context, dir string) error {
+	target := filepath.Join(dir, "manifests")
+	if _, err := os.Stat(target); err == nil {
+		return nil
+	}
+	source, err := t.goCommand(ctx, "plane", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	if err != nil {
+		return fmt.Errorf("failed to find the manifests of Cluster API: %w", err)
+	}
+	temporary := fmt.Sprintf("%s.%d", target, os.Getpid())
+	defer os.RemoveAll(temporary)
+	for manager, folder := range manifestFolders {
+		for from, to := range map[string]string{"crd/bases": "crd", "webhook": "webhook"} {
+			err := copyYAML(filepath.Join(source, folder, from), filepath.Join(temporary, manager, to))
+			if err != nil {
+				return fmt.Errorf("failed to copy the manifests of %s: %w", manager, err)
+			}
+		}
+	}
+	if err := os.Rename(temporary, target); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("failed to install the manifests of Cluster API: %w", err)
+	}
+	return nil
+}
+
+func copyYAML(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".yaml" || strings.HasPrefix(entry.Name(), "kustomiz") {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(from, entry.Name()))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, entry.Name()), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// executorDirs are where an executor may be in the cache.
+func (t *Toolchain) executorDirs() []string {
+	dirs := []string{filepath.Join(CacheDir(), "tools", "terraform")}
+	if dir, err := t.Dir("tofu"); err == nil {
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
+// FindExecutor looks for an executor on PATH and in the cache.
+func (t *Toolchain) FindExecutor(ctx context.Context) (terraform.Executable, error) {
+	return terraform.Find(ctx, t.executorDirs()...)
+}
+
+// EnsureExecutor finds an executor, else downloads Terraform, else builds OpenTofu.
+func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, error) {
+	found, err := t.FindExecutor(ctx)
+	if err == nil || os.Getenv(terraform.ExecutableEnv) != "" {
+		return found, err
+	}
+	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
+	if err := download(ctx, t.executorDirs()[0]); err != nil {
+		t.say("the download failed; building OpenTofu instead")
+		if err := t.Build(ctx, "tofu"); err != nil {
+			return terraform.Executable{}, err
+		}
+	}
+	return t.FindExecutor(ctx)
+}
+
+func download(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("failed to make the cache folder: %w", err)
+	}
+	constraint, err := version.NewConstraint(">= " + terraform.MinimumTerraform.String())
+	if err != nil {
+		return fmt.Errorf("failed to parse the constraint: %w", err)
+	}
+	latest := &releases.LatestVersion{Product: product.Terraform, Constraints: constraint, InstallDir: dir, Timeout: 3 * time.Minute}
+	if _, err := latest.Install(ctx); err != nil {
+		return fmt.Errorf("failed to download Terraform: %w", err)
+	}
+	return nil
+}
+
+// BuildProject builds the project's own commands into a folder.
+func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("failed to make %s: %w", dir, err)
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, name := range names {
+		args = append(args, "./cmd/"+name)
+	}
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = t.root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to build %s: %w\n%s", strings.Join(names, ", "), err, output)
+	}
+	return nil
+}
