@@ -44,16 +44,21 @@ func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMa
 		return "", &resolve.Error{Reason: infrav1.AddressPoolExhaustedReason, Field: "spec.virtualMachine.network.ipv4.ipAddresses",
 			Message: fmt.Sprintf("all %d addresses are in use; add addresses or delete machines", pool.Size())}
 	}
-	before := machine.DeepCopy()
+	// The lock refuses a machine that was read before an earlier allocation was written.
+	patched := machine.DeepCopy()
+	setAddress(patched, address.String())
+	if err := a.client.Patch(ctx, patched, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})); err != nil {
+		return "", fmt.Errorf("failed to record the address of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
+	}
+	setAddress(machine, address.String())
+	return address.String(), nil
+}
+
+func setAddress(machine *infrav1.OLVMMachine, address string) {
 	if machine.Annotations == nil {
 		machine.Annotations = map[string]string{}
 	}
-	machine.Annotations[infrav1.IPv4AddressAnnotation] = address.String()
-	if err := a.client.Patch(ctx, machine, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		delete(machine.Annotations, infrav1.IPv4AddressAnnotation)
-		return "", fmt.Errorf("failed to record the address of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
-	}
-	return address.String(), nil
+	machine.Annotations[infrav1.IPv4AddressAnnotation] = address
 }
 
 // network is where an address must be unique: ranges of another engine or another network may be the same.

@@ -1,3 +1,34 @@
+// Command olvmctl previews and renders what Cluster API manifests ask for.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// errChanges ends a plan that has changes: exit code 2 and no message.
+var errChanges = errors.New("there are changes")
+
+func main() {
+	syscall.Umask(0o077) // rendered secrets are for this user alone
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx)))
+}
+
+// exitCode is 0 for success, 2 for a plan with changes, 1 for an error.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errChanges):
+		return 2
+	default:
+		fmt.Fprintln(os.Stderr, "olvmctl:", err)
+		return 1
+	}
+}

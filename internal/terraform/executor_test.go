@@ -84,8 +84,11 @@ func (w *world) request(t *testing.T) terraform.Request {
 	}
 	return terraform.Request{
 		Dir: w.dir, Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{w.machine.Engine.Password, w.machine.UserData},
-		State:     w.state(),
-		SaveState: func(_ context.Context, state []byte) error { w.saved = append(w.saved, slices.Clone(state)); return nil },
+		State: w.state(),
+		SaveState: func(_ context.Context, state []byte) error {
+			w.saved = append(w.saved, slices.Clone(state))
+			return nil
+		},
 	}
 }
 

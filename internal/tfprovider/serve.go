@@ -3,6 +3,8 @@ package tfprovider
 import (
 	"context"
 	"fmt"
+	"os"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
@@ -23,6 +25,7 @@ type Endpoint struct {
 // One endpoint per run, never one for all: a provider holds one configuration, so a second run would redirect the calls
 // of the first to its own engine, and interrupting one would interrupt both.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
+	quiet()
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
 	closed := make(chan struct{})
@@ -45,6 +48,16 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// quiet turns the SDK's own log off, unless somebody asks for it. Served in process it would write every call with all
+// its values to stderr, whatever the level of our log is.
+var quiet = sync.OnceFunc(func() {
+	for _, name := range []string{"TF_LOG_SDK", "TF_LOG_PROVIDER"} {
+		if _, set := os.LookupEnv(name); !set {
+			_ = os.Setenv(name, "off")
+		}
+	}
+})
 
 // Close ends the endpoint; calls that run in it are cancelled.
 func (e *Endpoint) Close() {

@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -138,11 +140,12 @@ func (c *workloadCluster) serve() error {
 		return fmt.Errorf("kube-apiserver: failed to listen on the control plane endpoint: %w", err)
 	}
 	group := func(string) (string, error) { return c.address, nil }
-	log := c.guests.log.WithValues("cluster", c.address)
-	api := inmemoryapi.NewAPIServerHandler(c.guests.manager, log, group)
-	etcd := inmemoryetcd.NewEtcdServerHandler(c.guests.manager, log, group)
+	logger := c.guests.log.WithValues("cluster", c.address)
+	api := inmemoryapi.NewAPIServerHandler(c.guests.manager, logger, group)
+	etcd := inmemoryetcd.NewEtcdServerHandler(c.guests.manager, logger, group)
 	c.server = &http.Server{
 		ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0), // the in-memory API server answers some requests twice
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.certificate},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {

@@ -1,0 +1,314 @@
+// Package preview says what manifests ask for: which machines, each with the
+// Terraform plan that the controllers would run. It reads manifests and the
+// engine; it needs no management cluster. Names become UUIDs, configurations
+// are rendered and plans are made by the same code that the controllers use.
+package preview
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Manifests are the objects that a preview depends on.
+type Manifests struct {
+	olvmClusters map[types.NamespacedName]*infrav1.OLVMCluster
+	templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
+	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
+	secrets      map[types.NamespacedName]*corev1.Secret
+	configMaps   map[types.NamespacedName]*corev1.ConfigMap
+	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
+	clusters []*unstructured.Unstructured
+	owners   []*unstructured.Unstructured
+}
+
+// Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
+// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error.
+func Load(paths []string, stdin io.Reader) (*Manifests, error) {
+	m := &Manifests{
+		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{}, templates: map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
+		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
+	for _, path := range paths {
+		if path == "-" {
+			if err := m.read("standard input", stdin); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		files, err := manifestFiles(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("failed to read a manifest: %w", err)
+			}
+			if err := m.read(file, bytes.NewReader(content)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+func manifestFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read manifests: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && file != path && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to read manifests: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no manifests in %s: it has no .yaml, .yml or .json file", path)
+	}
+	return files, nil
+}
+
+func (m *Manifests) read(name string, reader io.Reader) error {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(reader, 4096)
+	for i := 1; ; i++ {
+		var document json.RawMessage
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: document %d: %w", name, i, err)
+		}
+		if len(document) == 0 || string(document) == "null" {
+			continue // only comments
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(document); err != nil {
+			return fmt.Errorf("%s: document %d: %w", name, i, err)
+		}
+		if err := m.add(object); err != nil {
+			return fmt.Errorf("%s: document %d: %w", name, i, err)
+		}
+	}
+}
+
+func (m *Manifests) add(object *unstructured.Unstructured) error {
+	if object.IsList() {
+		return object.EachListItem(func(item runtime.Object) error { return m.add(item.(*unstructured.Unstructured)) })
+	}
+	if object.GetNamespace() == "" {
+		object.SetNamespace("default")
+	}
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	gvk := object.GroupVersionKind()
+	switch {
+	case gvk.Group == infrav1.GroupVersion.Group && strings.HasPrefix(gvk.Kind, "OLVM") && gvk.Version != infrav1.GroupVersion.Version:
+		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(), infrav1.GroupVersion)
+	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMCluster":
+		return decode(object, key, m.olvmClusters)
+	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachineTemplate":
+		return decode(object, key, m.templates)
+	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachine":
+		return decode(object, key, m.olvmMachines)
+	case gvk.Group == "" && gvk.Kind == "Secret":
+		if err := decode(object, key, m.secrets); err != nil {
+			return err
+		}
+		secret := m.secrets[key]
+		for name, text := range secret.StringData {
+			if secret.Data == nil {
+				secret.Data = map[string][]byte{}
+			}
+			secret.Data[name] = []byte(text)
+		}
+	case gvk.Group == "" && gvk.Kind == "ConfigMap":
+		return decode(object, key, m.configMaps)
+	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
+		m.clusters = append(m.clusters, object)
+	case gvk.Kind == "KubeadmControlPlane",
+		gvk.Group == clusterv1.GroupVersion.Group && slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
+		m.owners = append(m.owners, object)
+	}
+	return nil
+}
+
+// decode reads an object strictly: a field that the type does not have is a mistake that the API server would drop.
+func decode[T any](object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T) error {
+	content, err := yaml.Marshal(object.Object)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
+	}
+	var typed T
+	if err := yaml.UnmarshalStrict(content, &typed); err != nil {
+		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
+	}
+	into[key] = &typed
+	return nil
+}
+
+// Machine is one machine that the manifests ask for.
+type Machine struct {
+	// Cluster, and the object that asks for the machine, as Kind/name.
+	Cluster, From string
+	// Namespace and Name; the name of a machine that Cluster API would make is only a stand-in: the owner's name and a
+	// number, where Cluster API takes random letters.
+	Namespace, Name string
+	// Address that it would get.
+	Address string
+
+	spec        infrav1.OLVMMachineSpec
+	olvmCluster *infrav1.OLVMCluster
+}
+
+// Machines lists the machines that the manifests ask for, in their order.
+func (m *Manifests) Machines() ([]Machine, error) {
+	var out []Machine
+	owned := map[types.NamespacedName]bool{}
+	for _, owner := range m.owners {
+		machines, err := m.machinesOf(owner, owned)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
+		}
+		out = append(out, machines...)
+	}
+	return out, nil
+}
+
+func (m *Manifests) machinesOf(owner *unstructured.Unstructured, owned map[types.NamespacedName]bool) ([]Machine, error) {
+	if controlled(owner, m.owners) {
+		return nil, nil // its owner is here too and asks for it
+	}
+	clusterName, ref := machineRefs(owner)
+	if owner.GetKind() == "KubeadmControlPlane" {
+		clusterName = m.clusterOfControlPlane(owner)
+	}
+	if clusterName == "" {
+		return nil, errors.New("no Cluster of the manifests refers to it; add the Cluster")
+	}
+	cluster, err := m.olvmClusterOf(owner.GetNamespace(), clusterName)
+	if err != nil || cluster == nil {
+		return nil, err
+	}
+	base := Machine{Cluster: clusterName, From: owner.GetKind() + "/" + owner.GetName(), Namespace: owner.GetNamespace(), olvmCluster: cluster}
+	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
+	if owner.GetKind() == "Machine" {
+		if ref.kind != "OLVMMachine" {
+			return nil, nil
+		}
+		found := m.olvmMachines[key]
+		if found == nil {
+			return nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
+		}
+		owned[key] = true
+		base.Name, base.spec, base.Address = owner.GetName(), found.Spec, found.Annotations[infrav1.IPv4AddressAnnotation]
+		return []Machine{base}, nil
+	}
+	if ref.kind != "OLVMMachineTemplate" {
+		return nil, nil
+	}
+	template := m.templates[key]
+	if template == nil {
+		return nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
+	}
+	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
+	if err != nil {
+		return nil, fmt.Errorf("spec.replicas: %w", err)
+	}
+	if !found {
+		replicas = 1
+	}
+	var out []Machine
+	for i := range replicas {
+		machine := base
+		machine.Name, machine.spec = fmt.Sprintf("%s-%d", owner.GetName(), i), template.Spec.Template.Spec
+		out = append(out, machine)
+	}
+	return out, nil
+}
+
+// controlled says whether another object of the manifests makes this one, as in a dump of a running cluster.
+func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
+	for _, ref := range object.GetOwnerReferences() {
+		for _, other := range owners {
+			if other.GetKind() == ref.Kind && other.GetName() == ref.Name && other.GetNamespace() == object.GetNamespace() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+type reference struct{ kind, name string }
+
+// machineRefs reads cluster and infrastructure reference where v1beta2 and v1beta1 have them.
+func machineRefs(owner *unstructured.Unstructured) (clusterName string, ref reference) {
+	clusterName, _, _ = unstructured.NestedString(owner.Object, "spec", "clusterName")
+	for _, path := range [][]string{
+		{"spec", "infrastructureRef"}, {"spec", "template", "spec", "infrastructureRef"},
+		{"spec", "machineTemplate", "spec", "infrastructureRef"}, {"spec", "machineTemplate", "infrastructureRef"},
+	} {
+		if fields, found, _ := unstructured.NestedStringMap(owner.Object, path...); found {
+			return clusterName, reference{kind: fields["kind"], name: fields["name"]}
+		}
+	}
+	return clusterName, reference{}
+}
+
+func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) string {
+	for _, cluster := range m.clusters {
+		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneRef", "name")
+		if ref == owner.GetName() && cluster.GetNamespace() == owner.GetNamespace() {
+			return cluster.GetName()
+		}
+	}
+	return ""
+}
+
+// olvmClusterOf returns the infrastructure of a cluster; nil for a cluster of another provider.
+func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster, error) {
+	for _, cluster := range m.clusters {
+		if cluster.GetName() != name || cluster.GetNamespace() != namespace {
+			continue
+		}
+		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
+		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "name")
+		if kind != "OLVMCluster" {
+			return nil, nil
+		}
+		if found := m.olvmClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {
+			return found, nil
+		}
+		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace, ref, name)
+	}
+	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests", namespace, name)
+}

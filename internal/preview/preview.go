@@ -1,0 +1,226 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	tfjson "github.com/hashicorp/terraform-json"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// userData stands in for the bootstrap data, which the bootstrap provider makes in the management cluster.
+const userData = "#cloud-config\n# The bootstrap provider makes the real data.\n"
+
+// Credentials that stand in for those of the manifests; empty fields do not.
+type Credentials struct {
+	Username, Password string
+	// CA in PEM.
+	CA []byte
+}
+
+// Rendered is a machine with its configuration.
+type Rendered struct {
+	Machine
+	Files   render.Files
+	Secrets []string
+}
+
+// Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
+func Render(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) ([]Rendered, error) {
+	taken, err := m.taken(machines)
+	if err != nil {
+		return nil, err
+	}
+	var out []Rendered
+	for _, machine := range machines {
+		rendered, err := m.render(ctx, machine, credentials, sessions, &taken)
+		if err != nil {
+			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, explain(err))
+		}
+		out = append(out, rendered)
+	}
+	return out, nil
+}
+
+// explain adds the remedy to an error of the engine.
+func explain(err error) error {
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		return err
+	}
+	_, message := resolve.EngineReason(err)
+	return errors.New(message)
+}
+
+// taken lists the addresses that no other machine may get.
+func (m *Manifests) taken(machines []Machine) ([]netip.Addr, error) {
+	var texts []string
+	for _, cluster := range m.olvmClusters {
+		texts = append(texts, cluster.Spec.ControlPlaneEndpoint.Host)
+	}
+	for _, machine := range machines {
+		texts = append(texts, machine.Address)
+	}
+	return ipam.ParseAll(texts), nil
+}
+
+func (m *Manifests) render(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, taken *[]netip.Addr) (Rendered, error) {
+	config, err := m.engineConfig(machine.olvmCluster, credentials)
+	if err != nil {
+		return Rendered{}, err
+	}
+	session, err := sessions.Get(config)
+	if err != nil {
+		return Rendered{}, err
+	}
+	if machine.Address == "" {
+		pool, err := resolve.Pool(machine.spec.VirtualMachine.Network, machine.olvmCluster.Spec.ControlPlaneEndpoint)
+		if err != nil {
+			return Rendered{}, err
+		}
+		address, err := pool.Free(*taken)
+		if err != nil {
+			return Rendered{}, &resolve.Error{Reason: infrav1.AddressPoolExhaustedReason, Field: "spec.virtualMachine.network.ipv4.ipAddresses",
+				Message: fmt.Sprintf("the pool has %d addresses and more machines are asked for; add addresses or lower the replicas", pool.Size())}
+		}
+		*taken = append(*taken, address)
+		machine.Address = address.String()
+	}
+	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.Name, UID: "preview"}
+	adopt, err := existing(ctx, session, machine, &owner)
+	if err != nil {
+		return Rendered{}, err
+	}
+	input, _, err := resolve.Machine(ctx, session, resolve.Input{
+		Spec: machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
+	})
+	if err != nil {
+		return Rendered{}, err
+	}
+	files, err := render.MachineFiles(input)
+	if err != nil {
+		return Rendered{}, err
+	}
+	if files, err = files.Adopting(adopt); err != nil {
+		return Rendered{}, err
+	}
+	return Rendered{Machine: machine, Files: files, Secrets: []string{config.Password}}, nil
+}
+
+// existing finds the machine's VM, so that a plan for machines that run shows what would change, not a second VM. A VM
+// of that name that is not the machine's is an error, as it is for the controllers.
+func existing(ctx context.Context, session *engine.Client, machine Machine, owner *resolve.Owner) (map[string]string, error) {
+	dc, err := session.DataCenter(ctx, machine.olvmCluster.Spec.OLVMDatacenterName)
+	var unknown *engine.NameError
+	if errors.As(err, &unknown) {
+		return nil, nil // resolving says it better
+	}
+	if err != nil {
+		return nil, err
+	}
+	vm, err := session.FindVM(ctx, dc.ID, machine.Name)
+	if err != nil || vm == nil {
+		return nil, err
+	}
+	found, ok := resolve.OwnerOf(vm.CommentText())
+	if !ok || found.Namespace != owner.Namespace || found.Name != owner.Name {
+		return nil, &resolve.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name",
+			Message: fmt.Sprintf("the engine already has a VM named %q that belongs to something else (its comment is %q)", vm.Name, vm.CommentText())}
+	}
+	*owner = found
+	adopt := map[string]string{render.VMAddress: vm.ID, render.StartAddress: vm.ID}
+	nics, err := session.NICs(ctx, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, nic := range nics {
+		adopt[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
+	}
+	return adopt, nil
+}
+
+// engineConfig takes what the caller gave, else what the manifests have.
+func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
+	server := cluster.Spec.OLVMOvirtAPIServer
+	key := func(name infrav1.NamespacedName) types.NamespacedName {
+		k := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
+		if k.Namespace == "" {
+			k.Namespace = cluster.Namespace
+		}
+		if k.Namespace == "" {
+			k.Namespace = "default"
+		}
+		return k
+	}
+	secret := m.secrets[key(server.CredentialsSecret)]
+	if credentials.Username != "" || credentials.Password != "" {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
+			Data: map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password)}}
+	}
+	var ca *corev1.ConfigMap
+	if server.CAConfigMap != nil {
+		ca = m.configMaps[key(*server.CAConfigMap)]
+	}
+	if len(credentials.CA) > 0 {
+		ca = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"}, Data: map[string]string{"ca.crt": string(credentials.CA)}}
+		server.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
+	}
+	config, err := resolve.EngineConfig(server, secret, ca)
+	var field *resolve.Error
+	if errors.As(err, &field) && secret == nil {
+		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"
+	} else if errors.As(err, &field) && ca == nil && field.Reason == infrav1.CAConfigMapInvalidReason {
+		field.Message += " in the manifests, or give --ca-file"
+	}
+	return config, err
+}
+
+// Result is the plan of one machine.
+type Result struct {
+	Cluster   string `json:"cluster"`
+	From      string `json:"from"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Address   string `json:"address"`
+	// Changes to resources; empty when the machine is as asked for.
+	Changes []terraform.Change `json:"changes"`
+	// Text of the plan, for people.
+	Text string `json:"-"`
+	// Plan in Terraform's own format, for programs.
+	Plan *tfjson.Plan `json:"plan,omitempty"`
+}
+
+// Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
+func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*Result, error) {
+	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
+	defer os.RemoveAll(dir)
+	plan, err := executor.Plan(ctx, terraform.Request{
+		Dir: dir, Files: machine.Files, SecretFiles: []string{render.SecretsFile}, Secrets: machine.Secrets,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
+	}
+	result := &Result{
+		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Address: machine.Address,
+		Text: plan.Text, Plan: plan.JSON, Changes: []terraform.Change{},
+	}
+	for _, change := range plan.Changes {
+		if change.Action != "import" { // what exists is imported into the plan's own state, which nobody keeps
+			result.Changes = append(result.Changes, change)
+		}
+	}
+	return result, nil
+}
