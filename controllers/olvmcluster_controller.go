@@ -232,6 +232,7 @@ func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clus
 		}
 	}
 	if len(scope.machines) > 0 {
+		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
 		slices.Sort(scope.machines)
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
 		return ctrl.Result{RequeueAfter: engineRetry}, nil

@@ -28,6 +28,9 @@ func updateClusterStatus(scope *clusterScope) {
 		setEngineCondition(scope)
 	} else {
 		setClusterDeletingCondition(scope)
+		if len(scope.machines) > 0 {
+			setEngineCondition(scope)
+		}
 	}
 	setReady(c, []string{infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition, infrav1.DeletingCondition})
 }
@@ -70,9 +73,14 @@ func setReady(object interface {
 	conditions.Getter
 	conditions.Setter
 }, types []string) {
+	negative := conditions.NegativePolarityConditionTypes{infrav1.DeletingCondition}
 	err := conditions.SetSummaryCondition(object, object, infrav1.ReadyCondition,
 		conditions.ForConditionTypes(types),
-		conditions.NegativePolarityConditionTypes{infrav1.DeletingCondition},
+		negative,
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
+			conditions.GetPriorityFunc(conditions.GetDefaultMergePriorityFunc(negative...)),
+			conditions.ComputeReasonFunc(conditions.GetDefaultComputeMergeReasonFunc(clusterv1.NotReadyReason, clusterv1.ReadyUnknownReason, clusterv1.ReadyReason)),
+		)},
 	)
 	if err != nil {
 		conditions.Set(object, metav1.Condition{Type: infrav1.ReadyCondition, Status: metav1.ConditionUnknown, Reason: clusterv1.InternalErrorReason, Message: err.Error()})

@@ -112,6 +112,14 @@ func (r *OLVMMachineReconciler) Start(ctx context.Context) error {
 	return nil
 }
 
+// Shutdown starts no more runs and waits until those that are going have saved their state. The manager does not wait
+// for its Runnables when it has lost the lease, so main calls this too.
+func (r *OLVMMachineReconciler) Shutdown() {
+	if r.runner != nil {
+		r.runner.Shutdown()
+	}
+}
+
 // wakeUp enqueues the object of a job. A full channel blocks nobody: the object is looked at again anyway.
 func (r *OLVMMachineReconciler) wakeUp(key string) {
 	observeJobs(r.runner)
@@ -159,6 +167,8 @@ type machineScope struct {
 	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
 	state    *tfstate.State
 	stateErr error
+	// stateUnknown says that it could not be read this time. Set by reconcileState.
+	stateUnknown bool
 	// vm as the engine has it; vmMissing says that it answered and has none. Set by reconcileVM.
 	vm        *engine.VM
 	vmMissing bool

@@ -91,10 +91,11 @@ func decide(rules []rule, o observed) action {
 }
 
 func runInFlight(o observed) (action, bool) {
-	if o.run == nil || o.run.Phase == terraform.Done {
+	if o.run == nil {
 		return action{}, false
 	}
-	return action{kind: actionWait, reason: infrav1.ApplyingReason, message: fmt.Sprintf("Terraform %s is %s", o.run.Operation, o.run.Phase)}, true
+	// A run that is done here ended after its result was looked for: the next pass takes notice of it first.
+	return action{kind: actionWait, after: engineRetry, reason: infrav1.ApplyingReason, message: fmt.Sprintf("Terraform %s is %s", o.run.Operation, o.run.Phase)}, true
 }
 
 // cancelApply makes a deletion go before a creation that has not ended.
@@ -106,7 +107,7 @@ func cancelApply(o observed) (action, bool) {
 }
 
 func stateUnusable(o observed) (action, bool) {
-	return action{kind: actionBlock, reason: infrav1.StateInvalidReason}, o.stateInvalid
+	return action{kind: actionBlock, reason: infrav1.StateInvalidReason, after: vmSteady}, o.stateInvalid
 }
 
 func vmLost(o observed) (action, bool) {

@@ -30,8 +30,17 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 		scope.blocked = "The object is being moved to another management cluster; its VM stays"
 		return ctrl.Result{}, nil
 	}
-	if after, err := r.reconcileState(ctx, scope); err != nil {
-		return ctrl.Result{RequeueAfter: after}, err
+	if _, err := r.reconcileState(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	if scope.stateErr != nil {
+		givenUp, err := r.states.GivenUp(ctx, scope.olvmMachine)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		if givenUp {
+			scope.stateErr = nil
+		}
 	}
 	if scope.cluster == nil && !(scope.state.Empty() && scope.olvmMachine.Spec.ProviderID == "" && !createRequested(scope.olvmMachine)) {
 		scope.blocked = "The Cluster of this machine does not exist; its VM is not deleted without it"
@@ -50,7 +59,7 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 }
 
 func createRequested(m *infrav1.OLVMMachine) bool {
-	return m.Status.OLVM != nil && m.Status.OLVM.VirtualMachine.CreateRequestSubmitted
+	return m.Annotations[infrav1.CreateRequestedAnnotation] != ""
 }
 
 // reconcileOwnership makes sure that the VM is ours before anything touches it.
@@ -115,18 +124,19 @@ const destroyDigest = "destroy"
 // destroyJob destroys what the state describes; and, where a run was cut off before it recorded its VM, that VM.
 func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Context) (terraform.Summary, error) {
 	owner, session, config := scope.olvmMachine.DeepCopy(), scope.session, scope.config
-	dcName := scope.olvmCluster.Spec.OLVMDatacenterName
-	name := owner.Name
-	if owner.Status.OLVM != nil && owner.Status.OLVM.VirtualMachine.VMName != "" {
-		name = owner.Status.OLVM.VirtualMachine.VMName
-	}
+	dcName, vmID := scope.olvmCluster.Spec.OLVMDatacenterName, scope.vmID()
 	return func(ctx context.Context) (terraform.Summary, error) {
+		if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
+			return terraform.Summary{}, err
+		}
 		state, err := r.states.Load(ctx, owner)
 		if err != nil {
 			return terraform.Summary{}, err
 		}
 		if state.Empty() {
-			return terraform.Summary{}, removeOrphan(ctx, session, dcName, name, ownerOf(owner))
+			return terraform.Summary{}, removeOrphan(ctx, session, orphan{
+				id: vmID, dataCenter: dcName, name: owner.Annotations[infrav1.CreateRequestedAnnotation], owner: ownerOf(owner),
+			})
 		}
 		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
 		if err != nil {
@@ -142,35 +152,84 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 	}
 }
 
-// removeOrphan deletes the VM of our name and with our whole marker, if there is one. There is no state from which
-// Terraform could do it.
-func removeOrphan(ctx context.Context, session *engine.Client, dcName, name string, owner resolve.Owner) error {
-	dc, err := session.DataCenter(ctx, dcName)
-	if err != nil {
-		return err
+// orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.
+type orphan struct {
+	id, dataCenter, name string
+	owner                resolve.Owner
+}
+
+const (
+	// orphanAppears is how long the engine is given to show a VM whose creation was cut off.
+	orphanAppears = 10 * time.Second
+	// orphanLimit bounds the whole removal.
+	orphanLimit = 10 * time.Minute
+)
+
+// find returns the VM, nil where there is none that is ours.
+func (o orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, error) {
+	if o.id != "" { // its ownership was checked before the job
+		vm, err := session.VM(ctx, o.id)
+		if engine.IsNotFound(err) {
+			return nil, nil
+		}
+		return vm, err
 	}
+	dc, err := session.DataCenter(ctx, o.dataCenter)
+	if err != nil {
+		return nil, err
+	}
+	vm, err := session.FindVM(ctx, dc.ID, o.name)
+	if err != nil || vm == nil {
+		return nil, err
+	}
+	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != o.owner {
+		return nil, nil
+	}
+	return vm, nil
+}
+
+// removeOrphan deletes a VM natively: there is no state from which Terraform could do it.
+func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
+	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
+	defer cancel()
+	absentSince, seen := time.Now(), o.id != ""
+	var last error
 	for {
-		vm, err := session.FindVM(ctx, dc.ID, name)
-		if err != nil || vm == nil {
+		vm, err := o.find(ctx, session)
+		if err != nil && !engine.IsTransient(err) {
 			return err
 		}
-		if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != owner {
-			return nil // not ours: nothing of ours is left
-		}
-		switch vm.Status {
-		case engine.VMDown:
-			err = session.DeleteVM(ctx, vm.ID)
-		case engine.VMImageLocked, engine.VMPoweringDown:
-		default:
-			err = session.StopVM(ctx, vm.ID, true)
-		}
-		if err != nil && !engine.IsConflict(err) && !engine.IsNotFound(err) {
-			return err
+		switch {
+		case err != nil:
+			last, absentSince = err, time.Now()
+		case vm == nil && (seen || time.Since(absentSince) > orphanAppears):
+			return nil
+		case vm != nil:
+			seen = true
+			if last = removeStep(ctx, session, vm); last != nil && !engine.IsTransient(last) {
+				return last
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return errors.Join(context.Cause(ctx), last)
 		case <-time.After(vmBooting):
 		}
 	}
+}
+
+// removeStep brings the VM one step nearer to its end.
+func removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
+	var err error
+	switch vm.Status {
+	case engine.VMDown:
+		err = session.DeleteVM(ctx, vm.ID)
+	case engine.VMImageLocked, engine.VMPoweringDown:
+	default:
+		err = session.StopVM(ctx, vm.ID, true)
+	}
+	if engine.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

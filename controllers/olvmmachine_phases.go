@@ -11,9 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +49,9 @@ func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *mach
 		after, err := p(ctx, scope)
 		if err != nil {
 			errs = append(errs, err)
+		}
+		if scope.stateUnknown {
+			break // nothing may be decided without the state
 		}
 		if after > 0 && (soonest == 0 || after < soonest) {
 			soonest = after
@@ -130,6 +136,7 @@ func (r *OLVMMachineReconciler) reconcileState(ctx context.Context, scope *machi
 		return vmSteady, nil
 	}
 	if err != nil {
+		scope.stateUnknown = true
 		return 0, err
 	}
 	scope.state = state
@@ -146,7 +153,7 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 		return 0, nil
 	}
 	maxAge := vmSteady
-	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) || !conditions.IsTrue(scope.olvmMachine, infrav1.VirtualMachineRunningCondition) {
+	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) {
 		maxAge = vmBooting / 2
 	}
 	vm, err := r.Engines.VM(ctx, scope.session, id, maxAge)
@@ -162,7 +169,7 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 		}
 	}
 	scope.vm, scope.vmMissing = vm, vm == nil
-	if vm != nil && vm.Status != engine.VMUp {
+	if vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp {
 		return vmBooting, nil
 	}
 	return jitter(vmSteady), nil
@@ -216,10 +223,13 @@ func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
 }
 
 // reconcileRun decides, and submits a run where one is needed.
-func (r *OLVMMachineReconciler) reconcileRun(_ context.Context, scope *machineScope) (time.Duration, error) {
+func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	scope.action = decide(normalRules, r.observe(scope))
 	if scope.action.kind != actionApply {
 		return scope.action.after, nil
+	}
+	if err := r.recordIntent(ctx, scope); err != nil {
+		return 0, err
 	}
 	digest := scope.rendered.Digest()
 	_, err := r.runner.Submit(terraform.Job{
@@ -234,6 +244,41 @@ func (r *OLVMMachineReconciler) reconcileRun(_ context.Context, scope *machineSc
 	return 0, err
 }
 
+// recordIntent writes down that a VM may exist from now on, before anything can create it.
+func (r *OLVMMachineReconciler) recordIntent(ctx context.Context, scope *machineScope) error {
+	m := scope.olvmMachine
+	if m.Annotations[infrav1.CreateRequestedAnnotation] == scope.machine.Name {
+		return nil
+	}
+	patched := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.CreateRequestedAnnotation, scope.machine.Name)
+	if err := r.Client.Patch(ctx, patched, client.MergeFrom(m)); err != nil {
+		return fmt.Errorf("failed to record the intent to create VM %s: %w", scope.machine.Name, err)
+	}
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, infrav1.CreateRequestedAnnotation, scope.machine.Name)
+	return nil
+}
+
+// stillWanted reads object and Cluster anew when a job's turn has come: the queue may have been long, and who paused or
+// moved a machine meanwhile must find it untouched.
+func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.OLVMMachine, operation terraform.Operation) error {
+	current := &infrav1.OLVMMachine{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
+		return fmt.Errorf("failed to get the OLVMMachine before the run: %w", err)
+	}
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: owner.Namespace, Name: owner.Labels[clusterv1.ClusterNameLabel]}
+	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
+		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
+	}
+	_, moving := current.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	if current.UID != owner.UID || moving || annotations.IsPaused(cluster, current) ||
+		operation == terraform.Apply && !current.DeletionTimestamp.IsZero() {
+		return terraform.ErrCancelled
+	}
+	return nil
+}
+
 // applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
 func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
 	owner, session := scope.olvmMachine.DeepCopy(), scope.session
@@ -242,16 +287,22 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	dir := r.workDir(owner)
 	return func(ctx context.Context) (terraform.Summary, error) {
-		state, err := r.states.Load(ctx, owner) // again: the queue may have been long
+		if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
+			return terraform.Summary{}, err
+		}
+		state, err := r.states.Load(ctx, owner)
 		if err != nil {
 			return terraform.Summary{}, err
 		}
 		if state.ResourceID("ovirt_vm") == "" {
-			adopt, err := lookUp(ctx, session, dcName, name, nic, ownerOf(owner))
+			found, err := resolve.FindExisting(ctx, session, dcName, name, nic)
 			if err != nil {
 				return terraform.Summary{}, err
 			}
-			if files, err = files.Adopting(adopt); err != nil {
+			if found != nil && found.Owner != ownerOf(owner) {
+				return terraform.Summary{}, found.Conflict()
+			}
+			if files, err = files.Adopting(found.Imports()); err != nil {
 				return terraform.Summary{}, err
 			}
 		}
@@ -285,44 +336,6 @@ func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 		}
 		return ""
 	}
-}
-
-// conflictError says that the engine has a VM of our name that is not ours.
-type conflictError struct{ name, id, comment string }
-
-func (e *conflictError) Error() string {
-	return fmt.Sprintf("the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename or delete it, or delete this Machine",
-		e.name, e.id, e.comment)
-}
-
-// lookUp finds a VM that an earlier run made and did not live to record, and says what to import. Nothing is created
-// before this look.
-func lookUp(ctx context.Context, session *engine.Client, dcName, name, nicName string, owner resolve.Owner) (map[string]string, error) {
-	dc, err := session.DataCenter(ctx, dcName)
-	if err != nil {
-		return nil, err
-	}
-	vm, err := session.FindVM(ctx, dc.ID, name)
-	if err != nil || vm == nil {
-		return nil, err
-	}
-	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != owner {
-		return nil, &conflictError{name: name, id: vm.ID, comment: vm.CommentText()}
-	}
-	adopt := map[string]string{render.VMAddress: vm.ID}
-	nics, err := session.NICs(ctx, vm.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, nic := range nics {
-		if nic.Name == nicName {
-			adopt[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
-		}
-	}
-	if vm.Status == engine.VMUp || vm.Status.Starting() {
-		adopt[render.StartAddress] = vm.ID
-	}
-	return adopt, nil
 }
 
 // workDir is the machine's working directory, by namespace, name and UID: an object made anew gets a new one.

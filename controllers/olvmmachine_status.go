@@ -70,7 +70,7 @@ func updateMachineStatus(scope *machineScope) {
 	m := scope.olvmMachine
 	setMachineFacts(scope)
 	setMachineDeletingCondition(scope)
-	if m.DeletionTimestamp.IsZero() {
+	if m.DeletionTimestamp.IsZero() && !scope.stateUnknown {
 		setBootstrapCondition(scope)
 		setAddressesCondition(scope)
 		setAppliedCondition(scope)
@@ -123,7 +123,8 @@ func setMachineDeletingCondition(scope *machineScope) {
 		case scope.blocked != "":
 			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
 		case scope.stateErr != nil:
-			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.stateErr.Error()
+			condition.Reason = infrav1.DeletionBlockedReason
+			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 		case scope.engineErr != nil || scope.vmErr != nil:
 			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
 			condition.Reason = infrav1.WaitingForEngineReason
@@ -168,7 +169,7 @@ func setAppliedCondition(scope *machineScope) {
 	case scope.action.kind == actionNone && scope.action.reason == infrav1.AppliedReason:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case scope.stateErr != nil:
-		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair or delete that Secret"
+		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"
 	case applied && (scope.renderErr != nil || scope.engineErr != nil || scope.vmErr != nil || scope.action.kind == actionBlock):
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
@@ -206,15 +207,15 @@ func renderReason(err error) (reason, message string) {
 // applyReason is the condition reason of a run that failed.
 func applyReason(err error) string {
 	var (
-		refused  *terraform.GuardError
-		conflict *conflictError
-		invalid  *tfstate.InvalidError
+		refused *terraform.GuardError
+		field   *resolve.Error
+		invalid *tfstate.InvalidError
 	)
 	switch {
 	case errors.As(err, &refused):
 		return infrav1.ReplaceRefusedReason
-	case errors.As(err, &conflict):
-		return infrav1.VMNameConflictReason
+	case errors.As(err, &field):
+		return field.Reason
 	case errors.As(err, &invalid):
 		return infrav1.StateInvalidReason
 	}

@@ -12,6 +12,10 @@ const (
 	// IPv4AddressAnnotation records the IPv4 address that was allocated for an OLVMMachine from its ranges.
 	// An annotation, because clusterctl move keeps annotations and drops status.
 	IPv4AddressAnnotation = "infrastructure.cluster.x-k8s.io/olvm-ipv4-address"
+
+	// CreateRequestedAnnotation records the name of the VM before the first run that may create it. While it is there,
+	// a deletion looks for the VM in the engine, whatever else was lost.
+	CreateRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-create-requested"
 )
 
 // OLVMMachineSpec is what an OLVMMachine asks for.

@@ -144,9 +144,11 @@ func run(ctx context.Context, o options) error {
 	}
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	if err := addControllers(ctx, mgr, o, executable, sessions); err != nil {
+	machines, err := addControllers(ctx, mgr, o, executable, sessions)
+	if err != nil {
 		return err
 	}
+	defer machines.Shutdown()
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the health probe: %w", err)
 	}
@@ -205,17 +207,18 @@ func newManager(o options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) (*controllers.OLVMMachineReconciler, error) {
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}
 	if err := (&controllers.OLVMClusterReconciler{
 		Client: mgr.GetClient(), Engines: engines, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
-		return err
+		return nil, err
 	}
-	return (&controllers.OLVMMachineReconciler{
+	machines := &controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
 		Executor:    terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")),
 		Concurrency: o.terraformRuns, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+	}
+	return machines, machines.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

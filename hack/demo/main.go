@@ -22,7 +22,7 @@ func main() {
 	syscall.Umask(0o077)
 	keep := flag.Bool("keep", false, "stay up until Ctrl-C")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
 	d := &demo{start: time.Now(), out: os.Stdout, keep: *keep}

@@ -24,11 +24,32 @@ const (
 	// maxResponse bounds the body of one response: 5,000 VMs with their devices are about 40 MB of XML.
 	maxResponse = 256 << 20
 
-	// authRetryMin and authRetryMax bound the pause after refused credentials. oVirt's internal domain locks a user
-	// after 5 failures within its window, so the first pause must be long enough for a person to notice.
-	authRetryMin = 30 * time.Second
-	authRetryMax = 10 * time.Minute
+	// unreachableMemory is how long a login that found no engine speaks for those that waited behind it.
+	unreachableMemory = time.Second
 )
+
+// authRetry are the pauses after each refusal of credentials; the last one repeats. oVirt's internal domain locks a user
+// after five failures: the first tries tell a short disturbance from a wrong password, the rest must not add up.
+// Corrected credentials make another client and do not wait.
+var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour}
+
+// lock is a mutex whose waiters give up with their context: what it guards includes requests.
+type lock struct {
+	once sync.Once
+	held chan struct{}
+}
+
+func (l *lock) acquire(ctx context.Context) error {
+	l.once.Do(func() { l.held = make(chan struct{}, 1) })
+	select {
+	case l.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &UnreachableError{Err: ctx.Err()}
+	}
+}
+
+func (l *lock) release() { <-l.held }
 
 // Config names an engine and the credentials to use.
 type Config struct {
@@ -53,10 +74,15 @@ type Client struct {
 	http *http.Client
 	now  func() time.Time
 
-	mu           sync.Mutex
-	token        string
-	authErr      *AuthError // the last refusal; until its RetryAt no login is tried
-	authFailures int
+	mu    sync.Mutex
+	token string
+
+	// loggingIn is held during a login and guards what follows.
+	loggingIn     lock
+	authErr       *AuthError // the last refusal; until its RetryAt no login is tried
+	authFailures  int
+	unreachable   error // the last login that found no engine, at unreachableAt
+	unreachableAt time.Time
 
 	lists listCache
 }
@@ -118,10 +144,18 @@ func (c *Client) APIURL() string { return c.base.String() + "/api" }
 
 // login returns the session's token, and makes a session where there is none.
 func (c *Client) login(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.token != "" {
-		return c.token, nil
+	if token := c.currentToken(); token != "" {
+		return token, nil
+	}
+	if err := c.loggingIn.acquire(ctx); err != nil {
+		return "", err
+	}
+	defer c.loggingIn.release()
+	if token := c.currentToken(); token != "" {
+		return token, nil // the one before us got it
+	}
+	if c.unreachable != nil && c.now().Sub(c.unreachableAt) < unreachableMemory {
+		return "", c.unreachable
 	}
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
 		return "", c.authErr
@@ -138,24 +172,41 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		ErrorCode   string `json:"error_code"`
 	}
 	status, err := c.postForm(ctx, "/sso/oauth/token", form, &reply)
+	if err == nil && reply.AccessToken == "" && !refusal(status, reply.ErrorCode) {
+		err = &UnreachableError{Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, status)}
+	}
 	if err != nil {
+		if ctx.Err() == nil {
+			c.unreachable, c.unreachableAt = err, c.now()
+		}
 		return "", err
 	}
 	if reply.AccessToken == "" {
-		if status >= 500 {
-			return "", &UnreachableError{Err: fmt.Errorf("login answered HTTP %d", status)}
-		}
 		message := strings.TrimSpace(reply.ErrorCode + " " + reply.Error)
 		if message == "" {
 			message = http.StatusText(status)
 		}
-		pause := authRetryMin << min(c.authFailures, 10)
+		pause := authRetry[min(c.authFailures, len(authRetry)-1)]
 		c.authFailures++
-		c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(min(pause, authRetryMax))}
+		c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(pause)}
 		return "", c.authErr
 	}
-	c.token, c.authErr, c.authFailures = reply.AccessToken, nil, 0
+	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.token = reply.AccessToken
 	return c.token, nil
+}
+
+// refusal says whether an answer to a login is about the credentials, not about the URL or the engine.
+func refusal(status int, code string) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden || code == "access_denied" || code == "invalid_grant"
+}
+
+func (c *Client) currentToken() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token
 }
 
 func (c *Client) postForm(ctx context.Context, path string, form url.Values, reply any) (int, error) {
@@ -200,8 +251,11 @@ func (c *Client) Logout(ctx context.Context) error {
 	if token == "" {
 		return nil
 	}
-	var reply struct{}
-	_, err := c.postForm(ctx, "/sso/oauth/revoke", url.Values{"token": {token}}, &reply)
+	var reply map[string]any
+	status, err := c.postForm(ctx, "/services/sso-logout", url.Values{"scope": {"ovirt-app-api"}, "token": {token}}, &reply)
+	if err == nil && status != http.StatusOK {
+		err = &UnreachableError{Err: fmt.Errorf("logout answered HTTP %d", status)}
+	}
 	return err
 }
 
@@ -258,6 +312,9 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return &UnreachableError{Err: err}
+	}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return faultFrom(method, path, response.StatusCode, content)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -127,6 +128,15 @@ func transportError(err error) error {
 	)
 	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) {
 		return &TLSError{Err: err}
+	}
+	// Messages become conditions: what differs with every try, such as the local port, would make each one a change.
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return &UnreachableError{Err: &net.DNSError{Name: dns.Name, Err: "the name cannot be resolved", IsNotFound: dns.IsNotFound}}
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		op.Source = nil
 	}
 	return &UnreachableError{Err: err}
 }

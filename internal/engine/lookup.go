@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -28,15 +27,17 @@ type listCache struct {
 }
 
 type cachedList[T any] struct {
-	mu    sync.Mutex
+	mu    lock
 	items []T
 	at    time.Time
 }
 
 // find returns the first item that matches, refreshing the list where it is too old to decide.
 func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool) (*T, []T, error) {
-	list.mu.Lock()
-	defer list.mu.Unlock()
+	if err := list.mu.acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer list.mu.release()
 	lookup := func() *T {
 		if i := slices.IndexFunc(list.items, match); i >= 0 {
 			item := list.items[i]
@@ -119,19 +120,27 @@ func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {
 	return item, err
 }
 
-// Template returns the newest version of the template of that name, or a NameError.
-func (c *Client) Template(ctx context.Context, name string) (*Template, error) {
-	first, all, err := find(ctx, c, &c.lists.templates, "templates", func(t Template) bool { return t.Name == name })
+// Template returns the newest version of the template of that name in the data center that can be used, or a NameError.
+func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Template, error) {
+	// The clusters say which templates are in the data center; Blank is in none and in all.
+	_, clusters, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID })
+	if err != nil {
+		return nil, err
+	}
+	usable := func(t Template) bool {
+		inDC := RefID(t.Cluster) == "" || slices.ContainsFunc(clusters, func(cl Cluster) bool { return cl.ID == RefID(t.Cluster) && cl.DataCenter.ID == dc.ID })
+		return inDC && t.Status == "ok"
+	}
+	first, all, err := find(ctx, c, &c.lists.templates, "templates", func(t Template) bool { return usable(t) && t.Name == name })
 	if err != nil {
 		return nil, err
 	}
 	if first == nil {
-		return nil, &NameError{Kind: "template", Name: name, Scope: "the engine",
-			Known: names(all, func(Template) bool { return true }, func(t Template) string { return t.Name })}
+		return nil, &NameError{Kind: "template", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name), Known: names(all, usable, func(t Template) string { return t.Name })}
 	}
 	newest := *first
 	for _, t := range all {
-		if t.Name == name && t.Version.Number > newest.Version.Number {
+		if usable(t) && t.Name == name && t.Version.Number > newest.Version.Number {
 			newest = t
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -31,17 +32,12 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 // FindVM returns the VM of that name, or nil where there is none. Names are unique within a data center, not within an
 // engine, so the data center's clusters decide between several.
 func (c *Client) FindVM(ctx context.Context, dataCenterID, name string) (*VM, error) {
-	// The engine's search language has wildcards and quotes; a VM name has none of them, so quoting is enough.
-	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
-	var list vmList
-	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
-		return nil, fmt.Errorf("failed to look up VM %q: %w", name, err)
+	vms, err := c.FindVMs(ctx, name)
+	if err != nil {
+		return nil, err
 	}
-	for i := range list.Items {
-		vm := &list.Items[i]
-		if vm.Name != name {
-			continue
-		}
+	for i := range vms {
+		vm := &vms[i]
 		cluster, err := c.clusterByID(ctx, RefID(vm.Cluster))
 		if err != nil {
 			return nil, err
@@ -53,10 +49,29 @@ func (c *Client) FindVM(ctx context.Context, dataCenterID, name string) (*VM, er
 	return nil, nil
 }
 
+// FindVMs returns the VMs of that name, in any data center.
+func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
+	// The engine's search has wildcards and ignores case, so the answer is checked. A VM name holds no quote.
+	query := url.Values{"search": {"name=" + strings.ReplaceAll(name, `"`, "")}}
+	var list vmList
+	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up VM %q: %w", name, err)
+	}
+	return slices.DeleteFunc(list.Items, func(vm VM) bool { return vm.Name != name }), nil
+}
+
 // VM returns the VM of that ID; IsNotFound tells that there is none.
 func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
 	var vm VM
-	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(id), nil, nil, &vm); err != nil {
+	err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(id), nil, nil, &vm)
+	if IsNotFound(err) {
+		// A proxy before an engine that is being upgraded answers 404 too, and machines are let go on this answer:
+		// it counts only from an engine that knows itself.
+		if _, alive := c.Product(ctx); alive != nil {
+			err = &UnreachableError{Err: alive}
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 	return &vm, nil

@@ -4,5 +4,6 @@
 // simulator and our own manager. The demo and the end-to-end tests use it.
 //
 // A plane is an ordered list of steps, undone backwards. Every process is a
-// child of this one, is stopped by its ID, and dies with this one.
+// child of this one and is stopped by its ID. All but etcd and kube-apiserver,
+// which envtest starts, also die when this process is killed.
 package localplane

@@ -49,7 +49,9 @@ type Plane struct {
 	options Options
 	env     *envtest.Environment
 	undo    []func()
-	tools   string
+	// processes that were started; those that were stopped on purpose are no failure.
+	processes []*Process
+	tools     string
 
 	// Config and Client have all rights.
 	Config *rest.Config
@@ -121,14 +123,25 @@ func (p *Plane) Stop() {
 	p.undo = nil
 }
 
-func (p *Plane) startControlPlane(context.Context) error {
+func (p *Plane) startControlPlane(ctx context.Context) error {
 	p.env = &envtest.Environment{BinaryAssetsDirectory: p.tools, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 30 * time.Second}
 	etcd := &envtest.Etcd{}
 	etcd.Configure().Set("unsafe-no-fsync")
 	p.env.ControlPlane.Etcd = etcd
 	p.undo = append(p.undo, func() { _ = p.env.Stop() })
 	var err error
-	if p.Config, err = p.env.Start(); err != nil {
+	started := make(chan error, 1)
+	go func() {
+		config, err := p.env.Start()
+		p.Config = config
+		started <- err
+	}()
+	select {
+	case err = <-started:
+	case <-ctx.Done(): // Start itself cannot be interrupted, but what it started is stopped
+		err = ctx.Err()
+	}
+	if err != nil {
 		return err
 	}
 	p.Config.QPS, p.Config.Burst = 200, 400
@@ -169,6 +182,7 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	if err != nil {
 		return nil, err
 	}
+	p.processes = append(p.processes, process)
 	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
 	return process, nil
 }
@@ -399,9 +413,12 @@ func (p *Plane) StartManager(ctx context.Context) error {
 
 // Failed returns the processes that have ended although nobody stopped them.
 func (p *Plane) Failed() error {
-	for _, process := range []*Process{p.Manager, p.Sim} {
+	for _, process := range p.processes {
 		select {
 		case <-process.Done():
+			if process.stopped.Load() {
+				continue
+			}
 			return fmt.Errorf("%s ended: %w\n%s", process.Name, errors.Join(process.err, errEnded), process.tail())
 		default:
 		}

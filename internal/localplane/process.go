@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,6 +21,7 @@ type Process struct {
 	LogFile string
 	command *exec.Cmd
 	done    chan struct{}
+	stopped atomic.Bool
 	err     error
 }
 
@@ -55,6 +57,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Stop asks the process to end, and kills it after the grace period.
 func (p *Process) Stop(grace time.Duration) {
+	p.stopped.Store(true)
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -65,6 +68,7 @@ func (p *Process) Stop(grace time.Duration) {
 
 // Kill ends the process at once.
 func (p *Process) Kill() {
+	p.stopped.Store(true)
 	_ = p.command.Process.Kill()
 	<-p.done
 }

@@ -19,7 +19,7 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc(method+" "+apiPath+rest, handler)
 	}
 	mux.HandleFunc("POST /ovirt-engine/sso/oauth/token", s.token)
-	mux.HandleFunc("POST /ovirt-engine/sso/oauth/revoke", s.revoke)
+	mux.HandleFunc("POST /ovirt-engine/services/sso-logout", s.logout)
 
 	handle("GET ", s.api)
 	handle("GET /datacenters", s.listDataCenters)

@@ -191,6 +191,17 @@ func (s *Server) Inject(fault Fault) error {
 	return nil
 }
 
+// Hits counts the requests that met a fault of those that are set now, also while they are delayed.
+func (s *Server) Hits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hits := 0
+	for _, fault := range s.faults {
+		hits += fault.hits
+	}
+	return hits
+}
+
 // ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
@@ -274,7 +285,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) bool {
 	}
 	select {
 	case <-time.After(time.Duration(hit.DelayMillis) * time.Millisecond):
-	case <-r.Context().Done():
+	case <-s.ctx.Done(): // not the request's: an engine finishes what a client gave up on
 	}
 	if hit.Status == 0 {
 		return false
@@ -327,8 +338,12 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "ovirt-app-api", "exp": expiry.UnixMilli()})
 }
 
-func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
-	_ = r.ParseForm()
+// logout ends a session as the engine's SDKs do it.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil || r.PostForm.Get("scope") != "ovirt-app-api" || r.PostForm.Get("token") == "" {
+		http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
+		return
+	}
 	s.mu.Lock()
 	delete(s.sessions, r.PostForm.Get("token"))
 	s.mu.Unlock()

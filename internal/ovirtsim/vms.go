@@ -156,6 +156,9 @@ func (s *Server) newVM(in *vmXML) (*vm, *refusal) {
 	if source == nil {
 		return nil, &refusal{http.StatusNotFound, "Entity not found: Template: id=" + in.Template.ID}
 	}
+	if source.id != blankTemplateID && s.registry.dataCenterOf(source.cluster) != group.dataCenter {
+		return nil, &refusal{http.StatusConflict, "[Cannot add VM. The Template is not in the Data Center of the Cluster.]"}
+	}
 	if !vmName.MatchString(*in.Name) {
 		return nil, &refusal{http.StatusBadRequest, "[Can not add VM. The given name contains special characters. Only lower-case and upper-case letters, numbers, '_', '-', '.' are allowed.]"}
 	}

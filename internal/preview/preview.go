@@ -99,10 +99,21 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		*taken = append(*taken, address)
 		machine.Address = address.String()
 	}
-	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.Name, UID: "preview"}
-	adopt, err := existing(ctx, session, machine, &owner)
+	// A plan for machines that run shows what would change, not a second VM.
+	nic := machine.spec.OLVMNetwork.VNICName
+	if nic == "" {
+		nic = resolve.DefaultVNICName
+	}
+	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, nic)
 	if err != nil {
 		return Rendered{}, err
+	}
+	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.infraName, UID: "preview"}
+	if existing != nil {
+		if existing.Owner.Namespace != owner.Namespace || existing.Owner.Name != owner.Name {
+			return Rendered{}, existing.Conflict()
+		}
+		owner = existing.Owner
 	}
 	input, _, err := resolve.Machine(ctx, session, resolve.Input{
 		Spec: machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
@@ -114,42 +125,10 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	if err != nil {
 		return Rendered{}, err
 	}
-	if files, err = files.Adopting(adopt); err != nil {
+	if files, err = files.Adopting(existing.Imports()); err != nil {
 		return Rendered{}, err
 	}
 	return Rendered{Machine: machine, Files: files, Secrets: []string{config.Password}}, nil
-}
-
-// existing finds the machine's VM, so that a plan for machines that run shows what would change, not a second VM. A VM
-// of that name that is not the machine's is an error, as it is for the controllers.
-func existing(ctx context.Context, session *engine.Client, machine Machine, owner *resolve.Owner) (map[string]string, error) {
-	dc, err := session.DataCenter(ctx, machine.olvmCluster.Spec.OLVMDatacenterName)
-	var unknown *engine.NameError
-	if errors.As(err, &unknown) {
-		return nil, nil // resolving says it better
-	}
-	if err != nil {
-		return nil, err
-	}
-	vm, err := session.FindVM(ctx, dc.ID, machine.Name)
-	if err != nil || vm == nil {
-		return nil, err
-	}
-	found, ok := resolve.OwnerOf(vm.CommentText())
-	if !ok || found.Namespace != owner.Namespace || found.Name != owner.Name {
-		return nil, &resolve.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name",
-			Message: fmt.Sprintf("the engine already has a VM named %q that belongs to something else (its comment is %q)", vm.Name, vm.CommentText())}
-	}
-	*owner = found
-	adopt := map[string]string{render.VMAddress: vm.ID, render.StartAddress: vm.ID}
-	nics, err := session.NICs(ctx, vm.ID)
-	if err != nil {
-		return nil, err
-	}
-	for _, nic := range nics {
-		adopt[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
-	}
-	return adopt, nil
 }
 
 // engineConfig takes what the caller gave, else what the manifests have.
@@ -218,9 +197,12 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		Text: plan.Text, Plan: plan.JSON, Changes: []terraform.Change{},
 	}
 	for _, change := range plan.Changes {
-		if change.Action != "import" { // what exists is imported into the plan's own state, which nobody keeps
-			result.Changes = append(result.Changes, change)
+		// What exists is imported into the plan's own state, which nobody keeps. How a VM will be stopped is known to
+		// a state alone, so an imported start differs in nothing that the engine has.
+		if change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update" {
+			continue
 		}
+		result.Changes = append(result.Changes, change)
 	}
 	return result, nil
 }

@@ -82,7 +82,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName"))
 	}
-	template, err := client.Template(ctx, in.Spec.VMTemplateName)
+	template, err := client.Template(ctx, dc, in.Spec.VMTemplateName)
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}

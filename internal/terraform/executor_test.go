@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template, err := client.Template(ctx, "ol9-k8s")
+	template, err := client.Template(ctx, dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,10 @@ package tfprovider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -310,9 +310,10 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	vm, err := r.client.CreateVM(ctx, wanted, model.Clone.ValueBoolPointer())
-	if err != nil {
-		vm = r.lost(ctx, wanted, err)
+	// Not interruptible: a request that is cut off in the middle makes a VM that nobody records. It has a time-out.
+	vm, err := r.client.CreateVM(context.WithoutCancel(ctx), wanted, model.Clone.ValueBoolPointer())
+	if err != nil && engine.IsTransient(err) {
+		vm = r.lost(context.WithoutCancel(ctx), wanted)
 	}
 	if vm == nil {
 		resp.Diagnostics.AddError("The VM was not created", err.Error())
@@ -324,17 +325,23 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 
 // lost finds the VM whose creation got no answer: the engine may have made it all the same. It is ours if name and
 // comment are what we asked for; without a comment nobody can tell, and it is left alone.
-func (r *vmResource) lost(ctx context.Context, wanted *engine.VM, err error) *engine.VM {
-	var unreachable *engine.UnreachableError
-	if !errors.As(err, &unreachable) || wanted.CommentText() == "" {
+func (r *vmResource) lost(ctx context.Context, wanted *engine.VM) *engine.VM {
+	if wanted.CommentText() == "" {
 		return nil
 	}
-	found, err := r.client.FindVM(context.WithoutCancel(ctx), "", wanted.Name)
-	if err != nil || found == nil || found.CommentText() != wanted.CommentText() {
-		return nil
+	for deadline := time.Now().Add(lostWait); time.Now().Before(deadline); time.Sleep(waitFirst) {
+		vms, err := r.client.FindVMs(ctx, wanted.Name)
+		for i := range vms {
+			if err == nil && vms[i].CommentText() == wanted.CommentText() && engine.RefID(vms[i].Cluster) == engine.RefID(wanted.Cluster) {
+				return &vms[i]
+			}
+		}
 	}
-	return found
+	return nil
 }
+
+// lostWait is how long the engine is given to finish a create that it did not answer.
+const lostWait = 10 * time.Second
 
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var model vmModel
@@ -363,8 +370,10 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 		return
 	}
 	change := &engine.VM{Name: plan.Name.ValueString()}
-	comment := plan.Comment.ValueString() // null clears it
-	change.Comment = &comment
+	if !plan.Comment.Equal(state.Comment) {
+		comment := plan.Comment.ValueString() // null clears it
+		change.Comment = &comment
+	}
 	if !plan.Memory.Equal(state.Memory) {
 		change.Memory = plan.Memory.ValueInt64Pointer()
 	}
@@ -373,7 +382,9 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 		resp.Diagnostics.AddError("The VM was not updated", err.Error())
 		return
 	}
+	template := plan.TemplateID
 	plan.observe(vm)
+	plan.TemplateID = template // an update does not change it
 	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
 }
 

@@ -82,15 +82,15 @@ func powerOff(ctx context.Context, client *engine.Client, id string, graceful, f
 		if asked && graceful {
 			return false, nil // the guest takes its time
 		}
-		asked = true
 		if graceful {
 			err = client.ShutdownVM(ctx, id, force)
 		} else {
 			err = client.StopVM(ctx, id, force)
 		}
 		if engine.IsNotFound(err) || engine.IsConflict(err) {
-			err = nil // the status changed in between: look again
+			return false, nil // the status changed in between: look again
 		}
+		asked = err == nil
 		return false, err
 	})
 	return err

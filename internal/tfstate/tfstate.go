@@ -271,6 +271,23 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	return nil
 }
 
+// GivenUp says whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It is
+// for owners that are being deleted themselves.
+func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return secret == nil, err
+	}
+	if secret.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	controllerutil.RemoveFinalizer(secret, Finalizer)
+	if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return true, nil
+}
+
 // Delete removes the owner's state, which must describe nothing any more.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	secret, err := s.get(ctx, owner)

@@ -356,6 +356,34 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	return c.create(ctx, staticPod("etcd", n, annotations))
 }
 
+// electLeader hands the leadership to another member when the one that is lost has it, as etcd does by itself.
+func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
+	var pods corev1.PodList
+	if err := c.client().List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"}); err != nil {
+		return fmt.Errorf("failed to list etcd members: %w", err)
+	}
+	leader, since := "", time.Time{}
+	var heir *corev1.Pod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if from, err := time.Parse(time.RFC3339, pod.Annotations[cloudv1.EtcdLeaderFromAnnotationName]); err == nil && !from.Before(since) {
+			leader, since = pod.Name, from
+		}
+		if _, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]; !removed && pod.Name != lost {
+			heir = pod
+		}
+	}
+	if leader != lost || heir == nil {
+		return nil
+	}
+	crowned := heir.DeepCopy()
+	crowned.Annotations[cloudv1.EtcdLeaderFromAnnotationName] = time.Now().Format(time.RFC3339)
+	if err := c.client().Patch(ctx, crowned, client.MergeFrom(heir)); err != nil {
+		return fmt.Errorf("failed to make %s the leader: %w", heir.Name, err)
+	}
+	return nil
+}
+
 // kubeadmObjects are what kubeadm init leaves in a cluster, as far as Cluster API looks at it.
 func kubeadmObjects(version string) []client.Object {
 	system := func(name string) metav1.ObjectMeta {

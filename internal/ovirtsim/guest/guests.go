@@ -257,6 +257,9 @@ func (g *Guests) Removed(vmID string) {
 		return
 	}
 	m.cluster.removeAPIServer(m.node)
+	if err := m.cluster.electLeader(g.ctx, "etcd-"+m.node.name); err != nil {
+		g.log.Error(err, "Failed to elect a leader of etcd")
+	}
 	for _, component := range staticPods {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node.name}}
 		if err := m.cluster.client().Delete(g.ctx, pod); client.IgnoreNotFound(err) != nil {

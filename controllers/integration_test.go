@@ -1,0 +1,439 @@
+package controllers
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+func TestAMachineFromCreationToDeletion(t *testing.T) {
+	s := newSite(t, nil)
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	if !ptr.Deref(s.olvm.Status.Initialization.Provisioned, false) || s.olvm.Status.OLVMDatacenter.DataCenterName != "Default" || s.olvm.Status.OLVMDatacenter.Release.Version == "" {
+		t.Errorf("status of the OLVMCluster: %+v", s.olvm.Status)
+	}
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	vms := s.sim.VMs()
+	if len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Name != "one" {
+		t.Errorf("provider ID %s, the engine has %+v", m.Spec.ProviderID, vms)
+	}
+	o := m.Status.OLVM
+	if o == nil || o.IPAddress != "10.0.0.10" || o.VMTemplateName != "ol9-k8s" || o.VNICID == "" || o.VirtualMachine.Status != "up" || o.VirtualMachine.CreationStatus != "Created" {
+		t.Errorf("status.olvm: %+v", o)
+	}
+	if states := s.states(); len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 || !slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
+		t.Errorf("state Secrets: %+v", states)
+	}
+	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 3 {
+		t.Errorf("status.terraform: %+v", m.Status.Terraform)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+	if states := s.states(); len(states) != 0 {
+		t.Errorf("left of the state: %+v", states)
+	}
+	if left, err := filepath.Glob(filepath.Join(suite.workDir, s.namespace, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left on disk: %v, %v", left, err)
+	}
+	s.delete(s.olvm)
+	s.expectGone(s.olvm)
+}
+
+func TestTheClusterWaitsForItsMachines(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	s.delete(s.olvm)
+	message := s.expect(s.olvm, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	if !strings.Contains(message, "one") {
+		t.Errorf("the message does not name the machine: %s", message)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	s.expectGone(s.olvm)
+}
+
+func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	before, runs := s.changes(), m.Status.Terraform.Runs
+	for i := range 3 {
+		change(s, m, func(m *infrav1.OLVMMachine) {
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", strings.Repeat("x", i+1))
+		})
+		s.expectProvisioned(m)
+	}
+	if s.changes() != before || m.Status.Terraform.Runs != runs {
+		t.Errorf("%d changing requests and %d runs, before %d and %d", s.changes(), m.Status.Terraform.Runs, before, runs)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	s := newSite(t, func(secret *corev1.Secret, _ *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
+		secret.StringData["password"] = "wrong"
+	})
+	message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	if !strings.Contains(message, "credentialsSecret") || !strings.Contains(message, "admin@internal") || strings.Contains(message, "wrong") {
+		t.Errorf("message: %s", message)
+	}
+	m := s.machine("one", nil)
+	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	// Every change of the object reconciles, and none may try the password again: the account would be locked out.
+	for i := range 5 {
+		change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", i+1))
+		})
+	}
+	s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	logins := 0
+	for _, r := range s.sim.Requests() {
+		if strings.HasPrefix(r.Path, "/sso") {
+			logins++
+		}
+	}
+	if logins != 1 {
+		t.Errorf("%d logins with a wrong password", logins)
+	}
+	secret := &corev1.Secret{ObjectMeta: s.meta("creds")}
+	change(s, secret, func(secret *corev1.Secret) { secret.Data["password"] = []byte(s.sim.Password()) })
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	s.expectProvisioned(m)
+}
+
+func TestMissingCredentials(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
+	})
+	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason); !strings.Contains(message, `"later"`) {
+		t.Errorf("message: %s", message)
+	}
+	s.create(&corev1.Secret{ObjectMeta: s.meta("later"), StringData: map[string]string{"ovirt_username": s.sim.Username(), "ovirt_password": s.sim.Password()}})
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+}
+
+func TestUnknownCA(t *testing.T) {
+	other, err := ovirtsim.New(ovirtsim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	s := newSite(t, func(_ *corev1.Secret, ca *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
+		ca.Data["ca.crt"] = string(other.CA())
+	})
+	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason); !strings.Contains(message, "caConfigMap") {
+		t.Errorf("message: %s", message)
+	}
+	change(s, &corev1.ConfigMap{ObjectMeta: s.meta("ca")}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.sim.CA()) })
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+}
+
+func TestUnknownDataCenter(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.OLVMDatacenterName = "Defualt"
+	})
+	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason); !strings.Contains(message, "it has Default") {
+		t.Errorf("the message does not name what there is: %s", message)
+	}
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+}
+
+func TestEngineDown(t *testing.T) {
+	s := newSite(t, nil)
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	running := s.machine("one", nil)
+	s.expectProvisioned(running)
+	if err := s.sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}); err != nil {
+		t.Fatal(err)
+	}
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
+	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason); !strings.Contains(message, "serverURL") {
+		t.Errorf("message: %s", message)
+	}
+	m := s.machine("two", nil)
+	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	// An engine that is away says nothing about a machine that runs.
+	s.expect(running, infrav1.ReadyCondition, "True/Ready")
+	time.Sleep(2 * time.Second) // a window to count in, not a wait
+	count := len(s.sim.Requests())
+	time.Sleep(3 * time.Second)
+	if more := len(s.sim.Requests()) - count; more > 4 {
+		t.Errorf("%d requests in 3 seconds to an engine that is down", more)
+	}
+	s.sim.ClearFaults()
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	s.expectProvisioned(m)
+}
+
+func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
+	network := func(s *infrav1.OLVMMachineSpec) *infrav1.IPv4Network { return s.VirtualMachine.Network.IPv4 }
+	tests := map[string]struct {
+		spoil, correct    func(*infrav1.OLVMMachineSpec)
+		condition, reason string
+		message           []string
+	}{
+		"unknown template": {
+			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k9s" }, func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k8s" },
+			infrav1.InfrastructureAppliedCondition, infrav1.TemplateNotFoundReason, []string{"spec.vmTemplateName", `"ol9-k9s"`, "ol9-k8s", "correct the name"},
+		},
+		"unknown cluster": {
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "prod" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "Default" },
+			infrav1.InfrastructureAppliedCondition, infrav1.ClusterNotFoundReason, []string{"spec.olvmOvirtClusterName", `"prod"`, "it has Default"},
+		},
+		"unknown network": {
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.NetworkName = "vlan" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.NetworkName = "kvm-vlan" },
+			infrav1.InfrastructureAppliedCondition, infrav1.NetworkNotFoundReason, []string{"spec.olvmNetwork.networkName", `"vlan"`, "kvm-vlan"},
+		},
+		"unknown vNIC profile": {
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.VNICProfileName = "ovirtmgmt" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.VNICProfileName = "kvm-vlan" },
+			infrav1.InfrastructureAppliedCondition, infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `"ovirtmgmt"`, "it has kvm-vlan"},
+		},
+		"malformed memory": {
+			func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GBB" }, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GB" },
+			infrav1.InfrastructureAppliedCondition, infrav1.InvalidMemoryReason, []string{"spec.virtualMachine.memory", `"7 GBB"`, "such as 16GB"},
+		},
+		"endpoint inside the pool": {
+			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.1-10.0.0.9"} },
+			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.6-10.0.0.9"} },
+			infrav1.AddressesAllocatedCondition, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
+		},
+		"range outside the subnet": {
+			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.1.9"} },
+			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.9"} },
+			infrav1.AddressesAllocatedCondition, infrav1.AddressRangeInvalidReason, []string{"ipAddresses[0]", "10.0.1.9", "10.0.0.0/24"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, nil)
+			m := s.machine("one", test.spoil)
+			message := s.expect(m, test.condition, "False/"+test.reason)
+			for _, want := range test.message {
+				if !strings.Contains(message, want) {
+					t.Errorf("the message lacks %q: %s", want, message)
+				}
+			}
+			if s.sim.Summary().VMs != 0 {
+				t.Error("a VM was made from bad input")
+			}
+			change(s, m, func(m *infrav1.OLVMMachine) { test.correct(&m.Spec) })
+			s.expectProvisioned(m)
+		})
+	}
+}
+
+func TestAddressPoolExhausted(t *testing.T) {
+	s := newSite(t, nil)
+	one := func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
+	}
+	first := s.machine("first", one)
+	s.expectProvisioned(first)
+	second := s.machine("second", one)
+	if message := s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses or delete machines") {
+		t.Errorf("message: %s", message)
+	}
+	change(s, second, func(m *infrav1.OLVMMachine) {
+		m.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10", "10.0.0.11"}
+	})
+	s.expectProvisioned(second)
+	if second.Status.OLVM.IPAddress != "10.0.0.11" {
+		t.Errorf("the second machine got %s", second.Status.OLVM.IPAddress)
+	}
+}
+
+func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	before := s.sim.VMs()[0]
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 8 })
+	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason); !strings.Contains(message, "cpu_cores") {
+		t.Errorf("the message does not name the attribute: %s", message)
+	}
+	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
+		t.Errorf("the engine has %+v", vms)
+	}
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 0 })
+	s.expectProvisioned(m)
+}
+
+// session is a client of the site's engine beside the controllers', for acts behind their back.
+func (s *site) session() *engine.Client {
+	s.t.Helper()
+	session, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return session
+}
+
+func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	session, id := s.session(), s.sim.VMs()[0].ID
+	if err := session.StopVM(t.Context(), id, true); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), id) })
+	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
+	message := s.expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
+	if !strings.Contains(message, id) || s.sim.Summary().VMs != 0 {
+		t.Errorf("message %q, the engine has %+v", message, s.sim.VMs())
+	}
+	if m.Status.Initialization.Provisioned == nil || !*m.Status.Initialization.Provisioned {
+		t.Error("provisioned went back to false")
+	}
+	s.delete(m)
+	s.expectGone(m)
+	if states := s.states(); len(states) != 0 {
+		t.Errorf("left of the state: %d Secrets", len(states))
+	}
+}
+
+func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
+	s := newSite(t, nil)
+	session := s.session()
+	dc, err := session.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := session.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := session.Template(t.Context(), dc, "ol9-k8s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := "the payroll database"
+	foreign, err := session.CreateVM(t.Context(), &engine.VM{Name: "one", Comment: &comment, Cluster: engine.NewRef(group.ID), Template: engine.NewRef(template.ID)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := s.machine("one", nil)
+	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID) {
+		t.Errorf("message: %s", message)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID {
+		t.Errorf("the engine has %+v", vms)
+	}
+}
+
+func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	id := s.sim.VMs()[0].ID
+	secret := s.states()[0]
+	controllerutil.RemoveFinalizer(&secret, tfstate.Finalizer)
+	if err := suite.client.Update(context.Background(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(&secret)
+	s.eventually("the old state is gone", func() error {
+		return client.IgnoreNotFound(func() error {
+			if states := s.states(); len(states) > 0 && states[0].UID == secret.UID {
+				return os.ErrExist
+			}
+			return nil
+		}())
+	})
+	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
+	s.eventually("the state is rebuilt", func() error {
+		if states := s.states(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
+			return nil
+		}
+		return os.ErrNotExist
+	})
+	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
+		t.Errorf("the engine has %+v", vms)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	if s.sim.Summary().VMs != 0 {
+		t.Error("the VM was left")
+	}
+}
+
+func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
+	s := newSite(t, nil)
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", DelayMillis: 3000}); err != nil {
+		t.Fatal(err)
+	}
+	m := s.machine("one", nil)
+	s.eventually("the VM is being made", func() error {
+		if s.sim.Summary().VMs == 0 {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	s.delete(m)
+	s.expectGone(m)
+	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
+	s := newSite(t, nil)
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", DelayMillis: 4000}); err != nil {
+		t.Fatal(err)
+	}
+	m := s.machine("one", nil)
+	s.eventually("the engine works on the VM", func() error {
+		if s.sim.Hits() == 0 {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	s.delete(m)
+	s.expectGone(m)
+	time.Sleep(5 * time.Second) // longer than the engine takes: a VM that nobody waited for would be there now
+	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestAPausedMachineIsLeftAlone(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	change(s, m, func(m *infrav1.OLVMMachine) {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, "cluster.x-k8s.io/paused", "")
+	})
+	s.expect(m, "Paused", "True/Paused")
+	before := s.changes()
+	s.delete(m)
+	time.Sleep(time.Second) // a window in which nothing may happen
+	if s.changes() != before {
+		t.Error("a paused machine was changed in the engine")
+	}
+	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, "cluster.x-k8s.io/paused") })
+	s.expectGone(m)
+}

@@ -1,0 +1,62 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// Existing is a VM that the engine has already.
+type Existing struct {
+	VM engine.VM
+	// Owner whose marker it has; zero where it has none.
+	Owner Owner
+
+	imports map[string]string
+}
+
+// FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
+// not live to record. Nothing is created before this look.
+func FindExisting(ctx context.Context, session *engine.Client, dcName, name, nicName string) (*Existing, error) {
+	dc, err := session.DataCenter(ctx, dcName)
+	if err != nil {
+		return nil, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+	}
+	vm, err := session.FindVM(ctx, dc.ID, name)
+	if err != nil || vm == nil {
+		return nil, err
+	}
+	found := &Existing{VM: *vm, imports: map[string]string{render.VMAddress: vm.ID}}
+	found.Owner, _ = OwnerOf(vm.CommentText())
+	nics, err := session.NICs(ctx, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, nic := range nics {
+		if nic.Name == nicName { // others were added by hand and are not the configuration's
+			found.imports[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
+		}
+	}
+	if vm.Status == engine.VMUp || vm.Status.Starting() {
+		found.imports[render.StartAddress] = vm.ID
+	}
+	return found, nil
+}
+
+// Imports says what to import to adopt the VM: the import ID by the address in the state.
+func (e *Existing) Imports() map[string]string {
+	if e == nil {
+		return nil
+	}
+	return e.imports
+}
+
+// Conflict says that the VM is not the machine's.
+func (e *Existing) Conflict() error {
+	return &Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename or delete it, or delete this Machine",
+		e.VM.Name, e.VM.ID, e.VM.CommentText())}
+}
