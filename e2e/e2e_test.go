@@ -1,0 +1,365 @@
+// Package e2e tests the whole product: real etcd, kube-apiserver and Cluster API managers, our manager with the shipped
+// roles, real Terraform or OpenTofu, and the engine simulator. What it asserts it reads from the Kubernetes API and the
+// engine's API.
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// suite is the management plane that all tests share.
+var suite struct {
+	plane  *localplane.Plane
+	tools  *toolchain.Toolchain
+	binDir string
+	engine *engine.Client
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	ctx := context.Background()
+	var err error
+	if suite.tools, err = toolchain.New(); err != nil {
+		return 0, err
+	}
+	dir := filepath.Join(toolchain.CacheDir(), "e2e", time.Now().Format("20060102-150405"))
+	suite.binDir = filepath.Join(dir, "bin")
+	if err := suite.tools.BuildProject(ctx, suite.binDir, "manager", "olvmctl", "ovirtsim", "terraform-provider-ovirt"); err != nil {
+		return 0, err
+	}
+	suite.plane, err = localplane.Start(ctx, localplane.Options{
+		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3,
+		Progress: func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer suite.plane.Stop()
+	way := suite.plane.Engine
+	if suite.engine, err = engine.New(engine.Config{URL: way.URL, Username: way.Username, Password: way.Password, CA: suite.plane.EngineCA}); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	if code != 0 {
+		fmt.Printf("e2e: the logs of all processes are in %s\n", dir)
+	} else {
+		_ = os.RemoveAll(dir)
+	}
+	return code, nil
+}
+
+// workload is a cluster under test, in a namespace of its own.
+type workload struct {
+	t               *testing.T
+	namespace, name string
+	manifests       string
+}
+
+// newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24, with Secret and ConfigMap.
+func newWorkload(t *testing.T, name string, subnet int) *workload {
+	t.Helper()
+	sample, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "samples", "demo.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &workload{t: t, namespace: "e2e-" + name, name: name}
+	w.manifests = strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+w.namespace,
+		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).Replace(string(sample))
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
+		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"}, Data: map[string]string{"ca.crt": string(suite.plane.EngineCA)}})
+	objects, err := localplane.ReadObjects([]byte(w.manifests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := localplane.Apply(t.Context(), suite.plane.Client, objects...); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *workload) create(object client.Object) {
+	w.t.Helper()
+	if err := suite.plane.Client.Create(w.t.Context(), object); err != nil {
+		w.t.Fatalf("failed to create %T: %v", object, err)
+	}
+}
+
+// eventually waits for a condition; the error says what is not met.
+func (w *workload) eventually(what string, check func() error) {
+	w.t.Helper()
+	deadline := time.Now().Add(4 * time.Minute)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if failed := suite.plane.Failed(); failed != nil {
+			w.t.Fatal(failed)
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+}
+
+func (w *workload) cluster() (*clusterv1.Cluster, error) {
+	var cluster clusterv1.Cluster
+	err := suite.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &cluster)
+	return &cluster, err
+}
+
+// expectMachines waits until the cluster is Available with this many running machines, and compares what Kubernetes, the
+// workload cluster and the engine say of them.
+func (w *workload) expectMachines(controlPlanes, workers int) {
+	w.t.Helper()
+	ctx := context.Background()
+	var machines clusterv1.MachineList
+	w.eventually(fmt.Sprintf("%s is available with %d+%d machines", w.name, controlPlanes, workers), func() error {
+		cluster, err := w.cluster()
+		if err != nil {
+			return err
+		}
+		if err := suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		running := map[bool]int{}
+		for i := range machines.Items {
+			m := &machines.Items[i]
+			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+			if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
+				return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+			}
+			running[controlPlane]++
+		}
+		if running[true] != controlPlanes || running[false] != workers {
+			return fmt.Errorf("%d+%d machines run", running[true], running[false])
+		}
+		if !conditions.IsTrue(cluster, clusterv1.ClusterAvailableCondition) {
+			return fmt.Errorf("Cluster is not available: %s", conditions.GetMessage(cluster, clusterv1.ClusterAvailableCondition)) //nolint:staticcheck // a kind
+		}
+		return nil
+	})
+	vms := w.vms()
+	if len(vms) != controlPlanes+workers {
+		w.t.Errorf("the engine has %d VMs of %s, want %d", len(vms), w.name, controlPlanes+workers)
+	}
+	nodes := w.nodes()
+	addresses := map[string]bool{}
+	for _, m := range machines.Items {
+		id := strings.TrimPrefix(m.Spec.ProviderID, "olvm://")
+		if vm, ok := vms[id]; !ok || vm.Name != m.Name || vm.Status != engine.VMUp {
+			w.t.Errorf("Machine %s has provider ID %s, the engine says %+v", m.Name, m.Spec.ProviderID, vm)
+		}
+		node, ok := nodes[m.Status.NodeRef.Name]
+		if !ok || node.Spec.ProviderID != m.Spec.ProviderID {
+			w.t.Errorf("Machine %s has node %q with provider ID %q", m.Name, m.Status.NodeRef.Name, node.Spec.ProviderID)
+		}
+		for _, address := range m.Status.Addresses {
+			if address.Type == clusterv1.MachineInternalIP && addresses[address.Address] {
+				w.t.Errorf("two machines have address %s", address.Address)
+			}
+			addresses[address.Address] = true
+		}
+	}
+}
+
+// vms are the engine's VMs of this cluster, by ID.
+func (w *workload) vms() map[string]engine.VM {
+	w.t.Helper()
+	all, err := suite.engine.VMs(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[string]engine.VM{}
+	for _, vm := range all {
+		if strings.Contains(vm.CommentText(), "owner="+w.namespace+"/") {
+			out[vm.ID] = vm
+		}
+	}
+	return out
+}
+
+// nodes are those of the workload cluster, read with the kubeconfig that Cluster API made.
+func (w *workload) nodes() map[string]corev1.Node {
+	w.t.Helper()
+	var secret corev1.Secret
+	if err := suite.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name + "-kubeconfig"}, &secret); err != nil {
+		w.t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var list corev1.NodeList
+	if err := c.List(context.Background(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[string]corev1.Node{}
+	for _, node := range list.Items {
+		out[node.Name] = node
+	}
+	return out
+}
+
+func (w *workload) scale(controlPlanes, workers int32) {
+	w.t.Helper()
+	ctx := context.Background()
+	w.eventually("the replicas are written", func() error {
+		var kcp controlplanev1.KubeadmControlPlane
+		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp); err != nil {
+			return err
+		}
+		kcp.Spec.Replicas = ptr.To(controlPlanes)
+		var md clusterv1.MachineDeployment
+		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md); err != nil {
+			return err
+		}
+		md.Spec.Replicas = ptr.To(workers)
+		return errors.Join(suite.plane.Client.Update(ctx, &kcp), suite.plane.Client.Update(ctx, &md))
+	})
+}
+
+// delete deletes the cluster and looks for what is left.
+func (w *workload) delete() {
+	w.t.Helper()
+	ctx := context.Background()
+	cluster, err := w.cluster()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := suite.plane.Client.Delete(ctx, cluster); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually(w.name+" is deleted", func() error {
+		_, err := w.cluster()
+		if err == nil {
+			return errors.New("the Cluster still exists")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	if vms := w.vms(); len(vms) != 0 {
+		w.t.Errorf("%d VMs are left in the engine", len(vms))
+	}
+	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.MachineList{}} {
+		if err := suite.plane.Client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+			w.t.Fatal(err)
+		}
+		if encoded, err := json.Marshal(list); err != nil || !strings.Contains(string(encoded), `"items":[]`) && !strings.Contains(string(encoded), `"items":null`) {
+			w.t.Errorf("left of %T: %s, %v", list, encoded, err)
+		}
+	}
+	var secrets corev1.SecretList
+	if err := suite.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+		w.t.Fatal(err)
+	}
+	if len(secrets.Items) != 0 {
+		w.t.Errorf("%d Terraform states are left", len(secrets.Items))
+	}
+	if left, err := filepath.Glob(filepath.Join(suite.plane.WorkDir, w.namespace, "*")); err != nil || len(left) != 0 {
+		w.t.Errorf("left on disk: %v, %v", left, err)
+	}
+}
+
+func TestTwoClustersAtOnce(t *testing.T) {
+	t.Run("quick start, scale out and in, delete", func(t *testing.T) {
+		t.Parallel()
+		w := newWorkload(t, "alpha", 31)
+		w.expectMachines(1, 2)
+		t.Run("a plan of what runs has no changes", w.planOfWhatRuns)
+		w.scale(3, 4)
+		w.expectMachines(3, 4)
+		w.scale(3, 1)
+		w.expectMachines(3, 1)
+		w.delete()
+	})
+	t.Run("the manager is killed while machines are made", func(t *testing.T) {
+		t.Parallel()
+		w := newWorkload(t, "beta", 32)
+		w.eventually("the first VM is being made", func() error {
+			if len(w.vms()) == 0 {
+				return errors.New("no VM yet")
+			}
+			return nil
+		})
+		suite.plane.Manager.Kill()
+		if err := suite.plane.StartManager(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.expectMachines(1, 2)
+		w.delete()
+	})
+}
+
+// planOfWhatRuns feeds a dump of the running cluster to olvmctl plan, as a person would with kubectl.
+func (w *workload) planOfWhatRuns(t *testing.T) {
+	kubectl, err := suite.tools.Path("plane", "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+suite.plane.Kubeconfig, "-n", w.namespace, "get", "-o", "yaml",
+		"clusters,olvmclusters,kubeadmcontrolplanes,machinedeployments,machines,olvmmachines,olvmmachinetemplates,secrets,configmaps").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), "plan", "-f", "-", "-o", "json")
+	command.Stdin = strings.NewReader(string(dump))
+	var problems strings.Builder
+	command.Stderr = &problems
+	executable, err := suite.tools.FindExecutor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+executable.Path)
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, problems.String(), output)
+	}
+	var plan struct {
+		Machines []struct{ Name string }
+		Changed  int
+	}
+	if err := json.Unmarshal(output, &plan); err != nil || len(plan.Machines) != 3 || plan.Changed != 0 {
+		t.Errorf("%d machines, %d would change, %v", len(plan.Machines), plan.Changed, err)
+	}
+}
