@@ -149,7 +149,7 @@ func TestUnknownCA(t *testing.T) {
 
 func TestUnknownDataCenter(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.OLVMDatacenterName = "Defualt"
+		c.Spec.OLVMDatacenterName = "Defult"
 	})
 	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason); !strings.Contains(message, "it has Default") {
 		t.Errorf("the message does not name what there is: %s", message)

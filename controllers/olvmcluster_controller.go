@@ -61,7 +61,7 @@ type OLVMClusterReconciler struct {
 // SetupWithManager adds the controller to the manager.
 func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.Engines == nil {
-		return errors.New("Client and Engines must not be nil")
+		return errors.New("fields Client and Engines must be set")
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).

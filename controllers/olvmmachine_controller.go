@@ -70,7 +70,7 @@ type attempt struct {
 // SetupWithManager adds the controller to the manager.
 func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil || r.WorkDir == "" || r.Concurrency < 1 {
-		return errors.New("Client, APIReader, Engines, Executor, Recorder, WorkDir and Concurrency must be set")
+		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Concurrency must be set")
 	}
 	r.init()
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")

@@ -8,7 +8,6 @@ import (
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -42,7 +41,8 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 			scope.stateErr = nil
 		}
 	}
-	if scope.cluster == nil && !(scope.state.Empty() && scope.olvmMachine.Spec.ProviderID == "" && !createRequested(scope.olvmMachine)) {
+	mayHaveVM := !scope.state.Empty() || scope.olvmMachine.Spec.ProviderID != "" || createRequested(scope.olvmMachine)
+	if scope.cluster == nil && mayHaveVM {
 		scope.blocked = "The Cluster of this machine does not exist; its VM is not deleted without it"
 		return ctrl.Result{RequeueAfter: vmSteady}, nil
 	}
@@ -52,8 +52,9 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 	if scope.olvmCluster == nil {
 		scope.engineErr = &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster, which names the engine, does not exist"}
 	}
-	if err := r.reconcileOwnership(ctx, scope); err != nil || scope.blocked != "" {
-		return ctrl.Result{RequeueAfter: engineRetry}, client.IgnoreNotFound(err)
+	r.reconcileOwnership(ctx, scope)
+	if scope.blocked != "" {
+		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
 	return r.reconcileDestroy(ctx, scope)
 }
@@ -63,19 +64,19 @@ func createRequested(m *infrav1.OLVMMachine) bool {
 }
 
 // reconcileOwnership makes sure that the VM is ours before anything touches it.
-func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *machineScope) error {
+func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
 	id := scope.vmID()
 	if scope.session == nil || id == "" {
-		return nil
+		return
 	}
 	vm, err := scope.session.VM(ctx, id)
 	if engine.IsNotFound(err) {
 		scope.vmMissing = true
-		return nil
+		return
 	}
 	if err != nil {
 		scope.vmErr = err
-		return nil
+		return
 	}
 	scope.vm = vm
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
@@ -84,7 +85,6 @@ func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *m
 		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	}
-	return nil
 }
 
 // reconcileDestroy decides, and submits the run that destroys where one is needed.

@@ -37,7 +37,7 @@ const (
 	// CAFile holds the certificates that sign the engine's; absent where the system's are used.
 	CAFile = "ca.pem"
 	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
-	SecretsFile = "terraform.tfvars.json"
+	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
 	machineModule = "machine"
 	moduleDir     = "modules"

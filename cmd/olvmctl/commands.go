@@ -51,6 +51,7 @@ func (o *source) addFlags(command *cobra.Command) {
 	_ = command.MarkFlagRequired("filename")
 }
 
+//nolint:gosec // a help text
 const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from the Secret and the ConfigMap of the
 manifests, or from the environment variables OLVM_USERNAME and OLVM_PASSWORD and the file of --ca-file.`
 

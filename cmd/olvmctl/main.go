@@ -16,8 +16,9 @@ var errChanges = errors.New("there are changes")
 func main() {
 	syscall.Umask(0o077) // rendered secrets are for this user alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx)))
+	code := exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx))
+	stop()
+	os.Exit(code)
 }
 
 // exitCode is 0 for success, 2 for a plan with changes, 1 for an error.

@@ -12,8 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 
 	"github.com/go-logr/logr"
 )
@@ -23,7 +24,7 @@ func main() {
 	keep := flag.Bool("keep", false, "stay up until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the demo at once
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
 	d := &demo{start: time.Now(), out: os.Stdout, keep: *keep}
 	if err := d.run(ctx); err != nil {

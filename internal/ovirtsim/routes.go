@@ -2,6 +2,8 @@ package ovirtsim
 
 import (
 	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -62,11 +64,8 @@ func read(w http.ResponseWriter, r *http.Request, document any) bool {
 	err = decoder.Decode(document)
 	if err == nil {
 		// The engine reads the whole document; what follows the root element must be nothing.
-		if _, trailing := decoder.Token(); trailing != io.EOF {
-			err = trailing
-			if err == nil {
-				err = io.ErrUnexpectedEOF
-			}
+		if _, trailing := decoder.Token(); !errors.Is(trailing, io.EOF) {
+			err = fmt.Errorf("there is something behind the document: %w", errors.Join(trailing, io.ErrUnexpectedEOF))
 		}
 	}
 	if err != nil {

@@ -117,7 +117,7 @@ func New(options Options) (*Server, error) {
 	if options.Timings == (Timings{}) {
 		options.Timings = DefaultTimings()
 	}
-	listener, err := net.Listen("tcp", options.Listen)
+	listener, err := net.Listen("tcp", options.Listen) //nolint:noctx // at once
 	if err != nil {
 		return nil, fmt.Errorf("failed to listen on %s: %w", options.Listen, err)
 	}

@@ -202,7 +202,7 @@ type Machine struct {
 func (m *Manifests) Machines() ([]Machine, error) {
 	for _, cluster := range m.clusters {
 		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 {
-			return nil, fmt.Errorf("Cluster %s/%s has spec.topology: its machines are made by the topology controller and cannot be seen in the manifests; render the ClusterClass first (clusterctl alpha topology plan)", //nolint:staticcheck // begins with a kind
+			return nil, fmt.Errorf("topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in the manifests; render them first (clusterctl alpha topology plan)",
 				cluster.GetNamespace(), cluster.GetName())
 		}
 	}
@@ -339,5 +339,5 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 		}
 		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace, ref, name)
 	}
-	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests", namespace, name)
+	return nil, fmt.Errorf("the manifests lack Cluster %s/%s", namespace, name)
 }

@@ -40,10 +40,7 @@ type Rendered struct {
 
 // Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
 func Render(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) ([]Rendered, error) {
-	taken, err := m.taken(machines)
-	if err != nil {
-		return nil, err
-	}
+	taken := m.taken(machines)
 	var out []Rendered
 	for _, machine := range machines {
 		rendered, err := m.render(ctx, machine, credentials, sessions, &taken)
@@ -66,7 +63,7 @@ func explain(err error) error {
 }
 
 // taken lists the addresses that no other machine may get.
-func (m *Manifests) taken(machines []Machine) ([]netip.Addr, error) {
+func (m *Manifests) taken(machines []Machine) []netip.Addr {
 	var texts []string
 	for _, cluster := range m.olvmClusters {
 		texts = append(texts, cluster.Spec.ControlPlaneEndpoint.Host)
@@ -74,7 +71,7 @@ func (m *Manifests) taken(machines []Machine) ([]netip.Addr, error) {
 	for _, machine := range machines {
 		texts = append(texts, machine.Address)
 	}
-	return ipam.ParseAll(texts), nil
+	return ipam.ParseAll(texts)
 }
 
 func (m *Manifests) render(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, taken *[]netip.Addr) (Rendered, error) {

@@ -14,7 +14,7 @@ import (
 func TestParseMemory(t *testing.T) {
 	const gib = 1 << 30
 	for text, want := range map[string]int64{
-		"7GB": 7 * gib, "16GiB": 16 * gib, "16G": 16 * gib, "1.5gb": 3 * gib / 2, "7680MB": 7680 << 20, " 8 GB ": 8 * gib, "1TB": 1024 * gib, "4294967296": 4 * gib,
+		"7GB": 7 * gib, "16GiB": 16 * gib, "16G": 16 * gib, "1.5gb": 3 * gib / 2, "7680MB": 7680 << 20, "8 GB": 8 * gib, "1TB": 1024 * gib, "4294967296": 4 * gib,
 	} {
 		if got, err := ParseMemory(text); err != nil || got != want {
 			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)

@@ -88,7 +88,7 @@ var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 func Probe(ctx context.Context, path string) (Executable, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	command := exec.CommandContext(ctx, path, "version")
+	command := exec.CommandContext(ctx, path, "version") //nolint:gosec // the executor that the user names
 	command.Env = environmentList(os.TempDir())
 	output, err := command.Output()
 	if err != nil {

@@ -2,7 +2,6 @@ package tfprovider
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,9 +15,6 @@ const (
 	waitFirst = 200 * time.Millisecond
 	waitMost  = 3 * time.Second
 )
-
-// errVMGone ends a wait for a VM that does not exist any more.
-var errVMGone = errors.New("the VM does not exist any more")
 
 // poll looks until done says so, through errors that pass by themselves.
 func poll(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
@@ -46,21 +42,6 @@ func poll(ctx context.Context, what string, done func(context.Context) (bool, er
 		}
 		pause = min(pause*3/2, waitMost)
 	}
-}
-
-// waitVM waits until the VM's status is wanted, and returns the VM. errVMGone tells that it vanished.
-func waitVM(ctx context.Context, client *engine.Client, id, what string, wanted func(engine.VMStatus) bool) (*engine.VM, error) {
-	var vm *engine.VM
-	err := poll(ctx, what, func(ctx context.Context) (bool, error) {
-		var err error
-		if vm, err = client.VM(ctx, id); engine.IsNotFound(err) {
-			return false, errVMGone
-		} else if err != nil {
-			return false, err
-		}
-		return wanted(vm.Status), nil
-	})
-	return vm, err
 }
 
 // powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.

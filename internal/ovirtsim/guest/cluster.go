@@ -135,7 +135,7 @@ func (c *workloadCluster) sign(ca *authority, name string, names certs.AltNames)
 
 // serve opens the endpoint.
 func (c *workloadCluster) serve() error {
-	listener, err := net.Listen("tcp", c.address)
+	listener, err := net.Listen("tcp", c.address) //nolint:noctx // at once
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: failed to listen on the control plane endpoint: %w", err)
 	}

@@ -126,7 +126,11 @@ func configureNetwork(machine ovirtsim.GuestVM) (string, error) {
 	if len(machine.MACs) == 0 {
 		return "", errors.New("network: the VM has no network interface")
 	}
-	for _, nic := range machine.NICs {
+	if len(machine.NICs) == 0 {
+		return "", errors.New("network: the VM has no NIC configuration and the network has no DHCP")
+	}
+	address := ""
+	for i, nic := range machine.NICs {
 		if nic.BootProtocol != "static" {
 			return "", fmt.Errorf("network: %s asks for %q and the network has no DHCP", nic.Interface, nic.BootProtocol)
 		}
@@ -141,9 +145,11 @@ func configureNetwork(machine ovirtsim.GuestVM) (string, error) {
 		if !subnet.Contains(gateway) {
 			return "", fmt.Errorf("network: gateway %s is not in the subnet %s of %s", gateway, subnet.String(), ip)
 		}
-		return ip.String(), nil
+		if i == 0 {
+			address = ip.String() // the node's
+		}
 	}
-	return "", errors.New("network: the VM has no NIC configuration and the network has no DHCP")
+	return address, nil
 }
 
 func minor(version string) string {

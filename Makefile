@@ -1,0 +1,72 @@
+# Cluster API Provider OLVM. `make help` lists the targets.
+
+# Everything is built without cgo: no C compiler is needed, and the tools share the build cache with our own code.
+export CGO_ENABLED := 0
+# The version in binaries and images.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0-dev)
+LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=$(VERSION)
+
+UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e$$)
+TOOLS := go run ./hack/tools
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET\n"} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C
+	@go run ./hack/demo $(if $(KEEP),-keep)
+
+.PHONY: test
+test: tools test-unit test-integration test-e2e ## Run all tests
+
+.PHONY: test-unit
+test-unit: executor ## Run unit tests, under a minute
+	go test $(UNIT_PACKAGES)
+
+.PHONY: test-integration
+test-integration: tools ## Run the controllers against a real kube-apiserver
+	go test ./controllers -parallel 8 -timeout 10m
+
+.PHONY: test-e2e
+test-e2e: tools ## Run clusters from end to end
+	go test ./e2e -timeout 20m
+
+.PHONY: test-race
+test-race: executor ## Run unit tests with the race detector; needs a C compiler
+	CGO_ENABLED=1 go test -race $(UNIT_PACKAGES)
+
+.PHONY: build
+build: ## Build all commands into bin/
+	go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: tools
+tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
+	@$(TOOLS) plane executor
+
+.PHONY: executor
+executor:
+	@$(TOOLS) executor
+
+.PHONY: generate
+generate: ## Generate deepcopy functions, CRDs and roles
+	@$(TOOLS) dev
+	"$$($(TOOLS) -path dev/controller-gen)" object paths=./api/...
+	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
+	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
+
+.PHONY: verify
+verify: generate ## Fail when generated files or go.mod are not up to date
+	go mod tidy
+	@git diff --exit-code -- go.mod go.sum api config || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
+
+.PHONY: lint
+lint: ## Run the linters
+	@$(TOOLS) lint
+	"$$($(TOOLS) -path lint/golangci-lint)" run ./...
+
+.PHONY: clean
+clean: ## Remove what was built in the checkout; the cache stays
+	rm -rf bin out

@@ -1,0 +1,166 @@
+package bootstrap
+
+import (
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// cloudConfig as the kubeadm bootstrap provider writes it, with what users add.
+const initData = `## template: jinja
+#cloud-config
+
+write_files:
+-   path: /etc/kubernetes/pki/ca.crt
+    owner: root:root
+    permissions: '0640'
+    content: |
+      -----BEGIN CERTIFICATE-----
+-   path: /run/kubeadm/kubeadm.yaml
+    owner: root:root
+    permissions: '0640'
+    content: |
+      ---
+      apiServer:
+        certSANs:
+        - "localhost"
+      apiVersion: kubeadm.k8s.io/v1beta4
+      kind: ClusterConfiguration
+      ---
+      apiVersion: kubeadm.k8s.io/v1beta4
+      kind: InitConfiguration
+      nodeRegistration:
+        name: '{{ ds.meta_data.local_hostname }}'
+        taints: null
+runcmd:
+  - 'echo "a && b" > /tmp/x'
+  - 'kubeadm init --config /run/kubeadm/kubeadm.yaml  && echo success > /run/cluster-api/bootstrap-success.complete'
+users:
+  - name: core
+`
+
+type parsed struct {
+	WriteFiles []struct{ Path, Owner, Permissions, Content string } `yaml:"write_files"`
+	RunCmd     []string
+	Users      []map[string]string
+}
+
+func read(t *testing.T, data []byte) parsed {
+	t.Helper()
+	var p parsed
+	if err := yaml.Unmarshal(data, &p); err != nil {
+		t.Fatalf("%v\n%s", err, data)
+	}
+	return p
+}
+
+func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
+	merged, err := WithProviderID([]byte(initData), CloudConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(merged), "## template: jinja\n#cloud-config\n") {
+		t.Errorf("the header is gone:\n%s", merged)
+	}
+	before, after := read(t, []byte(initData)), read(t, merged)
+	if len(after.WriteFiles) != 2 || after.WriteFiles[0] != before.WriteFiles[0] || after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
+		t.Errorf("files or users changed:\n%s", merged)
+	}
+	if len(after.RunCmd) != 3 || !strings.HasPrefix(after.RunCmd[0], "sed -i ") || !strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml") ||
+		after.RunCmd[1] != before.RunCmd[0] || after.RunCmd[2] != before.RunCmd[1] {
+		t.Errorf("commands: %q", after.RunCmd)
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(after.WriteFiles[1].Content))
+	var cluster, init struct {
+		Kind      string
+		APIServer struct {
+			CertSANs []string `yaml:"certSANs"`
+		} `yaml:"apiServer"`
+		NodeRegistration struct {
+			Name             string
+			KubeletExtraArgs []map[string]string `yaml:"kubeletExtraArgs"`
+		} `yaml:"nodeRegistration"`
+	}
+	if err := decoder.Decode(&cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := decoder.Decode(&init); err != nil {
+		t.Fatal(err)
+	}
+	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 || init.NodeRegistration.Name != "{{ ds.meta_data.local_hostname }}" {
+		t.Errorf("kubeadm's configuration changed: %+v, %+v", cluster, init)
+	}
+	if args := init.NodeRegistration.KubeletExtraArgs; len(args) != 1 || args[0]["name"] != "provider-id" || args[0]["value"] != "olvm://__OLVM_VM_UUID__" {
+		t.Errorf("kubelet arguments: %v", args)
+	}
+	again, err := WithProviderID(merged, CloudConfig)
+	if err != nil || string(again) != string(merged) {
+		t.Errorf("a second merge changes it: %v", err)
+	}
+}
+
+func TestWhatIsLeftAlone(t *testing.T) {
+	join := strings.NewReplacer("kubeadm.yaml", "kubeadm-join-config.yaml", "InitConfiguration", "JoinConfiguration").Replace(initData)
+	named := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n        - name: provider-id\n          value: mine://1", 1)
+	for name, data := range map[string]string{
+		"a provider ID of the user":     named,
+		"data without kubeadm":          "#cloud-config\nruncmd: [reboot]\n",
+		"Ignition, which is not merged": `{"ignition":{"version":"3.4.0"}}`,
+	} {
+		format := CloudConfig
+		if strings.HasPrefix(name, "Ignition") {
+			format = Ignition
+		}
+		if merged, err := WithProviderID([]byte(data), format); err != nil || string(merged) != data {
+			t.Errorf("%s: %v\n%s", name, err, merged)
+		}
+	}
+	older := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n          v: \"2\"", 1)
+	merged, err := WithProviderID([]byte(older), "")
+	if err != nil || !strings.Contains(string(merged), "provider-id: olvm://__OLVM_VM_UUID__") {
+		t.Errorf("arguments as a mapping, as in v1beta3: %v\n%s", err, merged)
+	}
+}
+
+func TestDataThatIsNoneIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		data   string
+		format Format
+	}{
+		"a list":               {"- a\n", CloudConfig},
+		"a script":             {"#!/bin/sh\nreboot\n", CloudConfig},
+		"nothing":              {"", CloudConfig},
+		"not YAML":             {"a: [\n", CloudConfig},
+		"kubeadm not YAML":     {"write_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'a: ['\n", CloudConfig},
+		"a format of nobody's": {"a: 1\n", "windows"},
+	} {
+		if merged, err := WithProviderID([]byte(test.data), test.format); err == nil {
+			t.Errorf("%s was taken:\n%s", name, merged)
+		}
+	}
+}
+
+func FuzzWithProviderID(f *testing.F) {
+	f.Add([]byte(initData))
+	f.Add([]byte("#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'kind: InitConfiguration'\n"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		merged, err := WithProviderID(data, CloudConfig)
+		if err != nil {
+			return
+		}
+		var before, after map[string]any
+		if yaml.Unmarshal(data, &before) != nil {
+			return // keys that are no strings
+		}
+		if err := yaml.Unmarshal(merged, &after); err != nil {
+			t.Fatalf("%v\n%s", err, merged)
+		}
+		for key := range before {
+			if _, ok := after[key]; !ok {
+				t.Fatalf("%s was lost:\n%s", key, merged)
+			}
+		}
+	})
+}

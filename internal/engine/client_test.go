@@ -1,0 +1,209 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+func start(t *testing.T, options ovirtsim.Options) (*ovirtsim.Server, engine.Config) {
+	t.Helper()
+	sim, err := ovirtsim.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	return sim, engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()}
+}
+
+func client(t *testing.T, config engine.Config) *engine.Client {
+	t.Helper()
+	c, err := engine.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestOneLoginServesAllAndIsRenewedWhenItExpires(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	c := client(t, config)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := c.VMs(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if sim.Logins() != 1 {
+		t.Errorf("%d logins for 20 requests at once", sim.Logins())
+	}
+	sim.ExpireSessions()
+	if _, err := c.VMs(t.Context()); err != nil || sim.Logins() != 2 {
+		t.Errorf("after the session expired: %v, %d logins", err, sim.Logins())
+	}
+	if err := c.Logout(t.Context()); err != nil || sim.Summary().Sessions != 0 {
+		t.Errorf("after logout: %v, %+v", err, sim.Summary())
+	}
+}
+
+func TestSessionsAreSharedByEngineAndCredentials(t *testing.T) {
+	_, config := start(t, ovirtsim.Options{})
+	var sessions engine.Sessions
+	first, err := sessions.Get(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := config
+	same.URL += "/api/"
+	if again, err := sessions.Get(same); err != nil || again != first {
+		t.Errorf("the URL with /api/ made another session: %v", err)
+	}
+	other := config
+	other.Password = "other"
+	if again, err := sessions.Get(other); err != nil || again == first {
+		t.Errorf("another password shares the session: %v", err)
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	sim, good := start(t, ovirtsim.Options{})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := closed.Addr().String()
+	_ = closed.Close()
+	with := func(change func(*engine.Config)) engine.Config {
+		config := good
+		change(&config)
+		return config
+	}
+	var (
+		auth        *engine.AuthError
+		tls         *engine.TLSError
+		unreachable *engine.UnreachableError
+	)
+	tests := map[string]struct {
+		config engine.Config
+		want   any
+	}{
+		"a wrong password":           {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
+		"an unknown CA":              {with(func(c *engine.Config) { c.CA = nil }), &tls},
+		"nobody listens":             {with(func(c *engine.Config) { c.URL = "https://" + address + "/ovirt-engine" }), &unreachable},
+		"a URL that is not its path": {with(func(c *engine.Config) { c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1) }), &unreachable},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := client(t, test.config).Product(t.Context())
+			if err == nil || !errors.As(err, test.want) {
+				t.Fatalf("got %v, want %T", err, test.want)
+			}
+			again := ""
+			if _, err2 := client(t, test.config).Product(t.Context()); err2 != nil {
+				again = err2.Error()
+			}
+			if again != err.Error() {
+				t.Errorf("the message differs with every try:\n%s\n%s", err, again)
+			}
+		})
+	}
+	t.Run("a web page from before the engine is no answer of it", func(t *testing.T) {
+		c := client(t, good)
+		if _, err := c.Product(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := sim.Inject(ovirtsim.Fault{Path: "^/api", Status: 404}); err != nil {
+			t.Fatal(err)
+		}
+		defer sim.ClearFaults()
+		_, err := c.VM(t.Context(), "11111111-1111-4111-8111-111111111111")
+		if engine.IsNotFound(err) || !errors.As(err, &unreachable) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a VM that does not exist", func(t *testing.T) {
+		if _, err := client(t, good).VM(t.Context(), "11111111-1111-4111-8111-111111111111"); !engine.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	config.Password = "wrong"
+	c := client(t, config)
+	for range 5 {
+		var auth *engine.AuthError
+		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || time.Until(auth.RetryAt) < 10*time.Second {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if tried := len(sim.Requests()); tried != 1 {
+		t.Errorf("%d requests", tried)
+	}
+}
+
+func TestWaitersGiveUpWithTheirContext(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	if err := sim.Inject(ovirtsim.Fault{Path: "/sso/", DelayMillis: 2000}); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, config)
+	go func() { _, _ = c.Product(context.Background()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := c.Product(ctx); err == nil || time.Since(begin) > 1500*time.Millisecond {
+		t.Errorf("got %v after %s", err, time.Since(begin))
+	}
+}
+
+func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	c := client(t, config)
+	ctx := t.Context()
+	dc, err := c.DataCenter(ctx, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Template(ctx, dc, "ock-1.36"); err != nil {
+		t.Error(err)
+	}
+	before := len(sim.Requests())
+	var unknown *engine.NameError
+	for range 5 {
+		if _, err := c.Template(ctx, dc, "ock-1.37"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"Blank", "ock-1.36", "ol9-k8s"}) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if more := len(sim.Requests()) - before; more > 1 {
+		t.Errorf("%d requests for five look-ups of a name that does not exist", more)
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://engine/ovirt-engine": "https://engine/ovirt-engine", "https://engine/ovirt-engine/api/": "https://engine/ovirt-engine",
+		"engine.example.com": "https://engine.example.com/ovirt-engine", "https://user:pw@engine:8443/ovirt-engine/?x=1": "https://engine:8443/ovirt-engine",
+	} {
+		if got, err := engine.BaseURL(raw); err != nil || got.String() != want {
+			t.Errorf("%s: got %v, %v", raw, got, err)
+		}
+	}
+	for _, raw := range []string{"http://engine/ovirt-engine", "https://", "ftp://engine", "https://[::1"} {
+		if got, err := engine.BaseURL(raw); err == nil {
+			t.Errorf("%s was read as %s", raw, got)
+		}
+	}
+}

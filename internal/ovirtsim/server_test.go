@@ -1,0 +1,206 @@
+package ovirtsim_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// raw speaks to the simulator without our client, which would never be malformed.
+type raw struct {
+	t     *testing.T
+	sim   *ovirtsim.Server
+	http  *http.Client
+	token string
+}
+
+func newRaw(t *testing.T) *raw {
+	t.Helper()
+	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 300 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 20 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(sim.CA())
+	r := &raw{t: t, sim: sim, http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 10 * time.Second}}
+	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", sim.Username(), sim.Password())
+	response, err := r.http.Post(sim.URL()+"/sso/oauth/token", "application/x-www-form-urlencoded", strings.NewReader(form))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var reply struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&reply); err != nil || reply.Token == "" {
+		t.Fatalf("no token: %v", err)
+	}
+	r.token = reply.Token
+	return r
+}
+
+func (r *raw) call(method, path, contentType, body string) (int, string) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.sim.URL()+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+r.token)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := r.http.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return response.StatusCode, string(content)
+}
+
+func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
+	r := newRaw(t)
+	session, err := engine.New(engine.Config{URL: r.sim.URL(), Username: r.sim.Username(), Password: r.sim.Password(), CA: r.sim.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc, err := session.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := session.Template(t.Context(), dc, "ol9-k8s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := func(name, extra string) string {
+		return fmt.Sprintf(`<vm><name>%s</name><cluster id="%s"/><template id="%s"/>%s</vm>`, name, cluster.ID, template.ID, extra)
+	}
+	const xml = "application/xml"
+	if status, body := r.call("POST", "/api//vms/", xml, vm("first", "")); status != 201 {
+		t.Fatalf("a good request, with the slashes of a client that appends: %d %s", status, body)
+	}
+	tests := map[string]struct {
+		method, path, contentType, body string
+		status                          int
+		detail                          string
+	}{
+		"text that is not escaped":   {"POST", "/api/vms", xml, vm("a", "<initialization><custom_script>a && b</custom_script></initialization>"), 400, "syntactically incorrect"},
+		"two documents":              {"POST", "/api/vms", xml, vm("a", "") + vm("b", ""), 400, "syntactically incorrect"},
+		"no media type":              {"POST", "/api/vms", "", vm("a", ""), 415, ""},
+		"JSON, which is not spoken":  {"POST", "/api/vms", "application/json", "{}", 415, ""},
+		"no name":                    {"POST", "/api/vms", xml, `<vm><cluster id="x"/><template id="y"/></vm>`, 400, "Vm [name] required for add"},
+		"no template":                {"POST", "/api/vms", xml, `<vm><name>a</name><cluster id="x"/></vm>`, 400, "template"},
+		"an unknown cluster":         {"POST", "/api/vms", xml, `<vm><name>a</name><cluster id="x"/><template id="y"/></vm>`, 400, "Cluster ID is not valid"},
+		"a name that is taken":       {"POST", "/api/vms", xml, vm("first", ""), 409, "already in use"},
+		"a name with a blank":        {"POST", "/api/vms", xml, vm("a b", ""), 400, "special characters"},
+		"memory that is not whole":   {"POST", "/api/vms", xml, vm("a", "<memory>1048577</memory>"), 400, "1 MiB"},
+		"a number that is none":      {"POST", "/api/vms", xml, vm("a", "<memory>lots</memory>"), 400, "syntactically incorrect"},
+		"a path that does not exist": {"GET", "/api/unicorns", "", "", 404, ""},
+		"a VM that does not exist":   {"GET", "/api/vms/x", "", "", 404, "Entity not found"},
+		"a search that is none":      {"GET", "/api/vms?search=colour%3Dblue", "", "", 400, "not valid"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			status, body := r.call(test.method, test.path, test.contentType, test.body)
+			if status != test.status || !strings.Contains(body, test.detail) {
+				t.Errorf("got %d %s, want %d with %q", status, body, test.status, test.detail)
+			}
+		})
+	}
+	t.Run("no token", func(t *testing.T) {
+		r.token = "none"
+		if status, _ := r.call("GET", "/api", "", ""); status != 401 {
+			t.Errorf("got %d", status)
+		}
+	})
+}
+
+func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
+	r := newRaw(t)
+	ctx := t.Context()
+	session, err := engine.New(engine.Config{URL: r.sim.URL(), Username: r.sim.Username(), Password: r.sim.Password(), CA: r.sim.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc, err := session.DataCenter(ctx, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := session.Cluster(ctx, dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := session.Template(ctx, dc, "ol9-k8s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := session.CreateVM(ctx, &engine.VM{Name: "a", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID)}, nil)
+	if err != nil || vm.Status != engine.VMImageLocked {
+		t.Fatalf("a new VM is %v, %v", vm, err)
+	}
+	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
+		t.Errorf("starting a locked VM: %v", err)
+	}
+	if err := session.DeleteVM(ctx, vm.ID); !engine.IsConflict(err) {
+		t.Errorf("deleting a locked VM: %v", err)
+	}
+	wait(t, session, vm.ID, engine.VMDown)
+	if err := session.StopVM(ctx, vm.ID, false); err != nil {
+		t.Errorf("stopping a VM that is down counts as success: %v", err)
+	}
+	if err := session.StartVM(ctx, vm.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || engine.IsTransient(err) {
+		t.Errorf("starting a VM that runs: %v", err)
+	}
+	wait(t, session, vm.ID, engine.VMUp)
+	if err := session.DeleteVM(ctx, vm.ID); !engine.IsConflict(err) {
+		t.Errorf("deleting a VM that runs: %v", err)
+	}
+	if err := session.ShutdownVM(ctx, vm.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, session, vm.ID, engine.VMDown)
+	if err := session.DeleteVM(ctx, vm.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+		t.Errorf("left: %+v", left)
+	}
+}
+
+func wait(t *testing.T, session *engine.Client, id string, want engine.VMStatus) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		vm, err := session.VM(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if vm.Status == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,170 @@
+package tfstate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func state(lineage string, serial int, vm string) []byte {
+	resources := ""
+	if vm != "" {
+		resources = fmt.Sprintf(`{"module":"module.machine","mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":%q}}]}`, vm)
+	}
+	return fmt.Appendf(nil, `{"version":4,"terraform_version":"1.11.4","serial":%d,"lineage":%q,"outputs":{},"resources":[%s]}`, serial, lineage, resources)
+}
+
+func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	// Any object can own a state; the store does not know our kinds.
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-1", UID: "5f0c"}}
+	return &Store{Client: c, Reader: c}, c, owner
+}
+
+func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
+	store, c, owner := newStore(t)
+	ctx := t.Context()
+	if loaded, err := store.Load(ctx, owner); err != nil || loaded != nil || !loaded.Empty() || loaded.ResourceID("ovirt_vm") != "" || loaded.Bytes() != nil {
+		t.Fatalf("no state was read as %+v, %v", loaded, err)
+	}
+	if err := store.Save(ctx, owner, "demo", state("l", 1, "vm-1"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(ctx, owner, "demo", state("l", 2, "vm-1"), "digest"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(ctx, owner, "demo", state("l", 3, "vm-1"), ""); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := store.Load(ctx, owner)
+	if err != nil || loaded.Serial != 3 || loaded.ResourceID("ovirt_vm") != "vm-1" || loaded.Empty() || loaded.AppliedDigest != "digest" {
+		t.Fatalf("read %+v, %v", loaded, err)
+	}
+	var secret corev1.Secret
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"tfstate": "true", "tfstateSecretSuffix": "demo-1", "tfstateWorkspace": "default", "app.kubernetes.io/managed-by": "terraform",
+		"cluster.x-k8s.io/cluster-name": "demo", "clusterctl.cluster.x-k8s.io/move": "",
+	} {
+		if got, ok := secret.Labels[key]; !ok || got != want {
+			t.Errorf("label %s is %q", key, got)
+		}
+	}
+	if secret.Annotations["encoding"] != "gzip" || len(secret.OwnerReferences) != 1 || len(secret.Finalizers) != 1 {
+		t.Errorf("annotations %v, owners %v, finalizers %v", secret.Annotations, secret.OwnerReferences, secret.Finalizers)
+	}
+	var conflict *ConflictError
+	if err := store.Delete(ctx, owner); !errors.As(err, &conflict) {
+		t.Errorf("a state that describes a VM was deleted: %v", err)
+	}
+	if err := store.Save(ctx, owner, "demo", state("l", 4, ""), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(ctx, owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(ctx, owner); err != nil {
+		t.Errorf("deleting what is gone: %v", err)
+	}
+}
+
+func TestAStateIsNotOverwrittenByAnOlderOne(t *testing.T) {
+	tests := map[string]struct {
+		stored, next []byte
+		refused      bool
+	}{
+		"a later serial":                      {state("l", 5, "vm"), state("l", 6, "vm"), false},
+		"the same serial again":               {state("l", 5, "vm"), state("l", 5, "vm"), false},
+		"an older serial":                     {state("l", 5, "vm"), state("l", 4, "vm"), true},
+		"another lineage":                     {state("l", 5, "vm"), state("m", 6, "vm"), true},
+		"another lineage over an empty one":   {state("l", 5, ""), state("m", 1, "vm"), false},
+		"something that is no state":          {state("l", 5, "vm"), []byte("{"), true},
+		"a format that nobody knows":          {state("l", 5, "vm"), []byte(`{"version":5,"lineage":"l","serial":9}`), true},
+		"a state without a lineage":           {state("l", 5, "vm"), []byte(`{"version":4,"serial":9}`), true},
+		"an empty file after a disk was full": {state("l", 5, "vm"), nil, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			store, _, owner := newStore(t)
+			if err := store.Save(t.Context(), owner, "demo", test.stored, ""); err != nil {
+				t.Fatal(err)
+			}
+			err := store.Save(t.Context(), owner, "demo", test.next, "")
+			if (err != nil) != test.refused {
+				t.Fatalf("got %v", err)
+			}
+			want := test.next
+			if test.refused {
+				want = test.stored
+			}
+			if loaded, err := store.Load(t.Context(), owner); err != nil || !bytes.Equal(loaded.Raw, want) {
+				t.Errorf("stored is %s, %v", loaded.Bytes(), err)
+			}
+		})
+	}
+}
+
+func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
+	pack := func(content string) []byte {
+		var out bytes.Buffer
+		writer := gzip.NewWriter(&out)
+		_, _ = writer.Write([]byte(content))
+		_ = writer.Close()
+		return out.Bytes()
+	}
+	whole := pack(string(state("l", 1, "vm")))
+	for name, data := range map[string][]byte{
+		"not gzip": []byte("plain"), "truncated": whole[:len(whole)-9], "not JSON": pack("{"), "another format": pack(`{"version":3,"lineage":"l"}`), "nothing": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, c, owner := newStore(t)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: SecretName(owner), Finalizers: []string{Finalizer}}, Data: map[string][]byte{"tfstate": data}}
+			if err := c.Create(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			var invalid *InvalidError
+			if _, err := store.Load(t.Context(), owner); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "default/tfstate-default-demo-1") {
+				t.Errorf("load: %v", err)
+			}
+			if err := store.Save(t.Context(), owner, "demo", state("l", 9, "vm"), ""); !errors.As(err, &invalid) {
+				t.Errorf("save: %v", err)
+			}
+			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || givenUp {
+				t.Errorf("given up: %t, %v", givenUp, err)
+			}
+			if err := c.Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || !givenUp {
+				t.Errorf("after its deletion, given up: %t, %v", givenUp, err)
+			}
+			if loaded, err := store.Load(t.Context(), owner); err != nil || loaded != nil {
+				t.Errorf("it is still there: %v, %v", loaded, err)
+			}
+		})
+	}
+}
+
+func TestNamesFitIntoLabels(t *testing.T) {
+	long := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 80)}}
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 81)}}
+	if len(suffix(long)) > 63 || suffix(long) == suffix(other) {
+		t.Errorf("%s and %s", suffix(long), suffix(other))
+	}
+}
