@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -38,6 +41,8 @@ type demo struct {
 	tools *toolchain.Toolchain
 	dir   string
 	plane *localplane.Plane
+	// executor is the Terraform or OpenTofu that was found.
+	executor terraform.Executable
 	// applied is when the cluster's manifests were applied.
 	applied time.Time
 }
@@ -72,7 +77,10 @@ func (d *demo) run(ctx context.Context) error {
 	if d.keep {
 		d.say("staying up until Ctrl-C")
 		<-ctx.Done()
-		ctx = context.WithoutCancel(ctx)
+		// A second Ctrl-C gives up the orderly deletion; everything is stopped all the same.
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
 	}
 	return d.delete(ctx)
 }
@@ -256,8 +264,8 @@ func (d *demo) report(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n", d.plane.Kubeconfig, kubectl)
-	fmt.Fprintf(d.out, "  OLVM_USERNAME=%s OLVM_PASSWORD=$(sed -n 's/.*\"password\": \"\\(.*\\)\".*/\\1/p' %s) bin/olvmctl plan -f %s --ca-file %s\n",
-		d.plane.Engine.Username, filepath.Join(d.dir, "ovirtsim.json"), d.manifestFile(), d.plane.Engine.CAFile)
+	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=$(sed -n 's/.*\"password\": \"\\(.*\\)\".*/\\1/p' %s) bin/olvmctl plan -f %s --ca-file %s\n",
+		d.executor.Path, d.plane.Engine.Username, filepath.Join(d.dir, "ovirtsim.json"), d.manifestFile(), d.plane.Engine.CAFile)
 	fmt.Fprintf(d.out, "  %s scale machinedeployment demo-md-0 --replicas=3\n\n", kubectl)
 	return nil
 }

@@ -24,10 +24,11 @@ func main() {
 	keep := flag.Bool("keep", false, "stay up until Ctrl-C")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the demo at once
 	ctrl.SetLogger(logr.Discard()) // the libraries' own words go nowhere; errors come back
 	d := &demo{start: time.Now(), out: os.Stdout, keep: *keep}
-	if err := d.run(ctx); err != nil {
+	err := d.run(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo failed after %.0f s: %v\n", time.Since(d.start).Seconds(), err)
 		if d.dir != "" {
 			fmt.Fprintf(os.Stderr, "the logs of all processes are in %s\n", d.dir)
@@ -46,11 +47,10 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 	if err := tools.Build(ctx, "plane"); err != nil {
 		return "", err
 	}
-	executor, err := tools.EnsureExecutor(ctx)
-	if err != nil {
+	if d.executor, err = tools.EnsureExecutor(ctx); err != nil {
 		return "", err
 	}
-	d.say("executor: %s", executor)
+	d.say("executor: %s", d.executor)
 	binDir := filepath.Join(tools.Root(), "bin")
 	d.say("building manager, olvmctl and ovirtsim")
 	if err := tools.BuildProject(ctx, binDir, "manager", "olvmctl", "ovirtsim"); err != nil {

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+)
+
+// site is an engine and manifests for it.
+type site struct {
+	t         *testing.T
+	sim       *ovirtsim.Server
+	caFile    string
+	manifests string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	sim, err := ovirtsim.New(ovirtsim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	sample, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "config", "samples", "demo.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, sim: sim, caFile: filepath.Join(t.TempDir(), "ca.pem"), manifests: strings.ReplaceAll(string(sample), "ENGINE_URL", sim.URL())}
+	if err := os.WriteFile(s.caFile, sim.CA(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OLVM_USERNAME", sim.Username())
+	t.Setenv("OLVM_PASSWORD", sim.Password())
+	t.Setenv("CAPOLVM_TERRAFORM", testenv.Executable(t).Path)
+	return s
+}
+
+// run calls olvmctl with manifests on standard input and returns its exit code and output.
+func (s *site) run(manifests string, args ...string) (code int, out, problems string) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	command := newCommand(streams{in: strings.NewReader(manifests), out: &stdout, err: &stderr})
+	command.SetArgs(args)
+	err := command.ExecuteContext(s.t.Context())
+	if err != nil && !errors.Is(err, errChanges) {
+		stderr.WriteString(err.Error())
+	}
+	return exitCode(err), stdout.String(), stderr.String()
+}
+
+func TestPlan(t *testing.T) {
+	s := newSite(t)
+	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile)
+	if code != 2 {
+		t.Fatalf("exit code %d: %s", code, problems)
+	}
+	for _, want := range []string{"default/demo-control-plane-0 of KubeadmControlPlane/demo-control-plane", "address 127.20.30.10", "default/demo-md-0-1", "3 machines, 3 would change", "(sensitive value)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the plan lacks %q", want)
+		}
+	}
+	if strings.Contains(out+problems, s.sim.Password()) {
+		t.Error("the plan shows the password")
+	}
+	code, out, problems = s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
+	var plan struct {
+		Changed  int
+		Machines []struct {
+			Name, Address string
+			Changes       []struct{ Address, Action string }
+			Plan          struct {
+				FormatVersion string `json:"format_version"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 3 || plan.Machines[0].Plan.FormatVersion == "" {
+		t.Errorf("exit code %d, %v, %s\n%s", code, err, problems, out)
+	}
+	if strings.Contains(out, s.sim.Password()) {
+		t.Error("the JSON shows the password")
+	}
+	none := strings.NewReplacer("replicas: 1", "replicas: 0", "replicas: 2", "replicas: 0").Replace(s.manifests)
+	if code, _, problems = s.run(none, "plan", "-f", "-", "--ca-file", s.caFile); code != 0 {
+		t.Errorf("no machines: exit code %d, %s", code, problems)
+	}
+	if s.sim.Summary().VMs != 0 {
+		t.Error("planning made VMs")
+	}
+}
+
+func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
+	s := newSite(t)
+	replace := func(from, to string) string {
+		changed := strings.ReplaceAll(s.manifests, from, to)
+		if changed == s.manifests {
+			t.Fatalf("%q is not in the sample", from)
+		}
+		return changed
+	}
+	tests := map[string]struct {
+		manifests string
+		args      []string
+		want      []string
+	}{
+		"unknown template":           {replace("vmTemplateName: ol9-k8s", "vmTemplateName: ol9"), nil, []string{"spec.vmTemplateName", `"ol9"`, "ol9-k8s", "demo-control-plane"}},
+		"malformed memory":           {replace("memory: 7GB", "memory: 7 GBB"), nil, []string{"spec.virtualMachine.memory", "such as 16GB"}},
+		"a field that is no field":   {replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"), nil, []string{"OLVMMachineTemplate", "vmTemplate"}},
+		"endpoint in the pool":       {replace("host: 127.20.30.5", "host: 127.20.30.12"), nil, []string{"ipv4.ipAddresses", "127.20.30.12"}},
+		"too few addresses":          {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"the pool has 1 addresses", "lower the replicas"}},
+		"no CA":                      {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
+		"a template that is missing": {replace("        kind: OLVMMachineTemplate\n        name: demo-md-0", "        kind: OLVMMachineTemplate\n        name: other"), nil, []string{"other", "not in the manifests"}},
+		"a topology":                 {replace("  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n    name: demo-control-plane", "  topology: {classRef: {name: x}}"), nil, []string{"topology"}},
+		"not YAML":                   {"a: [", nil, []string{"document 1"}},
+		"an unknown output":          {s.manifests, []string{"--ca-file", s.caFile, "-o", "xml"}, []string{"-o xml", "text or json"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			args := test.args
+			if args == nil {
+				args = []string{"--ca-file", s.caFile}
+			}
+			code, out, problems := s.run(test.manifests, append([]string{"plan", "-f", "-"}, args...)...)
+			if code != 1 || out != "" {
+				t.Fatalf("exit code %d, printed %q", code, out)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(problems, want) {
+					t.Errorf("the error lacks %q: %s", want, problems)
+				}
+			}
+		})
+	}
+	t.Run("wrong password", func(t *testing.T) {
+		t.Setenv("OLVM_PASSWORD", "wrong")
+		if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile); code != 1 || !strings.Contains(problems, "admin@internal") || !strings.Contains(problems, "correct the user name") {
+			t.Errorf("exit code %d: %s", code, problems)
+		}
+	})
+	t.Run("a folder that is empty", func(t *testing.T) {
+		if code, _, problems := s.run("", "plan", "-f", t.TempDir()); code != 1 || !strings.Contains(problems, "no manifests") {
+			t.Errorf("exit code %d: %s", code, problems)
+		}
+	})
+}
+
+// TestARenderedFolderIsPlannedByHand does what docs/olvmctl.md shows.
+func TestARenderedFolderIsPlannedByHand(t *testing.T) {
+	s := newSite(t)
+	out := t.TempDir()
+	code, printed, problems := s.run(s.manifests, "render", "-f", "-", "--ca-file", s.caFile, "-o", out)
+	dir := filepath.Join(out, "default", "demo-md-0-1")
+	if code != 0 || !strings.Contains(printed, dir) {
+		t.Fatalf("exit code %d, %s, printed %s", code, problems, printed)
+	}
+	info, err := os.Stat(filepath.Join(dir, "terraform.tfvars.json"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the secrets have mode %v, %v", info.Mode(), err)
+	}
+	mirror := filepath.Join(t.TempDir(), "mirror")
+	plugin := filepath.Join(mirror, "registry.terraform.io", "ovirt", "ovirt", "2.2.0", runtime.GOOS+"_"+runtime.GOARCH)
+	tools := testenv.Toolchain(t)
+	if err := tools.BuildProject(t.Context(), plugin, "terraform-provider-ovirt"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(plugin, "terraform-provider-ovirt"), filepath.Join(plugin, "terraform-provider-ovirt_v2.2.0")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-no-color", "-plugin-dir=" + mirror}, {"validate", "-no-color"}, {"plan", "-no-color", "-detailed-exitcode"}} {
+		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, args...)
+		command.Dir = dir
+		command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
+		output, err := command.CombinedOutput()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && args[0] == "plan" && exit.ExitCode() == 2 {
+			err = nil // there are changes
+		}
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, output)
+		}
+		if args[0] == "plan" && !strings.Contains(string(output), "Plan: 3 to add") {
+			t.Errorf("the plan is\n%s", output)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+)
+
+func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "peer"}}
+	if err := suite.client.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile("testdata/peer.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := localplane.ReadObjects(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		want, err := yaml.Marshal(object.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.SetNamespace("peer")
+		if err := suite.client.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+			continue
+		}
+		// Nothing is dropped: what is read back has every field that was written.
+		if got, err := yaml.Marshal(object.Object["spec"]); err != nil || string(got) != string(want) {
+			t.Errorf("%s %s came back as\n%s, %v", object.GetKind(), object.GetName(), got, err)
+		}
+	}
+}
+
+func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
+	s := newSite(t, nil)
+	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("template"), Spec: infrav1.OLVMMachineTemplateSpec{
+		Template: infrav1.OLVMMachineTemplateResource{Spec: *m.Spec.DeepCopy()},
+	}}
+	template.Spec.Template.Spec.ProviderID = ""
+	s.create(template)
+	tests := map[string]struct {
+		change func() client.Object
+		want   string
+	}{
+		"the endpoint's host": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"; return c }, "controlPlaneEndpoint.host is immutable"},
+		"the endpoint's port": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Port = 7443; return c }, "controlPlaneEndpoint.port is immutable"},
+		"the provider ID":     {func() client.Object { c := m.DeepCopy(); c.Spec.ProviderID = "olvm://other"; return c }, "providerID is immutable"},
+		"the template": {func() client.Object {
+			c := template.DeepCopy()
+			c.Spec.Template.Spec.VirtualMachine.Memory = "8GB"
+			return c
+		}, "spec.template.spec is immutable"},
+		"a port that is none": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.ControlPlaneEndpoint.Port = 70000
+			return c
+		}, "65535"},
+	}
+	for name, test := range tests {
+		// A dry run: the object stays what it is, also if the change were let through.
+		if err := suite.client.Patch(t.Context(), test.change(), client.Merge, client.DryRunAll); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	remove := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"controlPlaneEndpoint":null}}`))
+	if err := suite.client.Patch(t.Context(), s.olvm, remove, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "immutable once set") {
+		t.Errorf("the endpoint as a whole: %v", err)
+	}
+}
