@@ -180,6 +180,9 @@ type machineScope struct {
 	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
 	action  action
 	attempt attempt
+	// noticed says that the end of a run was taken notice of, which is to be forgotten once it is written down.
+	noticed    bool
+	noticedRun time.Time
 	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
 	destroyed bool
 	// blocked says why a deletion must not go on. Set by reconcileDestroy.
@@ -233,6 +236,8 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		updateMachineStatus(scope)
 		if err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions}); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
+		} else if scope.noticed {
+			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()
 	r.takeNotice(ctx, scope)
@@ -274,7 +279,7 @@ func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineSc
 		scope.attempt = r.attemptOf(scope.key)
 		return
 	}
-	r.runner.Forget(scope.key)
+	scope.noticed, scope.noticedRun = true, status.Ended
 	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
 		scope.attempt = r.attemptOf(scope.key)
 		return // nobody's failure
@@ -285,7 +290,7 @@ func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineSc
 	r.mu.Lock()
 	if status.Err == nil {
 		delete(r.attempts, scope.key)
-	} else {
+	} else if !r.attempts[scope.key].at.Equal(status.Ended) { // seen before, if it could not be written down
 		r.attempts[scope.key] = attempt{digest: status.Digest, failures: r.attempts[scope.key].failures + 1, at: status.Ended, err: status.Err}
 	}
 	scope.attempt = r.attempts[scope.key]

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,6 +51,7 @@ type Plane struct {
 	env     *envtest.Environment
 	undo    []func()
 	// processes that were started; those that were stopped on purpose are no failure.
+	mu        sync.Mutex
 	processes []*Process
 	tools     string
 
@@ -182,6 +184,8 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	if err != nil {
 		return nil, err
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.processes = append(p.processes, process)
 	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
 	return process, nil
@@ -413,6 +417,8 @@ func (p *Plane) StartManager(ctx context.Context) error {
 
 // Failed returns the processes that have ended although nobody stopped them.
 func (p *Plane) Failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, process := range p.processes {
 		select {
 		case <-process.Done():

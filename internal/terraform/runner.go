@@ -142,11 +142,11 @@ func (r *Runner) Observe(key string) (Status, bool) {
 	return Status{}, false
 }
 
-// Forget drops a job that is done, once its end has been taken notice of.
-func (r *Runner) Forget(key string) {
+// Forget drops the job that ended at this time, once its end has been taken notice of. A later one stays.
+func (r *Runner) Forget(key string, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.jobs[key]; t != nil && t.status.Phase == Done {
+	if t := r.jobs[key]; t != nil && t.status.Phase == Done && t.status.Ended.Equal(ended) {
 		delete(r.jobs, key)
 	}
 }

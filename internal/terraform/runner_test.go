@@ -1,0 +1,177 @@
+package terraform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// ended waits for the notification of a job.
+func ended(t *testing.T, notified <-chan string) string {
+	t.Helper()
+	select {
+	case key := <-notified:
+		return key
+	case <-time.After(10 * time.Second):
+		t.Fatal("no job ended")
+		return ""
+	}
+}
+
+func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
+	t.Helper()
+	notified := make(chan string, 100)
+	r := NewRunner(concurrency, func(key string) { notified <- key })
+	t.Cleanup(r.Shutdown)
+	return r, notified
+}
+
+func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
+	r, notified := newTestRunner(t, 2)
+	release := make(chan struct{})
+	var running, most atomic.Int32
+	job := func(key string) Job {
+		return Job{Key: key, Operation: Apply, Digest: key, Run: func(context.Context) (Summary, error) {
+			now := running.Add(1)
+			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+			}
+			<-release
+			running.Add(-1)
+			return Summary{Added: 1}, nil
+		}}
+	}
+	for i := range 5 {
+		if _, err := r.Submit(job(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err := r.Submit(Job{Key: "0", Digest: "another", Run: func(context.Context) (Summary, error) { t.Error("a second job ran"); return Summary{}, nil }}); err != nil || again.Digest != "0" {
+		t.Errorf("submitting again returned %+v, %v", again, err)
+	}
+	close(release)
+	for range 5 {
+		ended(t, notified)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d jobs at once", most.Load())
+	}
+	status, ok := r.Observe("3")
+	if !ok || status.Phase != Done || status.Summary.Added != 1 || status.Err != nil || status.Ended.Before(status.Started) {
+		t.Errorf("status %+v, %t", status, ok)
+	}
+	r.Forget("3", status.Ended.Add(-time.Second))
+	if _, ok := r.Observe("3"); !ok {
+		t.Error("a job was forgotten that nobody took notice of")
+	}
+	r.Forget("3", status.Ended)
+	if _, ok := r.Observe("3"); ok {
+		t.Error("the job was not forgotten")
+	}
+}
+
+func TestCancelAndPanicEndAJob(t *testing.T) {
+	r, notified := newTestRunner(t, 1)
+	started := make(chan struct{})
+	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
+		close(started)
+		<-ctx.Done()
+		return Summary{}, context.Cause(ctx)
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	if _, err := r.Submit(Job{Key: "queued", Run: func(context.Context) (Summary, error) { t.Error("a cancelled job ran"); return Summary{}, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	r.Cancel("queued")
+	ended(t, notified)
+	r.Cancel("a")
+	ended(t, notified)
+	for _, key := range []string{"a", "queued"} {
+		if status, _ := r.Observe(key); !errors.Is(status.Err, ErrCancelled) {
+			t.Errorf("%s ended with %v", key, status.Err)
+		}
+	}
+	if _, err := r.Submit(Job{Key: "b", Run: func(context.Context) (Summary, error) { panic("oops") }}); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, notified)
+	if status, _ := r.Observe("b"); status.Err == nil || !strings.Contains(status.Err.Error(), "oops") {
+		t.Errorf("a panic ended with %v", status.Err)
+	}
+}
+
+func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
+	r := NewRunner(1, nil)
+	saved := false
+	started := make(chan struct{})
+	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {
+		close(started)
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // saving the state
+		saved = true
+		return Summary{}, context.Cause(ctx)
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	r.Shutdown()
+	if status, _ := r.Observe("a"); !saved || !errors.Is(status.Err, ErrShuttingDown) {
+		t.Errorf("saved %t, %v", saved, status.Err)
+	}
+	if _, err := r.Submit(Job{Key: "b"}); !errors.Is(err, ErrShuttingDown) {
+		t.Errorf("a job after the shutdown: %v", err)
+	}
+}
+
+func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
+	w := &eventWriter{redact: redactor([]string{"hunter2-hunter2", "line one of a key\nshort\nline two of a key"})}
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	line("this is not JSON")
+	line(`{"type":"diagnostic","diagnostic":{"severity":"warning","summary":"mind the gap"}}`)
+	junk := bytes.Repeat([]byte("x"), 1<<20)
+	for range 20 { // one line of 20 MiB
+		_, _ = w.Write(junk)
+	}
+	line("")
+	if len(w.line) > maxLine {
+		t.Errorf("%d bytes of a line are kept", len(w.line))
+	}
+	for i := range 50 {
+		line(`{"type":"diagnostic","diagnostic":{"severity":"error","summary":"error %d with hunter2-hunter2","detail":"and line two of a key, %s"}}`, i, strings.Repeat("y", 5000))
+	}
+	line(`{"type":"planned_change","change":{"resource":{"addr":"a.b","resource_type":"a"},"action":"create"}}`)
+	if len(w.diagnostics) != maxDiagnostics || len(w.planned) != 1 || w.planned[0] != (Change{Address: "a.b", Type: "a", Action: "create"}) {
+		t.Errorf("%d diagnostics, changes %+v", len(w.diagnostics), w.planned)
+	}
+	text := (&DiagnosticError{Phase: "plan", Diagnostics: w.diagnostics}).Error()
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") || !strings.Contains(text, "error 0 with (redacted)") || len(text) > maxDiagnostics*(maxDiagnostic+200) {
+		t.Errorf("%d bytes: %.300s", len(text), text)
+	}
+}
+
+func TestAStateIsNewerOnlyIfItContinuesTheOther(t *testing.T) {
+	state := func(lineage string, serial int) []byte {
+		return fmt.Appendf(nil, `{"version":4,"lineage":%q,"serial":%d}`, lineage, serial)
+	}
+	for name, test := range map[string]struct {
+		candidate, current []byte
+		want               bool
+	}{
+		"where there was none":       {state("l", 1), nil, true},
+		"a later serial":             {state("l", 2), state("l", 1), true},
+		"the same serial":            {state("l", 1), state("l", 1), false},
+		"another lineage":            {state("m", 9), state("l", 1), false},
+		"cut off by a full disk":     {[]byte(`{"version":4,"lin`), state("l", 1), false},
+		"empty, as a kill leaves it": {nil, nil, false},
+	} {
+		if got := newer(test.candidate, test.current); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
