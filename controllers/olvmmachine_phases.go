@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -259,6 +260,18 @@ func (r *OLVMMachineReconciler) recordIntent(ctx context.Context, scope *machine
 	return nil
 }
 
+// recordVM writes the ID of a VM down the moment it exists, also with an executor that writes its state at the end only.
+// If that fails, the state or a look by name finds the VM later.
+func (r *OLVMMachineReconciler) recordVM(ctx context.Context, owner *infrav1.OLVMMachine, id string) {
+	ctx, cancel := context.WithTimeout(ctx, engineRetry)
+	defer cancel()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"providerID":%q}}`, owner.UID, bootstrap.ProviderIDPrefix+id))
+	target := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+	if err := r.Client.Patch(ctx, target, patch); err != nil {
+		ctrl.Log.WithName("olvmmachine").Error(err, "Failed to record the VM of an OLVMMachine", "OLVMMachine", client.ObjectKeyFromObject(owner), "vm", id)
+	}
+}
+
 // stillWanted reads object and Cluster anew when a job's turn has come: the queue may have been long, and who paused or
 // moved a machine meanwhile must find it untouched.
 func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.OLVMMachine, operation terraform.Operation) error {
@@ -309,6 +322,11 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: dir, Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
 			Guard: guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+			Applied: func(ctx context.Context, address, id string) {
+				if address == render.VMAddress {
+					r.recordVM(ctx, owner, id)
+				}
+			},
 			SaveState: func(ctx context.Context, state []byte) error {
 				defer r.wakeUp(client.ObjectKeyFromObject(owner).String())
 				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state, "")

@@ -82,6 +82,11 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+const (
+	terraformProduct = "Terraform"
+	openTofuProduct  = "OpenTofu"
+)
+
 var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 
 // Probe asks an executable for its product and version, and fails where they do not fit.
@@ -105,7 +110,7 @@ func Probe(ctx context.Context, path string) (Executable, error) {
 			return Executable{}, fmt.Errorf("%s has an unreadable version %q: %w", path, match[2], err)
 		}
 		minimum := MinimumTerraform
-		if match[1] == "OpenTofu" {
+		if match[1] == openTofuProduct {
 			minimum = MinimumOpenTofu
 		}
 		if parsed.Core().LessThan(minimum) {

@@ -71,8 +71,11 @@ type Request struct {
 	Destroy bool
 	// Guard is asked about each planned change; an answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
-	// SaveState is called with the new state whenever a resource was applied, and at the end. It must make the state
-	// durable; an error stops nothing, because the VM exists all the same, and is returned by the run.
+	// Applied is called with address and ID of each resource the moment it exists.
+	Applied func(ctx context.Context, address, id string)
+	// SaveState is called with the new state at the end, and with Terraform also after each resource; OpenTofu writes
+	// its local state at the end only. It must make the state durable; an error stops nothing, because the VM exists all
+	// the same, and is returned by the run.
 	SaveState func(ctx context.Context, state []byte) error
 }
 
@@ -145,6 +148,9 @@ func effective(planned []Change) []Change {
 // run is one use of a working directory.
 type run struct {
 	Request
+	// writesAtOnce says that the executor writes its state after each resource.
+	writesAtOnce bool
+
 	tf       *tfexec.Terraform
 	reattach *tfexec.ReattachOption
 	stop     func()
@@ -179,7 +185,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &run{Request: request, tf: tf, reattach: reattach, stop: stop, redact: redactor(request.Secrets)}, nil
+	return &run{Request: request, writesAtOnce: x.executable.Product == terraformProduct, tf: tf, reattach: reattach, stop: stop, redact: redactor(request.Secrets)}, nil
 }
 
 func (x *Executor) command(dir string) (*tfexec.Terraform, error) {
@@ -389,7 +395,13 @@ type stateKeeper struct {
 }
 
 // applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
-func (k *stateKeeper) applied(_, id string) {
+func (k *stateKeeper) applied(address, id string) {
+	if k.run.Applied != nil && id != "" {
+		k.run.Applied(k.ctx, address, id)
+	}
+	if !k.run.writesAtOnce {
+		return
+	}
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
