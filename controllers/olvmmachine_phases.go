@@ -211,7 +211,7 @@ func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
 		stateInvalid: scope.stateErr != nil, stateEmpty: scope.state.Empty(), hadVM: scope.olvmMachine.Spec.ProviderID != "", vmMissing: scope.vmMissing,
 		ready: scope.rendered != nil && scope.vmErr == nil,
 	}
-	if status, ok := r.runner.Observe(scope.key); ok && !(scope.noticed && status.Phase == terraform.Done) {
+	if status, ok := r.runner.Observe(scope.key); ok && (!scope.noticed || status.Phase != terraform.Done) {
 		o.run = &status
 	}
 	if scope.rendered != nil {

@@ -21,8 +21,9 @@ func main() {
 	path := flag.String("path", "", "print the path of this tool, as MODULE/NAME, and do nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *path, flag.Args()); err != nil {
+	err := run(ctx, *path, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "tools:", err)
 		os.Exit(1)
 	}
