@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,9 +25,16 @@ import (
 func TestAMachineFromCreationToDeletion(t *testing.T) {
 	s := newSite(t, nil)
 	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	if !ptr.Deref(s.olvm.Status.Initialization.Provisioned, false) || s.olvm.Status.OLVMDatacenter.DataCenterName != "Default" || s.olvm.Status.OLVMDatacenter.Release.Version == "" {
-		t.Errorf("status of the OLVMCluster: %+v", s.olvm.Status)
-	}
+	s.eventually("the whole status is written", func() error { // conditions are written first
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.olvm), s.olvm); err != nil {
+			return err
+		}
+		dc := s.olvm.Status.OLVMDatacenter
+		if !ptr.Deref(s.olvm.Status.Initialization.Provisioned, false) || dc == nil || dc.DataCenterName != "Default" || dc.Release == nil || dc.Release.Version == "" {
+			return fmt.Errorf("status %+v", s.olvm.Status)
+		}
+		return nil
+	})
 	m := s.machine("one", nil)
 	s.expectProvisioned(m)
 	vms := s.sim.VMs()
