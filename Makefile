@@ -18,7 +18,8 @@ help: ## Show this help
 .PHONY: demo
 demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C
 	@echo "demo: compiling the demo itself; the first time takes a minute or two"
-	@go run ./hack/demo $(if $(KEEP),-keep)
+	@go build -o bin/demo ./hack/demo
+	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
 test: tools test-unit test-integration test-e2e ## Run all tests
