@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -57,6 +58,22 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 		return "", err
 	}
 	d.tools = tools
-	d.dir = filepath.Join(toolchain.CacheDir(), "demo", time.Now().Format("20060102-150405"))
-	return binDir, nil
+	runs := filepath.Join(toolchain.CacheDir(), "demo")
+	d.dir = filepath.Join(runs, time.Now().Format("20060102-150405"))
+	return binDir, removeOld(runs)
+}
+
+// removeOld keeps the folders of the last few runs, whose logs somebody may still want.
+func removeOld(runs string) error {
+	const kept = 4
+	entries, err := os.ReadDir(runs) // sorted by name, which is by time
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("failed to list earlier runs: %w", err)
+	}
+	for i := 0; i < len(entries)-kept; i++ {
+		if err := os.RemoveAll(filepath.Join(runs, entries[i].Name())); err != nil {
+			return fmt.Errorf("failed to remove an earlier run: %w", err)
+		}
+	}
+	return nil
 }
