@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -189,33 +191,40 @@ func (d *demo) olvmMachines(ctx context.Context) (map[string]infrav1.OLVMMachine
 	return out, nil
 }
 
-// unmet lists the conditions that are not met, by object.
+// negativeConditions are met when they are false.
+var negativeConditions = []string{
+	clusterv1.PausedCondition, clusterv1.DeletingCondition, clusterv1.RemediatingCondition, clusterv1.RollingOutCondition,
+	clusterv1.ScalingUpCondition, clusterv1.ScalingDownCondition, clusterv1.MachineUpdatingCondition,
+}
+
+// unmet lists the conditions that are not met, by object; ours first, where the cause is most often.
 func (d *demo) unmet(ctx context.Context) string {
 	var out strings.Builder
 	list := func(kind, name string, conditions []metav1.Condition) {
 		for _, c := range conditions {
-			negative := c.Type == clusterv1.PausedCondition || c.Type == clusterv1.DeletingCondition || strings.HasPrefix(c.Type, "Scaling") || strings.HasPrefix(c.Type, "Rolling") || c.Type == "Remediating"
+			negative := slices.Contains(negativeConditions, c.Type)
 			if (c.Status == metav1.ConditionTrue) == negative {
 				fmt.Fprintf(&out, "  %s %s: %s is %s (%s) %s\n", kind, name, c.Type, c.Status, c.Reason, strings.ReplaceAll(c.Message, "\n", " "))
 			}
 		}
 	}
-	var cluster clusterv1.Cluster
-	if err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, &cluster); err == nil {
-		list("Cluster", cluster.Name, cluster.Status.Conditions)
-	}
+	key := client.ObjectKey{Namespace: namespace, Name: clusterName}
 	var olvmCluster infrav1.OLVMCluster
-	if err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName}, &olvmCluster); err == nil {
+	if err := d.plane.Client.Get(ctx, key, &olvmCluster); err == nil {
 		list("OLVMCluster", olvmCluster.Name, olvmCluster.Status.Conditions)
+	}
+	if machines, err := d.olvmMachines(ctx); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(machines)) {
+			list("OLVMMachine", name, machines[name].Status.Conditions)
+		}
+	}
+	var cluster clusterv1.Cluster
+	if err := d.plane.Client.Get(ctx, key, &cluster); err == nil {
+		list("Cluster", cluster.Name, cluster.Status.Conditions)
 	}
 	if machines, err := d.machines(ctx); err == nil {
 		for _, m := range machines {
 			list("Machine", m.Name, m.Status.Conditions)
-		}
-	}
-	if machines, err := d.olvmMachines(ctx); err == nil {
-		for name, m := range machines {
-			list("OLVMMachine", name, m.Status.Conditions)
 		}
 	}
 	return out.String()
