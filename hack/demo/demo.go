@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -143,7 +144,7 @@ func (d *demo) waitAvailable(ctx context.Context) error {
 				running++
 			}
 		}
-		state := fmt.Sprintf("Cluster is %s: %d machines, %d are nodes, %d running", cluster.Status.Phase, len(machines), nodes, running)
+		state := fmt.Sprintf("Cluster is %s: %d machines, %d are nodes, %d running", cmp.Or(cluster.Status.Phase, "new"), len(machines), nodes, running)
 		if state != last {
 			d.say("%s", state)
 			last = state
