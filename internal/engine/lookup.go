@@ -65,8 +65,9 @@ func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection
 func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	var out []string
 	for _, item := range items {
-		if keep(item) {
-			out = append(out, name(item))
+		// An engine may put elements other than items into a list; they have no name.
+		if text := name(item); text != "" && keep(item) {
+			out = append(out, text)
 		}
 	}
 	slices.Sort(out)
