@@ -30,7 +30,7 @@ type Engines struct {
 func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	secret := &corev1.Secret{}
-	if err := e.get(ctx, keyOf(server.CredentialsSecret, cluster), secret); err != nil {
+	if err := e.get(ctx, resolve.Key(server.CredentialsSecret, cluster), secret); err != nil {
 		return nil, engine.Config{}, err
 	} else if secret.Name == "" {
 		secret = nil
@@ -38,7 +38,7 @@ func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engin
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
 		ca = &corev1.ConfigMap{}
-		if err := e.get(ctx, keyOf(*server.CAConfigMap, cluster), ca); err != nil {
+		if err := e.get(ctx, resolve.Key(*server.CAConfigMap, cluster), ca); err != nil {
 			return nil, engine.Config{}, err
 		} else if ca.Name == "" {
 			ca = nil
@@ -61,14 +61,6 @@ func (e *Engines) get(ctx context.Context, key client.ObjectKey, object client.O
 		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
 	}
 	return nil
-}
-
-func keyOf(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) client.ObjectKey {
-	key := client.ObjectKey{Namespace: name.Namespace, Name: name.Name}
-	if key.Namespace == "" {
-		key.Namespace = cluster.Namespace
-	}
-	return key
 }
 
 // vmView is the last list of an engine's VMs.

@@ -103,7 +103,7 @@ func (r *OLVMClusterReconciler) namedBy(name func(infrav1.OvirtAPIServer) *infra
 		}
 		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
 			named := name(c.Spec.OLVMOvirtAPIServer)
-			return named != nil && keyOf(*named, c) == client.ObjectKeyFromObject(object)
+			return named != nil && resolve.Key(*named, c) == client.ObjectKeyFromObject(object)
 		})
 	}
 }

@@ -185,7 +185,7 @@ type machineScope struct {
 	noticedRun time.Time
 	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
 	destroyed bool
-	// blocked says why a deletion must not go on. Set by reconcileDestroy.
+	// blocked says why a deletion must not go on. Set by reconcileDelete and reconcileOwnership.
 	blocked string
 }
 

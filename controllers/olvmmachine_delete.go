@@ -41,8 +41,7 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 			scope.stateErr = nil
 		}
 	}
-	mayHaveVM := !scope.state.Empty() || scope.olvmMachine.Spec.ProviderID != "" || createRequested(scope.olvmMachine)
-	if scope.cluster == nil && mayHaveVM {
+	if scope.cluster == nil && (!scope.state.Empty() || mayHaveVM(scope.olvmMachine)) {
 		scope.blocked = "The Cluster of this machine does not exist; its VM is not deleted without it"
 		return ctrl.Result{RequeueAfter: vmSteady}, nil
 	}
@@ -59,8 +58,9 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 	return r.reconcileDestroy(ctx, scope)
 }
 
-func createRequested(m *infrav1.OLVMMachine) bool {
-	return m.Annotations[infrav1.CreateRequestedAnnotation] != ""
+// mayHaveVM says whether a VM was made for the object, or a run submitted that may have made one.
+func mayHaveVM(m *infrav1.OLVMMachine) bool {
+	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""
 }
 
 // reconcileOwnership makes sure that the VM is ours before anything touches it.
@@ -93,7 +93,7 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	o.digest = destroyDigest
 	o.ready = scope.session != nil && scope.vmErr == nil
 	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
-	o.hadVM = !scope.vmMissing && !scope.destroyed && (scope.olvmMachine.Spec.ProviderID != "" || createRequested(scope.olvmMachine))
+	o.hadVM = !scope.vmMissing && !scope.destroyed && mayHaveVM(scope.olvmMachine)
 	scope.action = decide(deleteRules, o)
 	switch scope.action.kind {
 	case actionCancel:
@@ -146,7 +146,7 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
 			State: state.Bytes(), Destroy: true,
 			SaveState: func(ctx context.Context, state []byte) error {
-				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state, "")
+				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},
 		})
 	}

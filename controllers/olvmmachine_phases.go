@@ -189,15 +189,10 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		scope.rendered, err = render.MachineFiles(machine)
 	}
 	scope.resolved, scope.renderErr = resolved, err
-	var field *resolve.Error
-	switch {
-	case err == nil:
-		return 0, nil
-	case errors.As(err, &field):
-		return engineRetry, nil // the name may be created in the engine
-	default:
-		return engineRetry, nil
+	if err != nil {
+		return engineRetry, nil // the engine may answer, or have the name, later
 	}
+	return 0, nil
 }
 
 func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {
@@ -225,16 +220,16 @@ func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
 
 // reconcileRun decides, and submits a run where one is needed.
 func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	scope.action = decide(normalRules, r.observe(scope))
+	o := r.observe(scope)
+	scope.action = decide(normalRules, o)
 	if scope.action.kind != actionApply {
 		return scope.action.after, nil
 	}
 	if err := r.recordIntent(ctx, scope); err != nil {
 		return 0, err
 	}
-	digest := scope.rendered.Digest()
 	_, err := r.runner.Submit(terraform.Job{
-		Key: scope.key, Operation: terraform.Apply, Digest: digest, Run: r.applyJob(scope, digest),
+		Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest),
 	})
 	observeJobs(r.runner)
 	if errors.Is(err, terraform.ErrShuttingDown) {
@@ -329,17 +324,13 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			},
 			SaveState: func(ctx context.Context, state []byte) error {
 				defer r.wakeUp(client.ObjectKeyFromObject(owner).String())
-				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state, "")
+				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},
 		})
 		if err != nil {
 			return summary, err
 		}
-		saved, err := r.states.Load(ctx, owner)
-		if err != nil || saved == nil {
-			return summary, err
-		}
-		return summary, r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], saved.Raw, digest)
+		return summary, r.states.MarkApplied(ctx, owner, digest)
 	}
 }
 

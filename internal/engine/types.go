@@ -64,9 +64,6 @@ type VM struct {
 	Properties      *Properties      `xml:"custom_properties"`
 	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`
 	Initialization  *Initialization  `xml:"initialization"`
-	Devices         *struct {
-		Items []ReportedDevice `xml:"reported_device"`
-	} `xml:"reported_devices"`
 }
 
 // CommentText is the comment, "" where there is none.
@@ -180,15 +177,6 @@ type IP struct {
 	Gateway string `xml:"gateway,omitempty"`
 	Netmask string `xml:"netmask,omitempty"`
 	Version string `xml:"version,omitempty"`
-}
-
-// ReportedDevice is a network interface as the guest agent reports it.
-type ReportedDevice struct {
-	Name string `xml:"name"`
-	Type string `xml:"type"`
-	IPs  struct {
-		Items []IP `xml:"ip"`
-	} `xml:"ips"`
 }
 
 // NIC is a network interface of a VM.

@@ -11,7 +11,6 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -97,11 +96,7 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		machine.Address = address.String()
 	}
 	// A plan for machines that run shows what would change, not a second VM.
-	nic := machine.spec.OLVMNetwork.VNICName
-	if nic == "" {
-		nic = resolve.DefaultVNICName
-	}
-	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, nic)
+	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, resolve.VNICName(machine.spec))
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -131,24 +126,14 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 // engineConfig takes what the caller gave, else what the manifests have.
 func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
-	key := func(name infrav1.NamespacedName) types.NamespacedName {
-		k := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
-		if k.Namespace == "" {
-			k.Namespace = cluster.Namespace
-		}
-		if k.Namespace == "" {
-			k.Namespace = "default"
-		}
-		return k
-	}
-	secret := m.secrets[key(server.CredentialsSecret)]
+	secret := m.secrets[resolve.Key(server.CredentialsSecret, cluster)]
 	if credentials.Username != "" || credentials.Password != "" {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
 			Data: map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password)}}
 	}
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
-		ca = m.configMaps[key(*server.CAConfigMap)]
+		ca = m.configMaps[resolve.Key(*server.CAConfigMap, cluster)]
 	}
 	if len(credentials.CA) > 0 {
 		ca = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"}, Data: map[string]string{"ca.crt": string(credentials.CA)}}

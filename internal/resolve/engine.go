@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -49,6 +50,15 @@ func EngineConfig(server infrav1.OvirtAPIServer, secret *corev1.Secret, ca *core
 			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
 	}
 	return config, nil
+}
+
+// Key is the name of an object that an OLVMCluster refers to, in its own namespace where it names none.
+func Key(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) types.NamespacedName {
+	key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
+	if key.Namespace == "" {
+		key.Namespace = cluster.Namespace
+	}
+	return key
 }
 
 // firstKey is the value of the first key that has one; a line break at its end comes from echo and means nothing.

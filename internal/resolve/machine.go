@@ -94,7 +94,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.VNICProfileNotFoundReason, "spec.olvmNetwork.vnicProfileName"))
 	}
-	nic := or(in.Spec.OLVMNetwork.VNICName, DefaultVNICName)
+	nic := VNICName(in.Spec)
 	topology := in.Spec.VirtualMachine.CPU.Topology
 	machine := render.Machine{
 		Engine: RenderEngine(client, in.Config),
@@ -138,6 +138,11 @@ func Pool(network infrav1.GuestNetwork, endpoint infrav1.APIEndpoint) (*ipam.Poo
 		}
 	}
 	return pool, nil
+}
+
+// VNICName is the name of the VM's network interface in the engine.
+func VNICName(spec infrav1.OLVMMachineSpec) string {
+	return or(spec.OLVMNetwork.VNICName, DefaultVNICName)
 }
 
 func or[T comparable](value, fallback T) T {

@@ -219,16 +219,18 @@ func (x *Executor) attach(ctx context.Context) (*tfexec.ReattachOption, func(), 
 func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
 	digest := sha256.New()
 	subset := map[string][]byte{}
+	hasModules := false
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if filepath.Ext(name) == ".tf" && (strings.Contains(name, "/") || !strings.HasPrefix(name, "imports")) {
 			subset[name] = files[name]
 			if strings.Contains(name, "/") {
+				hasModules = true
 				fmt.Fprintf(digest, "%q %d\n", name, len(files[name]))
 				digest.Write(files[name])
 			}
 		}
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(subset)), func(name string) bool { return strings.Contains(name, "/") }) {
+	if !hasModules {
 		return nil, nil // no module, nothing to initialise
 	}
 	key := hex.EncodeToString(digest.Sum(nil))

@@ -205,8 +205,8 @@ func decode(secret *corev1.Secret) (*State, error) {
 	return state, nil
 }
 
-// Save makes a state durable. An empty digest keeps the one that is stored.
-func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte, digest string) error {
+// Save makes a state durable.
+func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte) error {
 	next, err := Parse(raw)
 	if err != nil {
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
@@ -240,12 +240,6 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 		}
 	}
 	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
-	set := func(values *map[string]string, key, value string) {
-		if *values == nil {
-			*values = map[string]string{}
-		}
-		(*values)[key] = value
-	}
 	set(&secret.Labels, "tfstate", "true")
 	set(&secret.Labels, "tfstateSecretSuffix", suffix(owner))
 	set(&secret.Labels, "tfstateWorkspace", "default")
@@ -253,9 +247,6 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
 	set(&secret.Labels, moveLabel, "")
 	set(&secret.Annotations, "encoding", "gzip")
-	if digest != "" {
-		set(&secret.Annotations, DigestAnnotation, digest)
-	}
 	controllerutil.AddFinalizer(secret, Finalizer)
 	if err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
 		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
@@ -267,6 +258,26 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	}
 	if err != nil {
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+func set(values *map[string]string, key, value string) {
+	if *values == nil {
+		*values = map[string]string{}
+	}
+	(*values)[key] = value
+}
+
+// MarkApplied records that the stored state is what the configuration of this digest asks for.
+func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return err
+	}
+	set(&secret.Annotations, DigestAnnotation, digest)
+	if err := s.Client.Update(ctx, secret); err != nil {
+		return fmt.Errorf("failed to mark the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
 }

@@ -41,13 +41,16 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 	if loaded, err := store.Load(ctx, owner); err != nil || loaded != nil || !loaded.Empty() || loaded.ResourceID("ovirt_vm") != "" || loaded.Bytes() != nil {
 		t.Fatalf("no state was read as %+v, %v", loaded, err)
 	}
-	if err := store.Save(ctx, owner, "demo", state("l", 1, "vm-1"), ""); err != nil {
+	if err := store.Save(ctx, owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(ctx, owner, "demo", state("l", 2, "vm-1"), "digest"); err != nil {
+	if err := store.Save(ctx, owner, "demo", state("l", 2, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(ctx, owner, "demo", state("l", 3, "vm-1"), ""); err != nil {
+	if err := store.MarkApplied(ctx, owner, "digest"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(ctx, owner, "demo", state("l", 3, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := store.Load(ctx, owner)
@@ -73,7 +76,7 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 	if err := store.Delete(ctx, owner); !errors.As(err, &conflict) {
 		t.Errorf("a state that describes a VM was deleted: %v", err)
 	}
-	if err := store.Save(ctx, owner, "demo", state("l", 4, ""), ""); err != nil {
+	if err := store.Save(ctx, owner, "demo", state("l", 4, "")); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Delete(ctx, owner); err != nil {
@@ -102,10 +105,10 @@ func TestAStateIsNotOverwrittenByAnOlderOne(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			store, _, owner := newStore(t)
-			if err := store.Save(t.Context(), owner, "demo", test.stored, ""); err != nil {
+			if err := store.Save(t.Context(), owner, "demo", test.stored); err != nil {
 				t.Fatal(err)
 			}
-			err := store.Save(t.Context(), owner, "demo", test.next, "")
+			err := store.Save(t.Context(), owner, "demo", test.next)
 			if (err != nil) != test.refused {
 				t.Fatalf("got %v", err)
 			}
@@ -142,7 +145,7 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 			if _, err := store.Load(t.Context(), owner); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "default/tfstate-default-demo-1") {
 				t.Errorf("load: %v", err)
 			}
-			if err := store.Save(t.Context(), owner, "demo", state("l", 9, "vm"), ""); !errors.As(err, &invalid) {
+			if err := store.Save(t.Context(), owner, "demo", state("l", 9, "vm")); !errors.As(err, &invalid) {
 				t.Errorf("save: %v", err)
 			}
 			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || givenUp {
