@@ -69,8 +69,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer suite.plane.Stop()
-	way := suite.plane.Engine
-	if suite.engine, err = engine.New(engine.Config{URL: way.URL, Username: way.Username, Password: way.Password, CA: suite.plane.EngineCA}); err != nil {
+	if suite.engine, err = suite.plane.EngineClient(); err != nil {
 		return 0, err
 	}
 	code := m.Run()

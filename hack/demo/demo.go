@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -295,7 +294,7 @@ func (d *demo) delete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	session, err := engine.New(engine.Config{URL: d.plane.Engine.URL, Username: d.plane.Engine.Username, Password: d.plane.Engine.Password, CA: d.plane.EngineCA})
+	session, err := d.plane.EngineClient()
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -342,6 +343,11 @@ func (p *Plane) startSim(ctx context.Context) error {
 		return fmt.Errorf("failed to read the engine's CA: %w", err)
 	}
 	return nil
+}
+
+// EngineClient is a session with the simulator beside the manager's.
+func (p *Plane) EngineClient() (*engine.Client, error) {
+	return engine.New(engine.Config{URL: p.Engine.URL, Username: p.Engine.Username, Password: p.Engine.Password, CA: p.EngineCA})
 }
 
 // startProvider installs our CRDs and roles, and starts our manager with no more rights than they give.
