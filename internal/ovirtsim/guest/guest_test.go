@@ -113,7 +113,7 @@ func (s *site) merged(data string) string {
 
 func machine(name, address, data string) ovirtsim.GuestVM {
 	return ovirtsim.GuestVM{
-		ID: "id-" + name, Name: name, HostName: name, UserData: data, KubernetesVersion: "v1.36.1", MACs: []string{"56:6f:1a:00:00:01"},
+		ID: "id-" + name, Name: name, HostName: name, UserData: data, KubernetesVersion: "v1.36.1", Interfaces: []ovirtsim.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01"}},
 		NICs: []ovirtsim.GuestNIC{{Interface: "enp1s0", BootProtocol: "static", Address: address, Netmask: "255.255.255.0", Gateway: "127.40.0.1"}},
 	}
 }
@@ -121,7 +121,7 @@ func machine(name, address, data string) ovirtsim.GuestVM {
 func (s *site) boot(m ovirtsim.GuestVM) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Second)
 	defer cancel()
-	return s.guests.Boot(ctx, m, func([]string) {})
+	return s.guests.Boot(ctx, m, func([]ovirtsim.ReportedInterface) {})
 }
 
 func (s *site) client() client.Client {
@@ -209,7 +209,7 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 		machine ovirtsim.GuestVM
 		want    string
 	}{
-		"no network interface":      {with(func(m *ovirtsim.GuestVM) { m.MACs = nil }), "no network interface"},
+		"no network interface":      {with(func(m *ovirtsim.GuestVM) { m.Interfaces = nil }), "no network interface"},
 		"no configuration, no DHCP": {with(func(m *ovirtsim.GuestVM) { m.NICs = nil }), "no DHCP"},
 		"another interface":         {with(func(m *ovirtsim.GuestVM) { m.NICs[0].Interface = "eth0" }), "no interface \"eth0\""},
 		"gateway elsewhere":         {with(func(m *ovirtsim.GuestVM) { m.NICs[0].Gateway = "127.50.0.1" }), "not in the subnet"},

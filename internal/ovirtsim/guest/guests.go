@@ -64,6 +64,37 @@ func New(log logr.Logger) (*Guests, error) {
 	return g, nil
 }
 
+// Node is the Kubernetes node that the VM became.
+func (g *Guests) Node(vmID string) (ovirtsim.GuestNode, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.members[vmID]
+	if m == nil {
+		return ovirtsim.GuestNode{}, false
+	}
+	out := ovirtsim.GuestNode{Name: m.node.name, Endpoint: m.node.endpoint, ControlPlane: m.node.controlPlane, Ready: string(corev1.ConditionUnknown)}
+	var current corev1.Node
+	if err := m.cluster.client().Get(g.ctx, client.ObjectKey{Name: m.node.name}, &current); err == nil {
+		for _, condition := range current.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				out.Ready = string(condition.Status)
+			}
+		}
+	}
+	return out, true
+}
+
+// SetNodeReady changes the Ready condition of the VM's Node.
+func (g *Guests) SetNodeReady(vmID, status, reason string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := g.members[vmID]
+	if m == nil {
+		return fmt.Errorf("VM %s is not a node", vmID)
+	}
+	return m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionStatus(status), reason)
+}
+
 // Close stops every workload cluster.
 func (g *Guests) Close() {
 	g.mu.Lock()
@@ -75,12 +106,12 @@ func (g *Guests) Close() {
 }
 
 // Boot configures the network, runs cloud-init and kubeadm. A VM that was a node before comes back as the same one.
-func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]string)) error {
+func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
 	address, err := configureNetwork(machine)
 	if err != nil {
 		return err
 	}
-	ready([]string{address})
+	ready([]ovirtsim.ReportedInterface{{Name: machine.Interfaces[0].Name, MAC: machine.Interfaces[0].MAC, Addresses: []string{address}}})
 
 	g.mu.Lock()
 	known := g.members[machine.ID]
@@ -123,7 +154,7 @@ func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func(
 
 // configureNetwork applies the engine's NIC configuration; the networks of OLVM have no DHCP.
 func configureNetwork(machine ovirtsim.GuestVM) (string, error) {
-	if len(machine.MACs) == 0 {
+	if len(machine.Interfaces) == 0 {
 		return "", errors.New("network: the VM has no network interface")
 	}
 	if len(machine.NICs) == 0 {
