@@ -1,8 +1,10 @@
 package ovirtsim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Guest is what runs inside the VMs.
@@ -96,62 +98,113 @@ type GuestNode struct {
 	Ready string `json:"ready"`
 }
 
-// boot hands the VM to the guest; the registry is locked.
+// boot hands the VM to the guest; the inventory is locked.
 func (s *Server) boot(v *vm) {
 	if s.options.Guest == nil {
 		return
 	}
-	machine := GuestVM{ID: v.id, Name: v.name, Ignition: v.osType == osRHCOS}
-	if init := v.initialization; init != nil {
-		machine.UserData, machine.HostName = init.CustomScript, init.HostName
-		if init.NICConfigurations != nil {
-			for _, n := range init.NICConfigurations.Items {
-				configured := GuestNIC{Interface: n.Name, BootProtocol: n.BootProtocol}
-				if n.IP != nil {
-					configured.Address, configured.Netmask, configured.Gateway = n.IP.Address, n.IP.Netmask, n.IP.Gateway
-				}
-				machine.NICs = append(machine.NICs, configured)
-			}
-		}
-	}
-	if source := byID(s.registry.templates, v.template); source != nil {
-		machine.KubernetesVersion = source.kubernetes
-	}
-	for i, n := range s.registry.nicsOf(v.id) {
-		machine.Interfaces = append(machine.Interfaces, GuestInterface{Name: fmt.Sprintf("enp%ds0", i+1), MAC: n.mac})
-	}
+	machine := s.guestVM(v)
+	v.Boots++
+	s.store.vms.put(v.ID, v)
 	ctx, cancel := context.WithCancel(s.ctx)
 	v.cancel = cancel
-	epoch := v.epoch
+	quiet := s.guestFault(guestNoAgent, v.Name)
 	update := func(change func()) {
-		s.registry.mu.Lock()
-		defer s.registry.mu.Unlock()
-		if s.registry.vms[v.id] == v && v.epoch == epoch {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.store.vms.get(v.ID) == v && ctx.Err() == nil {
 			change()
+			_ = s.store.flush()
+			s.watchers.changed()
 		}
 	}
-	go func() {
-		err := s.options.Guest.Boot(ctx, machine, func(reported []ReportedInterface) {
-			update(func() {
-				for _, device := range reported {
-					v.addresses = append(v.addresses, device.Addresses...)
-				}
-			})
-		})
-		if err != nil && ctx.Err() == nil {
-			update(func() { v.guestError = err.Error() })
-		}
-	}()
+	s.tell(func() {
+		go s.runGuest(ctx, v, machine, quiet, update)
+	})
 }
 
-// halt ends the guest; the registry is locked.
+func (s *Server) runGuest(ctx context.Context, v *vm, machine GuestVM, quiet bool, update func(func())) {
+	err := s.options.Guest.Boot(ctx, machine, func(reported []ReportedInterface) {
+		if !quiet {
+			update(func() { v.reported = reported })
+		}
+	})
+	if err != nil {
+		update(func() {
+			v.GuestError = err.Error()
+			s.store.vms.put(v.ID, v)
+		})
+	}
+	s.watchers.changed()
+}
+
+// tell queues what guests are told, so that they hear it in the order in which it happened, and not under the lock.
+func (s *Server) tell(what func()) {
+	if s.options.Guest == nil {
+		return
+	}
+	select {
+	case s.told <- what:
+	case <-s.ctx.Done():
+	}
+}
+
+// telling runs what is told.
+func (s *Server) telling() {
+	for {
+		select {
+		case what := <-s.told:
+			what()
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
+func (s *Server) guestVM(v *vm) GuestVM {
+	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == osRHCOS}
+	if init := v.Initialization; init != nil {
+		machine.UserData, machine.HostName = init.value("custom_script"), init.value("host_name")
+		for _, n := range init.list("nic_configurations", "nic_configuration") {
+			machine.NICs = append(machine.NICs, GuestNIC{
+				Interface: n.value("name"), BootProtocol: n.value("boot_protocol"),
+				Address: n.value("ip", "address"), Netmask: n.value("ip", "netmask"), Gateway: n.value("ip", "gateway"),
+				IPv6BootProtocol: n.value("ipv6_boot_protocol"),
+				IPv6Address:      n.value("ipv6", "address"), IPv6Prefix: n.value("ipv6", "netmask"), IPv6Gateway: n.value("ipv6", "gateway"),
+			})
+		}
+	}
+	if source := s.store.templates.get(v.Original); source != nil {
+		machine.KubernetesVersion, machine.IgnitionVersion = source.Kubernetes, source.Ignition
+	}
+	devices := s.store.nicsOf(v.ID)
+	slices.SortFunc(devices, func(a, b *nic) int { return cmp.Compare(a.Order, b.Order) })
+	for _, n := range devices {
+		if n.Unplugged {
+			continue
+		}
+		device := GuestInterface{Name: fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1), MAC: n.MAC}
+		if profile := s.store.vnicProfiles.get(n.Profile); profile != nil && !n.Unlinked {
+			if net := s.store.networks.get(profile.Network); net != nil {
+				device.Network, device.DHCP = net.Name, s.store.lease(net, n.MAC)
+				if net.DHCP != nil {
+					device.Gateway = net.DHCP.Gateway
+				}
+			}
+		}
+		machine.Interfaces = append(machine.Interfaces, device)
+	}
+	return machine
+}
+
+// halt ends the guest; the inventory is locked.
 func (s *Server) halt(v *vm) {
-	v.addresses = nil
+	v.reported = nil
 	if v.cancel != nil {
 		v.cancel()
 		v.cancel = nil
 	}
-	if s.options.Guest != nil {
-		go s.options.Guest.Halted(v.id)
-	}
+	id := v.ID
+	s.tell(func() { s.options.Guest.Halted(id) })
 }

@@ -1,160 +1,94 @@
 package ovirtsim
 
 import (
-	"encoding/xml"
-	"errors"
-	"fmt"
-	"io"
-	"mime"
 	"net/http"
-	"path"
 	"strings"
 )
 
-const apiPath = "/ovirt-engine/api"
+const apiPath = enginePath + "/api"
 
-// routes is the table of all calls.
-func (s *Server) routes() http.Handler {
+// routes is the table of all calls below /ovirt-engine/api. A handler only leaves its operation in the call: who runs it
+// holds the lock, and may also be a link that is followed.
+func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	handle := func(pattern string, handler http.HandlerFunc) {
-		method, rest, _ := strings.Cut(pattern, " ")
-		mux.HandleFunc(method+" "+apiPath+rest, handler)
+	for pattern, op := range map[string]operation{
+		"GET ":        rootDocument,
+		"GET /events": listEvents, "GET /events/{id}": getEvent,
+		"GET /jobs": listJobs, "GET /jobs/{id}": getJob, "GET /jobs/{id}/steps": listNothing("steps"),
+		"GET /users": listUsers, "GET /users/{id}": getUser,
+		"GET /operatingsystems": listOperatingSystems, "GET /vmpools": listNothing("vm_pools"), "GET /macpools": listNothing("mac_pools"),
+
+		"GET /datacenters": listDataCenters, "GET /datacenters/{id}": getDataCenter,
+		"GET /datacenters/{id}/clusters": listDataCenterClusters, "GET /datacenters/{id}/networks": listDataCenterNetworks,
+		"GET /datacenters/{id}/storagedomains": listDataCenterStorageDomains,
+
+		"GET /clusters": listClusters, "GET /clusters/{cluster}": getCluster, "GET /clusters/{cluster}/networks": listClusterNetworks,
+		"GET /clusters/{cluster}/affinitygroups": listAffinityGroups, "POST /clusters/{cluster}/affinitygroups": addAffinityGroup,
+		"GET /clusters/{cluster}/affinitygroups/{id}": getAffinityGroup, "PUT /clusters/{cluster}/affinitygroups/{id}": updateAffinityGroup,
+		"DELETE /clusters/{cluster}/affinitygroups/{id}":  removeAffinityGroup,
+		"GET /clusters/{cluster}/affinitygroups/{id}/vms": listAffinityGroupVMs, "POST /clusters/{cluster}/affinitygroups/{id}/vms": addAffinityGroupVM,
+		"DELETE /clusters/{cluster}/affinitygroups/{id}/vms/{vm}": removeAffinityGroupVM,
+		"GET /clusters/{cluster}/affinitygroups/{id}/hosts":       listAffinityGroupHosts, "POST /clusters/{cluster}/affinitygroups/{id}/hosts": addAffinityGroupHost,
+		"DELETE /clusters/{cluster}/affinitygroups/{id}/hosts/{host}": removeAffinityGroupHost,
+
+		"GET /hosts": listHosts, "GET /hosts/{host}": getHost, "GET /hosts/{host}/statistics": hostStatistics, "GET /hosts/{host}/affinitylabels": listHostLabels,
+		"POST /hosts/{host}/activate": activateHost, "POST /hosts/{host}/deactivate": deactivateHost, "POST /hosts/{host}/fence": fenceHost,
+
+		"GET /affinitylabels": listLabels, "POST /affinitylabels": addLabel, "GET /affinitylabels/{id}": getLabel, "DELETE /affinitylabels/{id}": removeLabel,
+		"GET /affinitylabels/{id}/vms": listLabelVMs, "POST /affinitylabels/{id}/vms": addLabelVM, "DELETE /affinitylabels/{id}/vms/{vm}": removeLabelVM,
+		"GET /affinitylabels/{id}/hosts": listLabelHosts, "POST /affinitylabels/{id}/hosts": addLabelHost, "DELETE /affinitylabels/{id}/hosts/{host}": removeLabelHost,
+
+		"GET /networks": listNetworks, "GET /networks/{id}": getNetwork, "GET /networks/{id}/vnicprofiles": listNetworkProfiles,
+		"GET /vnicprofiles": listVNICProfiles, "GET /vnicprofiles/{id}": getVNICProfile,
+		"GET /storagedomains": listStorageDomains, "GET /storagedomains/{id}": getStorageDomain, "GET /storagedomains/{id}/disks": listStorageDomainDisks,
+		"GET /storagedomains/{id}/files": listNothing("files"),
+		"GET /instancetypes":             listInstanceTypes, "GET /instancetypes/{id}": getInstanceType,
+
+		"GET /templates": listTemplates, "POST /templates": addTemplate, "GET /templates/{template}": getTemplate, "PUT /templates/{template}": updateTemplate,
+		"DELETE /templates/{template}": removeTemplate, "GET /templates/{template}/nics": listTemplateNICs,
+		"GET /templates/{template}/diskattachments": listTemplateAttachments, "GET /templates/{template}/diskattachments/{id}": getTemplateAttachment,
+
+		"GET /tags": listTags, "POST /tags": addTag, "GET /tags/{id}": getTag, "PUT /tags/{id}": updateTag, "DELETE /tags/{id}": removeTag,
+
+		"GET /disks": listDisks, "POST /disks": addDisk, "GET /disks/{id}": getDisk, "PUT /disks/{id}": updateDisk, "DELETE /disks/{id}": removeDisk,
+		"POST /disks/{id}/copy": copyDisk, "POST /disks/{id}/move": moveDisk, "GET /disks/{id}/statistics": listNothing("statistics"),
+
+		"GET /imagetransfers": listTransfers, "POST /imagetransfers": addTransfer, "GET /imagetransfers/{id}": getTransfer,
+		"POST /imagetransfers/{id}/finalize": finalizeTransfer, "POST /imagetransfers/{id}/cancel": cancelTransfer,
+		"POST /imagetransfers/{id}/pause": pauseTransfer, "POST /imagetransfers/{id}/resume": resumeTransfer, "POST /imagetransfers/{id}/extend": extendTransfer,
+		"DELETE /imagetransfers/{id}": cancelTransfer,
+
+		"GET /vms": listVMs, "POST /vms": addVM, "GET /vms/{vm}": getVM, "PUT /vms/{vm}": updateVM, "DELETE /vms/{vm}": removeVM,
+		"POST /vms/{vm}/start": startVM, "POST /vms/{vm}/stop": stopVM, "POST /vms/{vm}/shutdown": shutdownVM, "POST /vms/{vm}/reboot": rebootVM,
+		"POST /vms/{vm}/reset": resetVM, "POST /vms/{vm}/suspend": suspendVM, "POST /vms/{vm}/migrate": migrateVM, "POST /vms/{vm}/ticket": ticketVM,
+		"POST /vms/{vm}/autopincpuandnumanodes": autoPinVM, "POST /vms/{vm}/detach": detachVM,
+		"GET /vms/{vm}/nics": listNICs, "POST /vms/{vm}/nics": addNIC, "GET /vms/{vm}/nics/{id}": getNIC, "PUT /vms/{vm}/nics/{id}": updateNIC,
+		"DELETE /vms/{vm}/nics/{id}":        removeNIC,
+		"POST /vms/{vm}/nics/{id}/activate": activateNIC, "POST /vms/{vm}/nics/{id}/deactivate": deactivateNIC,
+		"GET /vms/{vm}/nics/{id}/reporteddevices": listNICReportedDevices, "GET /vms/{vm}/nics/{id}/statistics": listNothing("statistics"),
+		"GET /vms/{vm}/diskattachments": listAttachments, "POST /vms/{vm}/diskattachments": addAttachment,
+		"GET /vms/{vm}/diskattachments/{id}": getAttachment, "PUT /vms/{vm}/diskattachments/{id}": updateAttachment,
+		"DELETE /vms/{vm}/diskattachments/{id}": removeAttachment,
+		"GET /vms/{vm}/reporteddevices":         listReportedDevices, "GET /vms/{vm}/statistics": vmStatistics,
+		"GET /vms/{vm}/graphicsconsoles": listConsoles, "POST /vms/{vm}/graphicsconsoles": addConsole,
+		"GET /vms/{vm}/graphicsconsoles/{id}": getConsole, "DELETE /vms/{vm}/graphicsconsoles/{id}": removeConsole,
+		"GET /vms/{vm}/tags": listVMTags, "POST /vms/{vm}/tags": addVMTag, "GET /vms/{vm}/tags/{id}": getVMTag, "DELETE /vms/{vm}/tags/{id}": removeVMTag,
+		"GET /vms/{vm}/affinitylabels": listVMLabels, "GET /vms/{vm}/cdroms": listCDROMs, "GET /vms/{vm}/cdroms/{id}": getCDROM,
+		"GET /vms/{vm}/snapshots": listSnapshots, "GET /vms/{vm}/permissions": listNothing("permissions"), "GET /vms/{vm}/watchdogs": listNothing("watchdogs"),
+		"GET /vms/{vm}/applications": listNothing("applications"), "GET /vms/{vm}/hostdevices": listNothing("host_devices"), "GET /vms/{vm}/numanodes": listNothing("vm_numa_nodes"),
+		"GET /vms/{vm}/sessions": listNothing("sessions"),
+	} {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.HandleFunc(method+" "+apiPath+path, func(_ http.ResponseWriter, r *http.Request) {
+			if c, ok := r.Context().Value(callKey{}).(*call); ok {
+				c.op, c.r = op, r
+			}
+		})
 	}
-	mux.HandleFunc("POST /ovirt-engine/sso/oauth/token", s.token)
-	mux.HandleFunc("POST /ovirt-engine/services/sso-logout", s.logout)
-
-	handle("GET ", s.api)
-	handle("GET /datacenters", s.listDataCenters)
-	handle("GET /clusters", s.listClusters)
-	handle("GET /hosts", s.listHosts)
-	handle("GET /networks", s.listNetworks)
-	handle("GET /vnicprofiles", s.listVNICProfiles)
-	handle("GET /storagedomains", s.listStorageDomains)
-	handle("GET /templates", s.listTemplates)
-	handle("GET /templates/{id}", s.getTemplate)
-	handle("GET /disks", s.listDisks)
-
-	handle("GET /vms", s.listVMs)
-	handle("POST /vms", s.addVM)
-	handle("GET /vms/{id}", s.getVM)
-	handle("PUT /vms/{id}", s.updateVM)
-	handle("DELETE /vms/{id}", s.removeVM)
-	handle("POST /vms/{id}/start", s.startVM)
-	handle("POST /vms/{id}/stop", s.stopVM)
-	handle("POST /vms/{id}/shutdown", s.stopVM)
-	handle("GET /vms/{id}/nics", s.listNICs)
-	handle("POST /vms/{id}/nics", s.addNIC)
-	handle("GET /vms/{id}/nics/{nic}", s.getNIC)
-	handle("DELETE /vms/{id}/nics/{nic}", s.removeNIC)
-	handle("GET /vms/{id}/diskattachments", s.listDiskAttachments)
-	handle("GET /vms/{id}/reporteddevices", s.listReportedDevices)
-
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { notFound(w) })
 	return mux
 }
 
-// read decodes the body of a request into document, or answers as the engine does and returns false.
-func read(w http.ResponseWriter, r *http.Request, document any) bool {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/xml" {
-		refuse(w, http.StatusUnsupportedMediaType, "Unsupported Media Type", "Content-Type must be application/xml")
-		return false
-	}
-	decoder := xml.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<20))
-	err = decoder.Decode(document)
-	if err == nil {
-		// The engine reads the whole document; what follows the root element must be nothing.
-		if _, trailing := decoder.Token(); !errors.Is(trailing, io.EOF) {
-			err = fmt.Errorf("there is something behind the document: %w", errors.Join(trailing, io.ErrUnexpectedEOF))
-		}
-	}
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "Request syntactically incorrect. See the link below for the correct syntax.", err.Error())
-		return false
-	}
-	return true
-}
-
-func ref(collection, id string) *refXML {
-	return &refXML{ID: id, Href: path.Join(apiPath, collection, id)}
-}
-
-func (s *Server) api(w http.ResponseWriter, _ *http.Request) {
-	var body apiXML
-	body.Product.Name, body.Product.Vendor = "oVirt Engine", "ovirt.org"
-	body.Product.Version = versionXML{Major: 4, Minor: 5, Build: 4, Revision: 0, Full: "4.5.4-1.el8"}
-	reply(w, http.StatusOK, body)
-}
-
-// list answers with a collection of the static inventory.
-func list[T interface{ identity() object }](s *Server, w http.ResponseWriter, collection, element string, items []T, fill func(T, *entityXML)) {
-	s.registry.mu.Lock()
-	body := entitiesXML{XMLName: xml.Name{Local: element + "s"}}
-	for _, item := range items {
-		entity := entityFor(collection, element, item)
-		fill(item, &entity)
-		body.Items = append(body.Items, entity)
-	}
-	s.registry.mu.Unlock()
-	reply(w, http.StatusOK, body)
-}
-
-func entityFor[T interface{ identity() object }](collection, element string, item T) entityXML {
-	o := item.identity()
-	return entityXML{XMLName: xml.Name{Local: element}, ID: o.id, Name: o.name, Href: path.Join(apiPath, collection, o.id)}
-}
-
-func (s *Server) listDataCenters(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "datacenters", "data_center", s.registry.dataCenters, func(_ *dataCenter, e *entityXML) { e.Status = "up" })
-}
-
-func (s *Server) listClusters(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "clusters", "cluster", s.registry.clusters, func(c *cluster, e *entityXML) { e.DataCenter = ref("datacenters", c.dataCenter) })
-}
-
-func (s *Server) listHosts(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "hosts", "host", s.registry.hosts, func(h *host, e *entityXML) {
-		e.Status, e.Cluster, e.Memory = "up", ref("clusters", h.cluster), h.memory
-	})
-}
-
-func (s *Server) listNetworks(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "networks", "network", s.registry.networks, func(n *network, e *entityXML) { e.DataCenter = ref("datacenters", n.dataCenter) })
-}
-
-func (s *Server) listVNICProfiles(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "vnicprofiles", "vnic_profile", s.registry.vnicProfiles, func(p *vnicProfile, e *entityXML) { e.Network = ref("networks", p.network) })
-}
-
-func (s *Server) listStorageDomains(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "storagedomains", "storage_domain", s.registry.storageDomains, func(d *storageDomain, e *entityXML) {
-		e.DataCenter, e.Type, e.Available = ref("datacenters", d.dataCenter), "data", d.bytes
-		for _, used := range s.registry.disks {
-			if used.domain == d.id {
-				e.Available -= used.bytes
-			}
-		}
-	})
-}
-
-func fillTemplate(t *template, e *entityXML) {
-	e.Status, e.Cluster, e.Memory, e.OS = "ok", ref("clusters", t.cluster), t.memory, &osXML{Type: t.osType}
-	e.CPU = &cpuXML{Topology: &topologyXML{Cores: 1, Sockets: 1, Threads: 1}}
-}
-
-func (s *Server) listTemplates(w http.ResponseWriter, _ *http.Request) {
-	list(s, w, "templates", "template", s.registry.templates, fillTemplate)
-}
-
-func (s *Server) getTemplate(w http.ResponseWriter, r *http.Request) {
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	found := byID(s.registry.templates, r.PathValue("id"))
-	if found == nil {
-		notFound(w)
-		return
-	}
-	entity := entityFor("templates", "template", found)
-	fillTemplate(found, &entity)
-	reply(w, http.StatusOK, entity)
+// listNothing is a collection that exists and is always empty here.
+func listNothing(name string) operation {
+	return func(*call) (*element, error) { return el(name), nil }
 }

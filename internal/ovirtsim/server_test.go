@@ -106,7 +106,7 @@ func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
 		"text that is not escaped":   {"POST", "/api/vms", xml, vm("a", "<initialization><custom_script>a && b</custom_script></initialization>"), 400, "syntactically incorrect"},
 		"two documents":              {"POST", "/api/vms", xml, vm("a", "") + vm("b", ""), 400, "syntactically incorrect"},
 		"no media type":              {"POST", "/api/vms", "", vm("a", ""), 415, ""},
-		"JSON, which is not spoken":  {"POST", "/api/vms", "application/json", "{}", 415, ""},
+		"a form":                     {"POST", "/api/vms", "application/x-www-form-urlencoded", "a=b", 415, ""},
 		"no name":                    {"POST", "/api/vms", xml, `<vm><cluster id="x"/><template id="y"/></vm>`, 400, "Vm [name] required for add"},
 		"no template":                {"POST", "/api/vms", xml, `<vm><name>a</name><cluster id="x"/></vm>`, 400, "template"},
 		"an unknown cluster":         {"POST", "/api/vms", xml, `<vm><name>a</name><cluster id="x"/><template id="y"/></vm>`, 400, "Cluster ID is not valid"},

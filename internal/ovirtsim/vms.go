@@ -1,505 +1,618 @@
 package ovirtsim
 
 import (
-	"fmt"
 	"net/http"
-	"path"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// The statuses of a VM that the simulator gives.
-const (
-	statusImageLocked   = "image_locked"
-	statusDown          = "down"
-	statusWaitForLaunch = "wait_for_launch"
-	statusPoweringUp    = "powering_up"
-	statusUp            = "up"
-	statusPoweringDown  = "powering_down"
-)
+// This file has VMs as objects: how they look, and how they are made, changed and removed. Their life is in life.go.
 
-var vmName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
-
-func (s *Server) vmDocument(v *vm, allContent bool) vmXML {
-	guaranteed, maximum := v.memory, v.maxMemory
-	if maximum == 0 {
-		maximum = 4 * v.memory
-	}
-	document := vmXML{
-		ID: v.id, Href: path.Join(apiPath, "vms", v.id), Name: &v.name, Comment: &v.comment, Description: &v.description,
-		Cluster: ref("clusters", v.cluster), Template: ref("templates", v.template), Status: v.status,
-		CPU: &cpuXML{Mode: v.cpuMode, Topology: &v.cpu}, Memory: &v.memory,
-		MemoryPolicy: &memoryPolicyXML{Ballooning: v.ballooning, Guaranteed: &guaranteed, Max: &maximum},
-		OS:           &osXML{Type: v.osType}, Type: v.vmType, Console: &consoleXML{Enabled: v.console}, Soundcard: &v.soundcard,
-		CreationTime: v.created.UTC().Format(time.RFC3339),
-	}
-	if v.host != "" {
-		document.Host = ref("hosts", v.host)
-	}
-	if allContent { // the engine keeps user data out of plain answers
-		document.Initialization = v.initialization
-	}
-	return document
+func topologyElement(t topology) *element {
+	return el("topology").num("cores", t.Cores).num("sockets", t.Sockets).num("threads", t.Threads)
 }
 
-func allContent(r *http.Request) bool { return r.Header.Get("All-Content") == "true" }
+func cpuElement(mode string, t topology) *element {
+	return el("cpu").str("architecture", "x86_64").opt("mode", mode).add(topologyElement(t))
+}
 
-func (s *Server) listVMs(w http.ResponseWriter, r *http.Request) {
-	match, err := search(r.URL.Query().Get("search"))
+func (t topology) count() int64 { return t.Cores * t.Sockets * t.Threads }
+
+func vmDocument(c *call, v *vm) *element {
+	out := object("vm", v.ID, "vms", v.ID).
+		links("affinitylabels", "applications", "cdroms", "diskattachments", "graphicsconsoles", "hostdevices", "nics", "numanodes", "permissions", "reporteddevices", "sessions", "snapshots", "statistics", "tags", "watchdogs").
+		actions("autopincpuandnumanodes", "detach", "migrate", "reboot", "reset", "shutdown", "start", "stop", "suspend", "ticket").
+		str("name", v.Name).str("description", v.Description).str("comment", v.Comment).
+		add(cpuElement(v.CPUMode, v.CPU)).num("memory", v.Memory).
+		add(el("memory_policy").flag("ballooning", v.Ballooning).num("guaranteed", v.GuaranteedMemory).num("max", v.MaxMemory)).
+		add(el("os").str("type", v.OSType)).str("type", v.Type).
+		add(el("console").flag("enabled", v.Console)).flag("soundcard_enabled", v.Soundcard).
+		flag("delete_protected", v.DeleteProtected).add(el("high_availability").flag("enabled", v.HighlyAvailable).num("priority", 1)).
+		str("origin", "ovirt").flag("next_run_configuration_exists", v.NextMemory != 0 || v.NextCPU.Cores != 0).flag("run_once", false).flag("stateless", false).
+		str("creation_time", stamp(v.Created)).str("status", v.Status).opt("stop_reason", v.StopReason)
+	if !v.Started.IsZero() {
+		out.str("start_time", stamp(v.Started))
+	}
+	if !v.Stopped.IsZero() {
+		out.str("stop_time", stamp(v.Stopped))
+	}
+	if len(v.CustomProperties) > 0 {
+		properties := el("custom_properties")
+		for _, p := range v.CustomProperties {
+			properties.items(el("custom_property").str("name", p.Name).str("value", p.Value))
+		}
+		out.add(properties)
+	}
+	policy := el("placement_policy").str("affinity", orElse(v.PlacementAffinity, "migratable"))
+	if len(v.PlacementHosts) > 0 {
+		policy.add(refs("hosts", "host", "hosts", v.PlacementHosts))
+	}
+	out.add(policy).opt("auto_pinning_policy", v.AutoPinning)
+	if len(v.Consoles) > 0 {
+		display := el("display").str("type", v.Consoles[0].Protocol)
+		if h := c.store.hosts.get(v.Host); h != nil {
+			display.str("address", h.Address).num("port", 5900)
+		}
+		out.add(display.num("monitors", 1))
+	}
+	out.add(v.Kept...)
+	if c.allContent() { // the engine keeps user data out of plain answers
+		out.add(v.Initialization)
+	}
+	original := v.Original
+	if c.store.templates.get(original) == nil {
+		original = blankTemplateID
+	}
+	return out.add(ref("cluster", "clusters", v.Cluster), ref("template", "templates", v.Template), ref("original_template", "templates", original),
+		ref("instance_type", "instancetypes", v.InstanceType), ref("host", "hosts", v.Host))
+}
+
+func vmKey(v *vm) string { return v.Name + v.ID }
+
+func vmFields(c *call) fields[*vm] {
+	s := c.store
+	return fields[*vm]{
+		"name": val(func(v *vm) string { return v.Name }), "id": val(func(v *vm) string { return v.ID }), "status": val(func(v *vm) string { return v.Status }),
+		"description": val(func(v *vm) string { return v.Description }), "comment": val(func(v *vm) string { return v.Comment }),
+		"cluster":    val(func(v *vm) string { return s.clusterName(v.Cluster) }),
+		"datacenter": val(func(v *vm) string { return s.dataCenterName(s.dataCenterOf(v.Cluster)) }),
+		"host":       val(func(v *vm) string { return s.hostName(v.Host) }), "hosts.name": val(func(v *vm) string { return s.hostName(v.Host) }),
+		"os": val(func(v *vm) string { return v.OSType }), "type": val(func(v *vm) string { return v.Type }),
+		"memory": val(func(v *vm) string { return strconv.FormatInt(v.Memory>>20, 10) }),
+		"template": val(func(v *vm) string {
+			if t := s.templates.get(v.Original); t != nil {
+				return t.Name
+			}
+			return "Blank"
+		}),
+		"ip": func(v *vm) []string { return v.addresses() },
+		"tag": func(v *vm) []string {
+			var names []string
+			for _, t := range s.tags.rows {
+				if slices.Contains(t.VMs, v.ID) {
+					names = append(names, s.tagLine(t)...) // a tag stands for those above it
+				}
+			}
+			return names
+		},
+	}
+}
+
+// addresses are all that the guest agent reports.
+func (v *vm) addresses() []string {
+	var out []string
+	for _, device := range v.reported {
+		out = append(out, device.Addresses...)
+	}
+	return out
+}
+
+func listVMs(c *call) (*element, error) {
+	return collect(c, "vms", c.store.vms.where(nil, vmKey), vmFields(c), vmDocument)
+}
+
+func (c *call) vm() (*vm, error) { return one(c.store.vms, "VM", c.id("vm")) }
+
+func getVM(c *call) (*element, error) {
+	v, err := c.vm()
 	if err != nil {
-		refuse(w, http.StatusBadRequest, operationFailed, err.Error())
-		return
+		return nil, err
 	}
-	limit := -1
-	if raw := r.URL.Query().Get("max"); raw != "" {
-		if limit, err = strconv.Atoi(raw); err != nil {
-			refuse(w, http.StatusBadRequest, operationFailed, "max must be a number")
-			return
+	return vmDocument(c, v), nil
+}
+
+// referred finds the object that an element names by ID or name.
+func referred[T any](t *table[T], e *element, name func(*T) string) *T {
+	if id := refID(e); id != "" {
+		return t.get(id)
+	}
+	if want := e.value("name"); want != "" {
+		for _, row := range t.rows {
+			if name(row) == want {
+				return row
+			}
 		}
 	}
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	var body vmsXML
-	for _, v := range s.registry.sortedVMs() {
-		if match(v) && (limit < 0 || len(body.Items) < limit) {
-			body.Items = append(body.Items, s.vmDocument(v, allContent(r)))
-		}
-	}
-	reply(w, http.StatusOK, body)
+	return nil
 }
 
-// search understands the part of the engine's language that look-ups use: name=VALUE, with * as wildcard.
-func search(query string) (func(*vm) bool, error) {
-	query = strings.TrimSpace(query)
-	if query == "" {
-		return func(*vm) bool { return true }, nil
+func addVM(c *call) (*element, error) {
+	in := c.body
+	if err := require(in, "Vm", "name", "template.id|name", "cluster.id|name"); err != nil {
+		return nil, err
 	}
-	field, value, ok := strings.Cut(query, "=")
-	value = strings.Trim(value, `"`)
-	if !ok || strings.TrimSpace(field) != "name" || strings.ContainsAny(value, " ") {
-		return nil, fmt.Errorf("the search query %q is not valid", query)
-	}
-	pattern := regexp.MustCompile("^(?i:" + strings.ReplaceAll(regexp.QuoteMeta(value), `\*`, ".*") + ")$")
-	return func(v *vm) bool { return pattern.MatchString(v.name) }, nil
-}
-
-// find returns the VM that the request names, with the registry locked, or answers 404.
-func (s *Server) find(w http.ResponseWriter, r *http.Request) (*vm, func()) {
-	s.registry.mu.Lock()
-	found := s.registry.vms[r.PathValue("id")]
-	if found == nil {
-		s.registry.mu.Unlock()
-		notFound(w)
-		return nil, nil
-	}
-	return found, s.registry.mu.Unlock
-}
-
-func (s *Server) getVM(w http.ResponseWriter, r *http.Request) {
-	if v, unlock := s.find(w, r); v != nil {
-		defer unlock()
-		reply(w, http.StatusOK, s.vmDocument(v, allContent(r)))
-	}
-}
-
-func (s *Server) addVM(w http.ResponseWriter, r *http.Request) {
-	var in vmXML
-	if !read(w, r, &in) {
-		return
-	}
-	missing := func(what string) {
-		refuse(w, http.StatusBadRequest, "Incomplete parameters", "Vm ["+what+"] required for add")
-	}
-	switch {
-	case in.Name == nil || *in.Name == "":
-		missing("name")
-		return
-	case in.Cluster == nil || in.Cluster.ID == "" && in.Cluster.Name == "":
-		missing("cluster.id|name")
-		return
-	case in.Template == nil || in.Template.ID == "" && in.Template.Name == "":
-		missing("template.id|name")
-		return
-	}
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	made, problem := s.newVM(&in)
-	if problem != nil {
-		refuse(w, problem.status, operationFailed, problem.detail)
-		return
-	}
-	s.registry.vms[made.id] = made
-	s.addRootDisk(made)
-	s.after(made, s.options.Timings.Clone, func() {
-		made.status = statusDown
-		for _, d := range s.registry.disksOf(made.id) {
-			d.locked = false
-		}
-	})
-	reply(w, http.StatusCreated, s.vmDocument(made, allContent(r)))
-}
-
-type refusal struct {
-	status int
-	detail string
-}
-
-// newVM validates a request and makes the VM that it asks for.
-func (s *Server) newVM(in *vmXML) (*vm, *refusal) {
-	group := byID(s.registry.clusters, in.Cluster.ID)
+	group := referred(c.store.clusters, in.get("cluster"), func(g *cluster) string { return g.Name })
 	if group == nil {
-		return nil, &refusal{http.StatusBadRequest, "[Cannot add VM. Cluster ID is not valid.]"}
+		return nil, invalid("Cannot add VM. Cluster ID is not valid.")
 	}
-	source := byID(s.registry.templates, in.Template.ID)
-	if source == nil {
-		return nil, &refusal{http.StatusNotFound, "Entity not found: Template: id=" + in.Template.ID}
-	}
-	if source.id != blankTemplateID && s.registry.dataCenterOf(source.cluster) != group.dataCenter {
-		return nil, &refusal{http.StatusConflict, "[Cannot add VM. The Template is not in the Data Center of the Cluster.]"}
-	}
-	if !vmName.MatchString(*in.Name) {
-		return nil, &refusal{http.StatusBadRequest, "[Can not add VM. The given name contains special characters. Only lower-case and upper-case letters, numbers, '_', '-', '.' are allowed.]"}
-	}
-	for _, other := range s.registry.vms {
-		if other.name == *in.Name && s.registry.dataCenterOf(other.cluster) == group.dataCenter {
-			return nil, &refusal{http.StatusConflict, "[Cannot add VM. The VM name is already in use, please choose a unique name and try again.]"}
-		}
+	source := referred(c.store.templates, in.get("template"), func(t *template) string { return t.Name })
+	switch {
+	case source == nil:
+		return nil, notFound("Template", refID(in.get("template")))
+	case source.Cluster != "" && c.store.dataCenterOf(source.Cluster) != group.DataCenter:
+		return nil, conflict("Cannot add VM. The Template is not in the Data Center of the Cluster.")
+	case source.Status != statusOK:
+		return nil, conflict("Cannot add VM: Template is locked. Please try again later.")
 	}
 	made := &vm{
-		object: object{id: newID(), name: *in.Name}, cluster: group.id, template: source.id, status: statusImageLocked,
-		memory: source.memory, cpu: topologyXML{Cores: 1, Sockets: 1, Threads: 1}, osType: source.osType, vmType: "server", created: time.Now(),
-		initialization: in.Initialization,
+		ID: newID(), Cluster: group.ID, Status: statusDown, Template: source.ID, Original: source.ID, Memory: source.Memory, CPU: source.CPU, OSType: source.OSType,
+		Type: source.Type, Ballooning: true, Created: time.Now(), Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
 	}
-	if in.Comment != nil {
-		made.comment = *in.Comment
-	}
-	if in.Description != nil {
-		made.description = *in.Description
-	}
-	if in.Memory != nil {
-		if *in.Memory < 1<<20 || *in.Memory%(1<<20) != 0 {
-			return nil, &refusal{http.StatusBadRequest, "[Cannot add VM. Memory size must be a positive multiple of 1 MiB.]"}
+	if t := in.get("instance_type"); t != nil {
+		sized := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name })
+		if sized == nil {
+			return nil, notFound("InstanceType", refID(t))
 		}
-		made.memory = *in.Memory
+		made.InstanceType, made.Memory, made.CPU = sized.ID, sized.Memory, sized.CPU
 	}
-	if in.CPU != nil {
-		made.cpuMode = in.CPU.Mode
-		if t := in.CPU.Topology; t != nil {
-			if t.Cores < 1 || t.Sockets < 1 || t.Threads < 1 {
-				return nil, &refusal{http.StatusBadRequest, "[Cannot add VM. CPU topology must be positive.]"}
+	if err := c.change(made, in, "add"); err != nil {
+		return nil, err
+	}
+	clone := c.flagParam("clone") || in.yes("clone") || in.yes("disk_attachments", "clone")
+	disks, err := c.copyDisks(made, source, in.list("disk_attachments", "disk_attachment"), clone)
+	if err != nil {
+		return nil, err
+	}
+	if clone {
+		made.Template = blankTemplateID
+	}
+	c.store.vms.put(made.ID, made)
+	for _, n := range c.store.nicsOf(source.ID) {
+		copied := *n
+		copied.ID, copied.Owner, copied.MAC, copied.Order = newID(), made.ID, c.store.nextMAC(), c.store.next("nics")
+		c.store.nics.put(copied.ID, &copied)
+	}
+	for _, d := range disks {
+		c.store.disks.put(d.disk.ID, d.disk)
+		c.store.attachments.put(made.ID+"/"+d.disk.ID, d.attachment)
+	}
+	if len(disks) > 0 {
+		made.Status = statusImageLocked
+		wait := c.options.Timings.Clone
+		if clone {
+			wait *= 2
+		}
+		c.arrange(made, statusDown, wait)
+	}
+	c.work("Creating VM "+made.Name, made.ID)
+	c.event(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user+".", eventOf{vm: made.ID})
+	c.created = true
+	return vmDocument(c, made), nil
+}
+
+// change applies the elements of a request to a VM, which is new or not; on an error the VM is as it was.
+func (c *call) change(v *vm, in *element, verb string) error {
+	next := *v
+	fail := func(format string, args ...any) error { return invalid("Cannot "+verb+" VM. "+format, args...) }
+	running := v.Status != statusDown && v.Status != statusImageLocked
+	for element, field := range map[string]*string{"description": &next.Description, "comment": &next.Comment, "type": &next.Type} {
+		if e := in.get(element); e != nil {
+			*field = e.text
+		}
+	}
+	if in.has("name") {
+		next.Name = in.value("name")
+		if err := c.nameFree(&next, verb); err != nil {
+			return err
+		}
+	}
+	if os := in.value("os", "type"); os != "" {
+		next.OSType = os
+	}
+	if in.has("type") && !slices.Contains([]string{"server", "desktop", "high_performance"}, next.Type) {
+		return fail("The VM type %q is none of desktop, server, high_performance.", next.Type)
+	}
+	for path, field := range map[string]*bool{
+		"soundcard_enabled": &next.Soundcard, "delete_protected": &next.DeleteProtected, "console.enabled": &next.Console,
+		"memory_policy.ballooning": &next.Ballooning, "high_availability.enabled": &next.HighlyAvailable,
+	} {
+		if e := in.get(strings.Split(path, ".")...); e != nil {
+			*field = e.text == "true"
+		}
+	}
+	if mode := in.value("cpu", "mode"); mode != "" {
+		if !slices.Contains([]string{"custom", "host_model", "host_passthrough"}, mode) {
+			return fail("The CPU mode %q is none of custom, host_model, host_passthrough.", mode)
+		}
+		next.CPUMode = mode
+	}
+	if t := in.get("cpu", "topology"); t != nil {
+		asked := topology{orElse(t.number("cores"), 1), orElse(t.number("sockets"), 1), orElse(t.number("threads"), 1)}
+		if asked.Cores < 1 || asked.Sockets < 1 || asked.Threads < 1 {
+			return fail("CPU topology must be positive.")
+		}
+		if asked.count() > 710 {
+			return fail("The maximum number of virtual CPUs is 710, asked for are %d.", asked.count())
+		}
+		hotplug := asked.Cores == v.CPU.Cores && asked.Threads == v.CPU.Threads && asked.Sockets > v.CPU.Sockets
+		if running && !hotplug && asked != v.CPU {
+			next.NextCPU = asked
+		} else {
+			next.CPU, next.NextCPU = asked, topology{}
+		}
+	}
+	if err := c.changeMemory(&next, v, in, running, fail); err != nil {
+		return err
+	}
+	if list := in.get("custom_properties"); list != nil {
+		next.CustomProperties = nil
+		for _, p := range in.list("custom_properties", "custom_property") {
+			next.CustomProperties = append(next.CustomProperties, property{p.value("name"), p.value("value")})
+			if p.value("name") != "hugepages" && p.value("name") != "sap_agent" && p.value("name") != "viodiskcache" {
+				return fail("Invalid key in custom properties: %s", p.value("name"))
 			}
-			made.cpu = *t
 		}
 	}
-	if p := in.MemoryPolicy; p != nil {
-		made.ballooning = p.Ballooning
-		if p.Max != nil {
-			made.maxMemory = *p.Max
+	if policy := in.get("placement_policy"); policy != nil {
+		if affinity := policy.value("affinity"); affinity != "" {
+			if !slices.Contains([]string{"migratable", "pinned", "user_migratable"}, affinity) {
+				return fail("The placement policy %q is none of migratable, pinned, user_migratable.", affinity)
+			}
+			next.PlacementAffinity = affinity
 		}
-		if made.maxMemory != 0 && made.maxMemory < made.memory {
-			return nil, &refusal{http.StatusBadRequest, "[Cannot add VM. Maximum memory must not be less than memory.]"}
-		}
-	}
-	if in.OS != nil && in.OS.Type != "" {
-		made.osType = in.OS.Type
-	}
-	if in.Type != "" {
-		made.vmType = in.Type
-	}
-	if in.Console != nil {
-		made.console = in.Console.Enabled
-	}
-	if in.Soundcard != nil {
-		made.soundcard = *in.Soundcard
-	}
-	return made, nil
-}
-
-// addRootDisk copies the template's disk.
-func (s *Server) addRootDisk(v *vm) {
-	source := byID(s.registry.templates, v.template)
-	if source == nil || source.diskBytes == 0 {
-		return
-	}
-	root := &disk{object: object{id: newID(), name: v.name + "_Disk1"}, vm: v.id, bytes: source.diskBytes, locked: true}
-	center := s.registry.dataCenterOf(v.cluster)
-	for _, domain := range s.registry.storageDomains {
-		if domain.dataCenter == center {
-			root.domain = domain.id
-			break
-		}
-	}
-	s.registry.disks[root.id] = root
-}
-
-// after runs a change of the VM once the time has passed, unless the VM was started, stopped or removed in between.
-func (s *Server) after(v *vm, delay time.Duration, change func()) {
-	epoch := v.epoch
-	time.AfterFunc(delay, func() {
-		s.registry.mu.Lock()
-		defer s.registry.mu.Unlock()
-		if s.ctx.Err() == nil && s.registry.vms[v.id] == v && v.epoch == epoch {
-			change()
-		}
-	})
-}
-
-func (s *Server) updateVM(w http.ResponseWriter, r *http.Request) {
-	var in vmXML
-	if !read(w, r, &in) {
-		return
-	}
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	if in.Name != nil && *in.Name != v.name {
-		for _, other := range s.registry.vms {
-			if other != v && other.name == *in.Name {
-				refuse(w, http.StatusConflict, operationFailed, "[Cannot edit VM. The VM name is already in use, please choose a unique name and try again.]")
-				return
+		if policy.has("hosts") {
+			next.PlacementHosts = nil
+			for _, h := range policy.list("hosts", "host") {
+				found := referred(c.store.hosts, h, func(h *host) string { return h.Name })
+				if found == nil || found.Cluster != next.Cluster {
+					return conflict("Cannot %s VM. The specified host is not in the VM's cluster.", verb)
+				}
+				next.PlacementHosts = append(next.PlacementHosts, found.ID)
 			}
 		}
-		if !vmName.MatchString(*in.Name) {
-			refuse(w, http.StatusBadRequest, operationFailed, "[Cannot edit VM. The given name contains special characters.]")
-			return
+	}
+	if in.has("initialization") {
+		next.Initialization = in.get("initialization")
+	}
+	next.Kept = keep(v.Kept, in)
+	*v = next
+	return nil
+}
+
+// changeMemory applies sizes. A running VM gets more at once, where its maximum allows it, and less with its next start.
+func (c *call) changeMemory(next, v *vm, in *element, running bool, fail func(string, ...any) error) error {
+	asked := in.number("memory")
+	if in.has("memory") {
+		if asked < 1<<20 || asked%(1<<20) != 0 {
+			return fail("Memory size must be a positive multiple of 1 MiB.")
 		}
-		v.name = *in.Name
+		next.Memory, next.NextMemory = asked, 0
 	}
-	if in.Comment != nil {
-		v.comment = *in.Comment
-	}
-	if in.Description != nil {
-		v.description = *in.Description
-	}
-	if in.Memory != nil {
-		v.memory = *in.Memory
-	}
-	reply(w, http.StatusOK, s.vmDocument(v, allContent(r)))
-}
-
-func (s *Server) removeVM(w http.ResponseWriter, r *http.Request) {
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	switch v.status {
-	case statusDown:
-	case statusImageLocked:
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot remove VM: VM is locked. Please try again later.]")
-		return
-	default:
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot remove VM. VM is running.]")
-		return
-	}
-	s.registry.removeVM(v.id)
-	if s.options.Guest != nil {
-		go s.options.Guest.Removed(v.id)
-	}
-	reply(w, http.StatusOK, actionXML{Status: "complete"})
-}
-
-func (s *Server) startVM(w http.ResponseWriter, r *http.Request) {
-	var in actionXML
-	if !read(w, r, &in) {
-		return
-	}
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	switch v.status {
-	case statusDown:
-	case statusImageLocked:
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot run VM: VM is locked. Please try again in a few minutes.]")
-		return
-	default:
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot run VM. VM is running.]")
-		return
-	}
-	if len(s.registry.disksOf(v.id)) == 0 {
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot run VM without at least one bootable disk.]")
-		return
-	}
-	placed := s.registry.place(v)
-	if placed == nil {
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot run VM. There is no host that satisfies current scheduling constraints.]")
-		return
-	}
-	v.epoch++
-	v.host, v.status, v.guestError = placed.id, statusWaitForLaunch, ""
-	s.after(v, s.options.Timings.Launch, func() {
-		v.status = statusPoweringUp
-		s.after(v, s.options.Timings.PowerUp, func() {
-			v.status = statusUp
-			s.boot(v)
-		})
-	})
-	reply(w, http.StatusOK, actionXML{Status: "complete"})
-}
-
-// stopVM serves stop and shutdown; a VM that is down stays down, which the engine counts as success.
-func (s *Server) stopVM(w http.ResponseWriter, r *http.Request) {
-	var in actionXML
-	if !read(w, r, &in) {
-		return
-	}
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	switch v.status {
-	case statusImageLocked:
-		refuse(w, http.StatusConflict, operationFailed, "[Cannot stop VM: VM is locked. Please try again in a few minutes.]")
-		return
-	case statusDown, statusPoweringDown:
-	default:
-		v.epoch++
-		v.status = statusPoweringDown
-		s.halt(v)
-		s.after(v, s.options.Timings.PowerDown, func() { v.status, v.host = statusDown, "" })
-	}
-	reply(w, http.StatusOK, actionXML{Status: "complete"})
-}
-
-func (s *Server) nicDocument(n *nic) nicXML {
-	return nicXML{
-		ID: n.id, Href: path.Join(apiPath, "vms", n.vm, "nics", n.id), Name: n.name, VM: ref("vms", n.vm),
-		VNICProfile: ref("vnicprofiles", n.profile), Interface: "virtio", MAC: &macXML{Address: n.mac},
-	}
-}
-
-func (s *Server) listNICs(w http.ResponseWriter, r *http.Request) {
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	var body nicsXML
-	for _, n := range s.registry.nicsOf(v.id) {
-		body.Items = append(body.Items, s.nicDocument(n))
-	}
-	reply(w, http.StatusOK, body)
-}
-
-func (s *Server) addNIC(w http.ResponseWriter, r *http.Request) {
-	var in nicXML
-	if !read(w, r, &in) {
-		return
-	}
-	if in.Name == "" {
-		refuse(w, http.StatusBadRequest, "Incomplete parameters", "Nic [name] required for add")
-		return
-	}
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	if in.VNICProfile == nil || byID(s.registry.vnicProfiles, in.VNICProfile.ID) == nil {
-		refuse(w, http.StatusBadRequest, operationFailed, "[Cannot add Interface. The specified VM network interface profile doesn't exist.]")
-		return
-	}
-	for _, other := range s.registry.nicsOf(v.id) {
-		if other.name == in.Name {
-			refuse(w, http.StatusConflict, operationFailed, "[Cannot add Interface. The network interface name is already in use.]")
-			return
+	policy := in.get("memory_policy")
+	for path, field := range map[string]*int64{"max": &next.MaxMemory, "guaranteed": &next.GuaranteedMemory} {
+		if e := policy.get(path); e != nil && e.text != "" {
+			*field = policy.number(path)
 		}
 	}
-	made := &nic{object: object{id: newID(), name: in.Name}, vm: v.id, profile: in.VNICProfile.ID, mac: s.registry.nextMAC()}
-	s.registry.nics[made.id] = made
-	reply(w, http.StatusCreated, s.nicDocument(made))
+	if next.MaxMemory == 0 || !policy.has("max") && next.MaxMemory < next.Memory {
+		next.MaxMemory = 4 * next.Memory
+	}
+	if !policy.has("guaranteed") && (next.GuaranteedMemory == 0 || next.GuaranteedMemory > next.Memory || v.GuaranteedMemory == v.Memory) {
+		next.GuaranteedMemory = next.Memory
+	}
+	switch {
+	case next.MaxMemory < next.Memory:
+		return fail("Maximum memory must not be less than memory.")
+	case next.GuaranteedMemory > next.Memory:
+		return fail("Physical Memory Guaranteed cannot exceed Memory Size.")
+	}
+	if running && next.Memory < v.Memory {
+		next.NextMemory, next.Memory, next.GuaranteedMemory = next.Memory, v.Memory, v.GuaranteedMemory
+	}
+	return nil
 }
 
-// findNIC returns the network interface that the request names, with the registry locked, or answers 404.
-func (s *Server) findNIC(w http.ResponseWriter, r *http.Request) (*nic, func()) {
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return nil, nil
+// nameFree checks the name of a VM: its letters, and that no other in the data center has it.
+func (c *call) nameFree(v *vm, verb string) error {
+	if !vmNamePattern.MatchString(v.Name) {
+		return invalid("Can not %s VM. The given name contains special characters. Only lower-case and upper-case letters, numbers, '_', '-', '.' are allowed.", verb)
 	}
-	found := s.registry.nics[r.PathValue("nic")]
-	if found == nil || found.vm != v.id {
-		unlock()
-		notFound(w)
-		return nil, nil
-	}
-	return found, unlock
-}
-
-func (s *Server) getNIC(w http.ResponseWriter, r *http.Request) {
-	if n, unlock := s.findNIC(w, r); n != nil {
-		defer unlock()
-		reply(w, http.StatusOK, s.nicDocument(n))
-	}
-}
-
-func (s *Server) removeNIC(w http.ResponseWriter, r *http.Request) {
-	if n, unlock := s.findNIC(w, r); n != nil {
-		defer unlock()
-		delete(s.registry.nics, n.id)
-		reply(w, http.StatusOK, actionXML{Status: "complete"})
-	}
-}
-
-func (s *Server) listDisks(w http.ResponseWriter, _ *http.Request) {
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	var body disksXML
-	for _, v := range s.registry.sortedVMs() {
-		for _, d := range s.registry.disksOf(v.id) {
-			document := diskXML{
-				ID: d.id, Href: path.Join(apiPath, "disks", d.id), Alias: d.name, Name: d.name, Format: "cow",
-				ProvisionedSize: d.bytes, TotalSize: d.bytes / 10, Sparse: true, Status: "ok",
-			}
-			if d.locked {
-				document.Status = "locked"
-			}
-			document.StorageDomains.Items = []refXML{*ref("storagedomains", d.domain)}
-			body.Items = append(body.Items, document)
+	center := c.store.dataCenterOf(v.Cluster)
+	for _, other := range c.store.vms.rows {
+		if other.ID != v.ID && other.Name == v.Name && c.store.dataCenterOf(other.Cluster) == center {
+			return conflict("Cannot %s VM. The VM name is already in use, please choose a unique name and try again.", verb)
 		}
 	}
-	reply(w, http.StatusOK, body)
+	return nil
 }
 
-func (s *Server) listDiskAttachments(w http.ResponseWriter, r *http.Request) {
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	var body diskAttachmentsXML
-	for _, d := range s.registry.disksOf(v.id) {
-		body.Items = append(body.Items, diskAttachmentXML{
-			ID: d.id, Href: path.Join(apiPath, "vms", v.id, "diskattachments", d.id), Active: true, Bootable: true, Interface: "virtio_scsi",
-			Disk: *ref("disks", d.id), VM: *ref("vms", v.id),
-		})
-	}
-	reply(w, http.StatusOK, body)
-}
+// kept are the elements of a VM that have no effect here and are shown as they were sent.
+var kept = []string{"bios", "cpu_shares", "io", "lease", "migration", "multi_queues_enabled", "rng_device", "time_zone", "tpm_enabled", "usb", "virtio_scsi", "custom_cpu_model", "custom_emulated_machine", "storage_error_resume_behaviour"}
 
-func (s *Server) listReportedDevices(w http.ResponseWriter, r *http.Request) {
-	v, unlock := s.find(w, r)
-	if v == nil {
-		return
-	}
-	defer unlock()
-	var body reportedDevicesXML
-	if nics := s.registry.nicsOf(v.id); len(nics) > 0 && len(v.addresses) > 0 {
-		device := reportedDeviceXML{ID: newID(), Name: "enp1s0", Type: "network", MAC: &macXML{Address: nics[0].mac}}
-		for _, address := range v.addresses {
-			version := "v4"
-			if strings.Contains(address, ":") {
-				version = "v6"
-			}
-			device.IPs.Items = append(device.IPs.Items, ipXML{Address: address, Version: version})
+func keep(old []*element, in *element) []*element {
+	out := slices.Clone(old)
+	for _, name := range kept {
+		if e := in.get(name); e != nil {
+			out = slices.DeleteFunc(out, func(other *element) bool { return other.name == name })
+			out = append(out, e)
 		}
-		body.Items = append(body.Items, device)
 	}
-	reply(w, http.StatusOK, body)
+	return out
+}
+
+func updateVM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	if c.body == nil {
+		return nil, malformed("the document is missing")
+	}
+	if id := refID(c.body.get("cluster")); id != "" && id != v.Cluster {
+		return nil, conflict("Cannot edit VM. Changing the cluster of a VM is not simulated.")
+	}
+	if t := c.body.get("instance_type"); t != nil {
+		if sized := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name }); sized != nil {
+			v.InstanceType, v.Memory, v.CPU = sized.ID, sized.Memory, sized.CPU
+		}
+	}
+	if err := c.change(v, c.body, "edit"); err != nil {
+		return nil, err
+	}
+	c.store.vms.put(v.ID, v)
+	c.work("Editing VM "+v.Name, "")
+	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user+".", eventOf{vm: v.ID})
+	return vmDocument(c, v), nil
+}
+
+func removeVM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case v.DeleteProtected:
+		return nil, conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
+	case v.Status == statusImageLocked:
+		return nil, conflict("Cannot remove VM: VM is locked. Please try again later.")
+	case v.Status != statusDown:
+		return nil, conflict("Cannot remove VM. VM is running.")
+	}
+	var doomed []*disk
+	for _, a := range c.store.attachmentsOf(v.ID) {
+		d := c.store.disks.get(a.Disk)
+		if d.Status == statusLocked {
+			return nil, conflict("Cannot remove VM: The following disks are locked: %s. Please try again in a few minutes.", d.Name)
+		}
+		if !c.flagParam("detach_only") && !c.body.yes("vm", "detach_only") && len(c.store.attachmentsOfDisk(d.ID)) == 1 {
+			doomed = append(doomed, d)
+		}
+	}
+	c.work("Removing VM "+v.Name, v.ID)
+	c.event(113, "normal", "VM "+v.Name+" was successfully removed.", eventOf{vm: v.ID})
+	gone := func() { c.forget(v, doomed) }
+	if wait := c.options.Timings.Remove; wait > 0 && len(doomed) > 0 {
+		v.Status = statusImageLocked
+		c.arrange(v, statusRemoved, wait)
+	} else {
+		gone()
+	}
+	return c.complete(), nil
+}
+
+// statusRemoved is where a VM or a disk is on its way to that is being removed.
+const statusRemoved = "removed"
+
+// forget takes a VM out of the inventory, with the disks that go with it.
+func (s *Server) forget(v *vm, doomed []*disk) {
+	for _, n := range s.store.nicsOf(v.ID) {
+		s.store.release(n.MAC)
+		s.store.nics.drop(n.ID)
+	}
+	for _, a := range s.store.attachmentsOf(v.ID) {
+		s.store.attachments.drop(v.ID + "/" + a.Disk)
+	}
+	for _, d := range doomed {
+		s.dropDisk(d)
+	}
+	for _, t := range s.store.tags.rows {
+		if member(&t.VMs, v.ID, false) {
+			s.store.tags.put(t.ID, t)
+		}
+	}
+	for _, g := range s.store.groups.rows {
+		if member(&g.VMs, v.ID, false) {
+			s.store.groups.put(g.ID, g)
+		}
+	}
+	for _, l := range s.store.labels.rows {
+		if member(&l.VMs, v.ID, false) {
+			s.store.labels.put(l.ID, l)
+		}
+	}
+	s.store.vms.drop(v.ID)
+	s.finish(v.ID)
+	id := v.ID
+	s.tell(func() { s.options.Guest.Removed(id) })
+}
+
+func vmStatistics(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	document, up := vmDocument(c, v), int64(0)
+	if v.Status == statusUp {
+		up = 1
+	}
+	return el("statistics").items(statistic(document, "memory.installed", "bytes", "integer", v.Memory), statistic(document, "memory.used", "bytes", "integer", up*v.Memory/2),
+		statistic(document, "cpu.current.total", "percent", "decimal", 5*up), statistic(document, "elapsed.time", "seconds", "integer", up*int64(time.Since(v.Started).Seconds()))), nil
+}
+
+func listConsoles(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	out := el("graphics_consoles")
+	for i := range v.Consoles {
+		out.items(consoleDocument(c, v, &v.Consoles[i]))
+	}
+	return out, nil
+}
+
+func consoleDocument(c *call, v *vm, g *graphicsConsole) *element {
+	out := object("graphics_console", g.ID, "vms", v.ID, "graphicsconsoles", g.ID).actions("proxyticket", "remoteviewerconnectionfile").str("protocol", g.Protocol)
+	if h := c.store.hosts.get(v.Host); h != nil {
+		out.str("address", h.Address).num("port", 5900)
+	}
+	return out.add(ref("vm", "vms", v.ID))
+}
+
+func (c *call) console() (*vm, int, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, 0, err
+	}
+	at := slices.IndexFunc(v.Consoles, func(g graphicsConsole) bool { return g.ID == c.id("id") })
+	if at < 0 {
+		return nil, 0, notFound("GraphicsConsole", c.id("id"))
+	}
+	return v, at, nil
+}
+
+func getConsole(c *call) (*element, error) {
+	v, at, err := c.console()
+	if err != nil {
+		return nil, err
+	}
+	return consoleDocument(c, v, &v.Consoles[at]), nil
+}
+
+var consoleIDs = map[string]string{"vnc": "766e63", "spice": "7370696365"}
+
+func addConsole(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	protocol := c.body.value("protocol")
+	if consoleIDs[protocol] == "" {
+		return nil, incomplete("GraphicsConsole", "protocol")
+	}
+	if slices.ContainsFunc(v.Consoles, func(g graphicsConsole) bool { return g.Protocol == protocol }) {
+		return nil, conflict("Cannot add Graphics Device. The VM already has a graphics device of this type.")
+	}
+	v.Consoles = append(v.Consoles, graphicsConsole{consoleIDs[protocol], protocol})
+	c.store.vms.put(v.ID, v)
+	c.created = true
+	return consoleDocument(c, v, &v.Consoles[len(v.Consoles)-1]), nil
+}
+
+func removeConsole(c *call) (*element, error) {
+	v, at, err := c.console()
+	if err != nil {
+		return nil, err
+	}
+	v.Consoles = slices.Delete(slices.Clone(v.Consoles), at, at+1)
+	c.store.vms.put(v.ID, v)
+	return c.complete(), nil
+}
+
+func listCDROMs(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	return el("cdroms").items(cdrom(v)), nil
+}
+
+func cdrom(v *vm) *element {
+	return object("cdrom", blankTemplateID, "vms", v.ID, "cdroms", blankTemplateID).add(ref("vm", "vms", v.ID))
+}
+
+func getCDROM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	return cdrom(v), nil
+}
+
+// listSnapshots shows the one that every VM has.
+func listSnapshots(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	return el("snapshots").items(object("snapshot", v.ID, "vms", v.ID, "snapshots", v.ID).str("description", "Active VM").str("snapshot_type", "active").
+		str("snapshot_status", "ok").str("date", stamp(v.Created)).flag("persist_memorystate", false)), nil
+}
+
+func ticketVM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	if v.Status != statusUp && v.Status != statusPoweringUp {
+		return nil, conflict("Cannot set VM ticket. VM is not running.")
+	}
+	return c.complete().add(el("ticket").num("expiry", 120).str("value", randomHex(6))), nil
+}
+
+func detachVM(c *call) (*element, error) {
+	if _, err := c.vm(); err != nil {
+		return nil, err
+	}
+	return nil, conflict("Cannot detach VM from VM-Pool. VM is not attached to a VM-Pool.")
+}
+
+func autoPinVM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !c.atLeast(4, 4, 5):
+		return nil, &refusal{http.StatusNotFound, "Not Found", "There is nothing at " + c.r.URL.Path}
+	case v.Status != statusDown:
+		return nil, conflict("Cannot edit VM. VM must be down for CPU and NUMA pinning.")
+	case len(v.PlacementHosts) == 0 && c.body.yes("optimize_cpu_settings"):
+		return nil, conflict("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning.")
+	}
+	v.AutoPinning = "disabled"
+	if c.body.yes("optimize_cpu_settings") {
+		v.AutoPinning = "adjust"
+		if h := c.store.hosts.get(v.PlacementHosts[0]); h != nil { // the VM gets the shape of its host, less one core for the host
+			v.CPU = topology{Cores: max(h.CPU.Cores-1, 1), Sockets: h.CPU.Sockets, Threads: h.CPU.Threads}
+		}
+	}
+	c.store.vms.put(v.ID, v)
+	return c.complete(), nil
+}
+
+// atLeast compares the version of the engine.
+func (s *Server) atLeast(version ...int) bool {
+	for i, part := range strings.Split(s.version, ".") {
+		n, _ := strconv.Atoi(part)
+		if i >= len(version) || n > version[i] {
+			return true
+		}
+		if n < version[i] {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,589 @@
+package ovirtsim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// This file has what tests and people see and do besides the engine's API: in Go, and over HTTP below controlPath.
+
+const controlPath = "/ovirtsim"
+
+// Request is one request that the engine received.
+type Request struct {
+	// Seq counts the requests from 1.
+	Seq    int       `json:"seq"`
+	Time   time.Time `json:"time"`
+	Method string    `json:"method"`
+	// Path below /ovirt-engine.
+	Path  string `json:"path"`
+	Query string `json:"query,omitempty"`
+	// Status of the answer; 0 while there is none, or when the connection was cut.
+	Status int `json:"status"`
+	// Millis is how long the answer took.
+	Millis int64 `json:"millis"`
+	// Unknown are elements of the body that the simulator does not know and passed over; they may be misspelt.
+	Unknown []string `json:"unknown,omitempty"`
+	// Fault is the ID of the rule that hit the request.
+	Fault int `json:"fault,omitempty"`
+}
+
+// maxRequests bounds the list of requests that the control API shows.
+const maxRequests = 20000
+
+// record notes a request that has come in.
+func (s *Server) record(r *http.Request) *Request {
+	s.front.Lock()
+	defer s.front.Unlock()
+	if len(s.requests) >= maxRequests {
+		s.requests = append([]*Request(nil), s.requests[maxRequests/2:]...)
+	}
+	s.received++
+	entry := &Request{Seq: s.received, Time: time.Now(), Method: r.Method, Path: strings.TrimPrefix(r.URL.Path, enginePath), Query: r.URL.RawQuery}
+	s.requests = append(s.requests, entry)
+	return entry
+}
+
+func (s *Server) recorded(entry *Request, answer *statusRecorder) {
+	s.front.Lock()
+	entry.Status, entry.Millis = answer.status, time.Since(entry.Time).Milliseconds()
+	s.front.Unlock()
+	s.watchers.changed()
+}
+
+func (s *Server) noteFault(entry *Request, fault *Fault) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	entry.Fault = fault.ID
+}
+
+func (s *Server) noteUnknown(entry *Request, unknown []string) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	entry.Unknown = unknown
+}
+
+// Requests returns the requests received so far, oldest first.
+func (s *Server) Requests() []Request { return s.requestsAfter(0) }
+
+func (s *Server) requestsAfter(seq int) []Request {
+	s.front.Lock()
+	defer s.front.Unlock()
+	out := []Request{}
+	for _, r := range s.requests {
+		if r.Seq > seq {
+			out = append(out, *r)
+		}
+	}
+	return out
+}
+
+// Logins counts the successful logins so far.
+func (s *Server) Logins() int {
+	s.front.Lock()
+	defer s.front.Unlock()
+	return s.logins
+}
+
+// Summary counts what is in the engine.
+type Summary struct {
+	VMs  int `json:"vms"`
+	NICs int `json:"nics"`
+	// Disks besides those of templates.
+	Disks int `json:"disks"`
+	// Templates besides Blank.
+	Templates      int `json:"templates"`
+	Tags           int `json:"tags"`
+	AffinityGroups int `json:"affinityGroups"`
+	Transfers      int `json:"transfers"`
+	Sessions       int `json:"sessions"`
+	Logins         int `json:"logins"`
+}
+
+// Summary counts what is in the engine now.
+func (s *Server) Summary() Summary {
+	s.mu.Lock()
+	out := Summary{VMs: len(s.store.vms.rows), Templates: len(s.store.templates.rows) - 1, Tags: len(s.store.tags.rows) - 1, AffinityGroups: len(s.store.groups.rows)}
+	for _, n := range s.store.nics.rows {
+		if s.store.vms.get(n.Owner) != nil {
+			out.NICs++
+		}
+	}
+	for _, d := range s.store.disks.rows {
+		if !s.store.ofTemplate(d) {
+			out.Disks++
+		}
+	}
+	for _, t := range s.store.transfers.rows {
+		if t.Until.Status != statusRemoved {
+			out.Transfers++
+		}
+	}
+	s.mu.Unlock()
+	s.front.Lock()
+	out.Sessions, out.Logins = s.liveSessions(), s.logins
+	s.front.Unlock()
+	return out
+}
+
+// VMInfo is a VM as the control API and the page show it.
+type VMInfo struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Comment string `json:"comment,omitempty"`
+	Status  string `json:"status"`
+	Cluster string `json:"cluster"`
+	Host    string `json:"host,omitempty"`
+	// MemoryBytes and CPUs that it has.
+	MemoryBytes int64      `json:"memoryBytes"`
+	CPUs        int64      `json:"cpus"`
+	Addresses   []string   `json:"addresses,omitempty"`
+	NICs        []NICInfo  `json:"nics,omitempty"`
+	Disks       []DiskInfo `json:"disks,omitempty"`
+	Tags        []string   `json:"tags,omitempty"`
+	// GuestError is why the guest did not come up.
+	GuestError string `json:"guestError,omitempty"`
+	// Node is the Kubernetes node that the VM became.
+	Node *GuestNode `json:"node,omitempty"`
+	// Boots counts how often it booted.
+	Boots int `json:"boots"`
+}
+
+// NICInfo is a network interface.
+type NICInfo struct {
+	Name      string   `json:"name"`
+	MAC       string   `json:"mac"`
+	Network   string   `json:"network"`
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// DiskInfo is a disk.
+type DiskInfo struct {
+	ID            string `json:"id"`
+	Name          string `json:"name"`
+	Status        string `json:"status"`
+	Format        string `json:"format"`
+	Sparse        bool   `json:"sparse"`
+	StorageDomain string `json:"storageDomain"`
+	// ProvisionedBytes is its size, ActualBytes what it takes.
+	ProvisionedBytes int64 `json:"provisionedBytes"`
+	ActualBytes      int64 `json:"actualBytes"`
+	Bootable         bool  `json:"bootable,omitempty"`
+	// SHA256 of what was uploaded last.
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+func (s *Server) diskInfo(d *disk) DiskInfo {
+	out := DiskInfo{ID: d.ID, Name: d.Name, Status: d.Status, Format: d.Format, Sparse: d.Sparse, ProvisionedBytes: d.Provisioned, ActualBytes: d.Actual, SHA256: d.SHA256}
+	if domain := s.store.storageDomains.get(d.Domain); domain != nil {
+		out.StorageDomain = domain.Name
+	}
+	return out
+}
+
+// vmInfo is all but the node, which the guest knows.
+func (s *Server) vmInfo(v *vm, tags map[string][]string) VMInfo {
+	out := VMInfo{
+		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, Cluster: s.store.clusterName(v.Cluster), Host: s.store.hostName(v.Host),
+		MemoryBytes: v.Memory, CPUs: v.CPU.count(), Addresses: v.addresses(), GuestError: v.GuestError, Boots: v.Boots, Tags: tags[v.ID],
+	}
+	for _, n := range s.store.nicsOf(v.ID) {
+		info := NICInfo{Name: n.Name, MAC: n.MAC}
+		if p := s.store.vnicProfiles.get(n.Profile); p != nil {
+			info.Network = s.store.networks.get(p.Network).Name
+		}
+		for _, device := range v.reported {
+			if device.MAC == n.MAC {
+				info.Addresses = device.Addresses
+			}
+		}
+		out.NICs = append(out.NICs, info)
+	}
+	for _, a := range s.store.attachmentsOf(v.ID) {
+		info := s.diskInfo(s.store.disks.get(a.Disk))
+		info.Bootable = a.Bootable
+		out.Disks = append(out.Disks, info)
+	}
+	return out
+}
+
+func (s *Server) vmInfos() []VMInfo {
+	s.mu.Lock()
+	tags := map[string][]string{}
+	for _, t := range s.store.tags.where(nil, tagKey) {
+		for _, id := range t.VMs {
+			tags[id] = append(tags[id], t.Name)
+		}
+	}
+	vms := s.store.vms.where(nil, vmKey)
+	out := make([]VMInfo, 0, len(vms))
+	for _, v := range vms {
+		out = append(out, s.vmInfo(v, tags))
+	}
+	s.mu.Unlock()
+	if s.options.Guest != nil { // not under our lock: guests have one of their own
+		for i := range out {
+			if node, ok := s.options.Guest.Node(out[i].ID); ok {
+				out[i].Node = &node
+			}
+		}
+	}
+	return out
+}
+
+// VMs lists the VMs by name, with what their guests did.
+func (s *Server) VMs() []VMInfo { return s.vmInfos() }
+
+// Disks lists the disks besides those of templates, by name.
+func (s *Server) Disks() []DiskInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []DiskInfo{}
+	for _, d := range s.store.disks.where(func(d *disk) bool { return !s.store.ofTemplate(d) }, func(d *disk) string { return d.Name + d.ID }) {
+		out = append(out, s.diskInfo(d))
+	}
+	return out
+}
+
+// State is the whole site as the page shows it.
+type State struct {
+	// Version of the engine.
+	Version string    `json:"version"`
+	URL     string    `json:"url"`
+	Time    time.Time `json:"time"`
+	Summary Summary   `json:"summary"`
+
+	DataCenters []DataCenterInfo `json:"dataCenters"`
+	VMs         []VMInfo         `json:"vms"`
+	// Disks that are attached to no VM.
+	Disks []DiskInfo `json:"disks"`
+	// Requests are the latest, the newest first.
+	Requests []Request `json:"requests"`
+	Faults   []Fault   `json:"faults"`
+	// Events are the latest, the newest first.
+	Events []EventInfo `json:"events"`
+}
+
+// DataCenterInfo is a data center.
+type DataCenterInfo struct {
+	Name           string              `json:"name"`
+	Clusters       []ClusterInfo       `json:"clusters"`
+	Networks       []string            `json:"networks"`
+	StorageDomains []StorageDomainInfo `json:"storageDomains"`
+}
+
+// ClusterInfo is a cluster.
+type ClusterInfo struct {
+	Name           string              `json:"name"`
+	Hosts          []HostInfo          `json:"hosts"`
+	AffinityGroups []AffinityGroupInfo `json:"affinityGroups"`
+}
+
+// HostInfo is a host.
+type HostInfo struct {
+	Name        string `json:"name"`
+	Status      string `json:"status"`
+	MemoryBytes int64  `json:"memoryBytes"`
+	UsedBytes   int64  `json:"usedBytes"`
+}
+
+// AffinityGroupInfo is an affinity group with the names of its VMs.
+type AffinityGroupInfo struct {
+	Name      string   `json:"name"`
+	Positive  bool     `json:"positive"`
+	Enforcing bool     `json:"enforcing"`
+	VMs       []string `json:"vms"`
+}
+
+// StorageDomainInfo is a storage domain.
+type StorageDomainInfo struct {
+	Name      string `json:"name"`
+	Bytes     int64  `json:"bytes"`
+	UsedBytes int64  `json:"usedBytes"`
+}
+
+// EventInfo is an entry of the engine's audit log.
+type EventInfo struct {
+	Time        time.Time `json:"time"`
+	Severity    string    `json:"severity"`
+	Description string    `json:"description"`
+}
+
+// latest is how many requests and events the page shows.
+const latest = 40
+
+// State describes the site now.
+func (s *Server) State() State {
+	out := State{Version: s.version, URL: s.URL(), Time: time.Now(), Summary: s.Summary(), VMs: s.vmInfos(), Disks: []DiskInfo{}, Faults: s.Faults(), Events: []EventInfo{}, DataCenters: []DataCenterInfo{}}
+	requests := s.Requests()
+	slices.Reverse(requests)
+	out.Requests = requests[:min(len(requests), latest)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.store
+	for _, d := range st.disks.where(nil, func(d *disk) string { return d.Name + d.ID }) {
+		if len(st.attachmentsOfDisk(d.ID)) == 0 {
+			out.Disks = append(out.Disks, s.diskInfo(d))
+		}
+	}
+	events := st.events.where(nil, eventKey)
+	slices.Reverse(events)
+	for _, e := range events[:min(len(events), latest)] {
+		out.Events = append(out.Events, EventInfo{Time: e.Time, Severity: e.Severity, Description: e.Description})
+	}
+	used := map[string]int64{}
+	for _, v := range st.vms.rows {
+		used[v.Host] += v.Memory
+	}
+	for _, dc := range st.dataCenters.where(nil, func(d *dataCenter) string { return d.Name }) {
+		center := DataCenterInfo{Name: dc.Name, Networks: []string{}, StorageDomains: []StorageDomainInfo{}, Clusters: []ClusterInfo{}}
+		for _, n := range st.networks.where(func(n *network) bool { return n.DataCenter == dc.ID }, func(n *network) string { return n.Name }) {
+			center.Networks = append(center.Networks, n.Name)
+		}
+		for _, d := range st.storageDomains.where(func(d *storageDomain) bool { return d.DataCenter == dc.ID }, func(d *storageDomain) string { return d.Name }) {
+			taken, _ := st.usage(d.ID)
+			center.StorageDomains = append(center.StorageDomains, StorageDomainInfo{Name: d.Name, Bytes: d.Bytes, UsedBytes: taken})
+		}
+		for _, g := range st.clusters.where(func(g *cluster) bool { return g.DataCenter == dc.ID }, clusterKey) {
+			group := ClusterInfo{Name: g.Name, Hosts: []HostInfo{}, AffinityGroups: []AffinityGroupInfo{}}
+			for _, h := range st.hosts.where(func(h *host) bool { return h.Cluster == g.ID }, func(h *host) string { return h.Name }) {
+				group.Hosts = append(group.Hosts, HostInfo{Name: h.Name, Status: h.Status, MemoryBytes: h.Memory, UsedBytes: used[h.ID]})
+			}
+			for _, a := range st.groups.where(func(a *affinityGroup) bool { return a.Cluster == g.ID }, groupKey) {
+				info := AffinityGroupInfo{Name: a.Name, Positive: a.VMsRule.Positive, Enforcing: a.VMsRule.Enforcing, VMs: []string{}}
+				for _, id := range a.VMs {
+					if v := st.vms.get(id); v != nil {
+						info.VMs = append(info.VMs, v.Name)
+					}
+				}
+				group.AffinityGroups = append(group.AffinityGroups, info)
+			}
+			center.Clusters = append(center.Clusters, group)
+		}
+		out.DataCenters = append(out.DataCenters, center)
+	}
+	return out
+}
+
+// withVM runs a change on the VM of an ID or a name.
+func (s *Server) withVM(idOrName string, change func(*vm) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.store.vms.get(idOrName)
+	for _, other := range s.store.vms.rows {
+		if v == nil && other.Name == idOrName {
+			v = other
+		}
+	}
+	if v == nil {
+		return fmt.Errorf("there is no VM %q", idOrName)
+	}
+	err := change(v)
+	s.watchers.changed()
+	return errors.Join(err, s.store.flush())
+}
+
+// Crash makes a running VM die by itself; a highly available one starts again.
+func (s *Server) Crash(vm string) error {
+	return s.withVM(vm, func(v *vmObject) error {
+		if v.Status != statusUp && v.Status != statusPoweringUp {
+			return fmt.Errorf("VM %s is %s, not up", v.Name, v.Status)
+		}
+		s.crash(v)
+		return nil
+	})
+}
+
+// vmObject is the VM of the inventory, where a parameter is called vm.
+type vmObject = vm
+
+// SetNodeReady makes the kubelet of a VM report a Ready condition of True, False or Unknown.
+func (s *Server) SetNodeReady(vm, status, reason string) error {
+	if s.options.Guest == nil {
+		return errors.New("nothing runs in the VMs")
+	}
+	id := ""
+	if err := s.withVM(vm, func(v *vmObject) error {
+		id = v.ID
+		return nil
+	}); err != nil {
+		return err
+	}
+	defer s.watchers.changed()
+	return s.options.Guest.SetNodeReady(id, status, reason)
+}
+
+func (s *Server) withHost(name string, change func(*host) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.store.hosts.rows {
+		if h.Name == name || h.ID == name {
+			err := change(h)
+			s.watchers.changed()
+			return errors.Join(err, s.store.flush())
+		}
+	}
+	return fmt.Errorf("there is no host %q", name)
+}
+
+// FailHost makes a host unreachable: its VMs are unknown, and down once it has been fenced.
+func (s *Server) FailHost(name string) error {
+	return s.withHost(name, func(h *host) error {
+		s.lose(h)
+		return nil
+	})
+}
+
+// RecoverHost brings a host back, from failure or from maintenance.
+func (s *Server) RecoverHost(name string) error {
+	return s.withHost(name, func(h *host) error {
+		s.fenced(h)
+		s.hostStatus(h, hostUp)
+		return nil
+	})
+}
+
+// MaintainHost empties a host by migration and takes it out of service.
+func (s *Server) MaintainHost(name string) error {
+	return s.withHost(name, s.maintain)
+}
+
+// UnlockUser lets a user log in again after too many wrong passwords.
+func (s *Server) UnlockUser(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.store.userNamed(name)
+	if u == nil {
+		return fmt.Errorf("there is no user %q", name)
+	}
+	u.Failures, u.Locked = 0, false
+	s.store.users.put(u.ID, u)
+	return s.store.flush()
+}
+
+// SetPassword changes a user's password. Sessions that are open stay.
+func (s *Server) SetPassword(name, password string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.store.userNamed(name)
+	if u == nil {
+		return fmt.Errorf("there is no user %q", name)
+	}
+	u.Password = password
+	s.store.users.put(u.ID, u)
+	return s.store.flush()
+}
+
+const controlHelp = `known:
+  GET requests[?after=SEQ], summary, state, vms, disks, faults
+  POST faults; DELETE faults, faults/ID
+  POST expire-sessions, users/NAME/unlock
+  POST vms/NAME/crash, vms/NAME/node {"ready":"True|False|Unknown","reason":"..."}
+  POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
+`
+
+// controlRoutes is the API for tests and for people who look.
+func (s *Server) controlRoutes() *http.ServeMux {
+	mux := http.NewServeMux()
+	show := func(pattern string, what func(*http.Request) any) {
+		mux.HandleFunc("GET "+controlPath+pattern, func(w http.ResponseWriter, r *http.Request) { answerJSON(w, http.StatusOK, what(r)) })
+	}
+	do := func(pattern string, what func(*http.Request) error) {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.HandleFunc(method+" "+controlPath+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := what(r); err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			answerJSON(w, http.StatusOK, struct{}{})
+		})
+	}
+	show("/requests", func(r *http.Request) any {
+		after, _ := strconv.Atoi(r.URL.Query().Get("after"))
+		return s.requestsAfter(after)
+	})
+	show("/summary", func(*http.Request) any { return s.Summary() })
+	show("/state", func(*http.Request) any { return s.State() })
+	show("/vms", func(*http.Request) any { return s.VMs() })
+	show("/disks", func(*http.Request) any { return s.Disks() })
+	show("/faults", func(*http.Request) any { return s.Faults() })
+	do("POST /faults", func(r *http.Request) error {
+		var fault Fault
+		if err := readStrict(r.Body, &fault); err != nil {
+			return err
+		}
+		return s.Inject(fault)
+	})
+	do("DELETE /faults", func(*http.Request) error {
+		s.ClearFaults()
+		return nil
+	})
+	do("DELETE /faults/{id}", func(r *http.Request) error {
+		s.front.Lock()
+		defer s.front.Unlock()
+		before := len(s.faults)
+		s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return strconv.Itoa(f.ID) == r.PathValue("id") })
+		if len(s.faults) == before {
+			return fmt.Errorf("there is no fault %s", r.PathValue("id"))
+		}
+		return nil
+	})
+	do("POST /expire-sessions", func(*http.Request) error {
+		s.ExpireSessions()
+		return nil
+	})
+	do("POST /users/{name}/unlock", func(r *http.Request) error { return s.UnlockUser(r.PathValue("name")) })
+	do("POST /vms/{name}/crash", func(r *http.Request) error { return s.Crash(r.PathValue("name")) })
+	do("POST /vms/{name}/node", func(r *http.Request) error {
+		var in struct {
+			Ready  string `json:"ready"`
+			Reason string `json:"reason"`
+		}
+		if err := readStrict(r.Body, &in); err != nil {
+			return err
+		}
+		return s.SetNodeReady(r.PathValue("name"), in.Ready, orElse(in.Reason, "SetByTest"))
+	})
+	do("POST /hosts/{name}/fail", func(r *http.Request) error { return s.FailHost(r.PathValue("name")) })
+	do("POST /hosts/{name}/recover", func(r *http.Request) error { return s.RecoverHost(r.PathValue("name")) })
+	do("POST /hosts/{name}/maintenance", func(r *http.Request) error { return s.MaintainHost(r.PathValue("name")) })
+	mux.HandleFunc(controlPath+"/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, controlHelp, http.StatusNotFound) })
+	return mux
+}
+
+func readStrict(from io.Reader, into any) error {
+	decoder := json.NewDecoder(io.LimitReader(from, 1<<20))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// watchers wakes those who show the state when it has changed.
+type watchers struct {
+	mu   sync.Mutex
+	wait chan struct{}
+}
+
+func newWatchers() *watchers { return &watchers{wait: make(chan struct{})} }
+
+// changed wakes all who wait.
+func (w *watchers) changed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.wait)
+	w.wait = make(chan struct{})
+}
+
+// next is closed with the next change.
+func (w *watchers) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wait
+}

@@ -1,0 +1,229 @@
+package ovirtsim
+
+import "time"
+
+// The objects of the engine, as they are in memory and in the state folder. They refer to each other by ID. They are
+// only touched with Server.mu held.
+
+type (
+	dataCenter struct{ ID, Name, Description string }
+
+	cluster struct {
+		ID, Name, Description, DataCenter string
+		CPUType                           string
+	}
+
+	host struct {
+		ID, Name, Cluster, Address, Status string
+		// Memory in bytes.
+		Memory int64
+		CPU    topology
+		// FailedAt is when the host was lost; zero while it is reached.
+		FailedAt time.Time
+	}
+
+	affinityLabel struct {
+		ID, Name   string
+		VMs, Hosts []string
+	}
+
+	network struct {
+		ID, Name, Description, DataCenter string
+		VLAN                              int64
+		DHCP                              *DHCP
+		// Leases by MAC.
+		Leases map[string]string
+	}
+
+	vnicProfile struct{ ID, Name, Network string }
+
+	storageDomain struct {
+		ID, Name, DataCenter, StorageType string
+		// Bytes is its size.
+		Bytes int64
+	}
+
+	template struct {
+		ID, Name, Description, Comment, Cluster, Status string
+		// Base is the ID of the first version; Version counts from 1.
+		Base, VersionName       string
+		Version                 int64
+		OSType, Type            string
+		Memory                  int64
+		CPU                     topology
+		Kubernetes, Ignition    string
+		Created                 time.Time
+		NotDeletable, InstanceT bool
+		Until                   transition
+	}
+
+	instanceType struct {
+		ID, Name string
+		Memory   int64
+		CPU      topology
+	}
+
+	// nic belongs to a VM or a template.
+	nic struct {
+		ID, Name, Owner, Profile, MAC, Interface string
+		Unplugged, Unlinked                      bool
+		// Order in which the guest finds it.
+		Order int64
+	}
+
+	disk struct {
+		ID string
+		// Name is its alias.
+		Name, Description, Domain, Format, Status, ContentType string
+		Sparse, Shareable, WipeAfterDelete                     bool
+		// Provisioned, Actual and Initial sizes in bytes.
+		Provisioned, Actual, Initial int64
+		// Parent is the template's disk that a linked one depends on.
+		Parent string
+		// SHA256 of what was uploaded last.
+		SHA256 string
+		Until  transition
+	}
+
+	// attachment joins a disk and a VM or template; its ID in the API is that of the disk.
+	attachment struct {
+		Owner, Disk, Interface           string
+		Bootable, Active, ReadOnly       bool
+		LogicalName                      string
+		PassDiscard, UsesSCSIReservation bool
+	}
+
+	tag struct {
+		ID, Name, Description, Parent string
+		VMs, Hosts, Templates         []string
+	}
+
+	rule struct{ Enabled, Enforcing, Positive bool }
+
+	affinityGroup struct {
+		ID, Name, Description, Cluster string
+		Priority                       int64
+		VMsRule, HostsRule             rule
+		VMs, Hosts                     []string
+		VMLabels, HostLabels           []string
+	}
+
+	imageTransfer struct {
+		ID, Disk, Direction, Phase, Format, Ticket, TimeoutPolicy string
+		Transferred, InactivityTimeout                            int64
+		LastActivity                                              time.Time
+		Until                                                     transition
+		// covered are the ranges that have arrived.
+		covered [][2]int64
+	}
+
+	job struct {
+		ID, Description, Status, Correlation string
+		Started, Ended                       time.Time
+		// Waits is the object whose operation the job stands for: it ends with it.
+		Waits string
+	}
+
+	event struct {
+		ID                                                              int64
+		Code                                                            int64
+		Severity, Description, Correlation, VM, Host, Template, Storage string
+		Time                                                            time.Time
+	}
+
+	user struct {
+		ID, Name, Password string
+		// Failures since the last login.
+		Failures int
+		Locked   bool
+	}
+
+	topology struct{ Cores, Sockets, Threads int64 }
+
+	graphicsConsole struct{ ID, Protocol string }
+
+	// transition is a change of status that comes by itself.
+	transition struct {
+		Status string    `json:",omitempty"`
+		At     time.Time `json:",omitzero"`
+	}
+
+	vm struct {
+		ID, Name, Description, Comment string
+		Cluster, Host, Status          string
+		// Template is what the VM depends on: Blank for a clone. Original is what it was made from.
+		Template, Original, InstanceType         string
+		Memory, GuaranteedMemory, MaxMemory      int64
+		Ballooning                               bool
+		CPU                                      topology
+		CPUMode, OSType, Type                    string
+		Console, Soundcard                       bool
+		DeleteProtected, HighlyAvailable, Pinned bool
+		CustomProperties                         []property
+		PlacementAffinity                        string
+		PlacementHosts                           []string
+		AutoPinning                              string
+		Initialization                           *element `json:",omitempty"`
+		// Kept holds what has no effect here but is shown as it was sent.
+		Kept                      []*element `json:",omitempty"`
+		Consoles                  []graphicsConsole
+		Created, Started, Stopped time.Time
+		StopReason                string
+		Boots                     int
+		// Until is the next change of status that comes by itself.
+		Until transition
+		// Destination of a migration.
+		Destination string
+		GuestError  string
+		// NextMemory and NextCPU are what the next start gives it; zero when nothing waits.
+		NextMemory int64
+		NextCPU    topology
+
+		// What follows is not kept over a restart.
+		reported []ReportedInterface
+		epoch    int
+		cancel   func()
+	}
+
+	property struct{ Name, Value string }
+)
+
+const gib = 1 << 30
+
+// blankTemplateID is the ID of the Blank template on every engine.
+const blankTemplateID = "00000000-0000-0000-0000-000000000000"
+
+// osRHCOS is the OS type for which the engine hands the user data to Ignition.
+const osRHCOS = "rhcos_x64"
+
+// The statuses of VMs.
+const (
+	statusDown             = "down"
+	statusUp               = "up"
+	statusImageLocked      = "image_locked"
+	statusWaitForLaunch    = "wait_for_launch"
+	statusPoweringUp       = "powering_up"
+	statusPoweringDown     = "powering_down"
+	statusRebootInProgress = "reboot_in_progress"
+	statusMigrating        = "migrating"
+	statusPaused           = "paused"
+	statusSuspended        = "suspended"
+	statusSavingState      = "saving_state"
+	statusUnknown          = "unknown"
+	statusNotResponding    = "not_responding"
+)
+
+// The statuses of hosts.
+const (
+	hostUp            = "up"
+	hostMaintenance   = "maintenance"
+	hostPreparing     = "preparing_for_maintenance"
+	hostNonResponsive = "non_responsive"
+)
+
+// The statuses of disks and templates.
+const (
+	statusOK      = "ok"
+	statusLocked  = "locked"
+	statusIllegal = "illegal"
+)

@@ -1,0 +1,106 @@
+package ovirtsim
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// page is what the UI consists of; it needs nothing from elsewhere.
+//
+//go:embed page/index.html
+var page embed.FS
+
+// UIURL is the address of the page; empty without one.
+func (s *Server) UIURL() string { return s.uiURL }
+
+// serveUI serves the page in plain HTTP, since a browser does not trust our CA, and therefore on loopback only.
+func (s *Server) serveUI() error {
+	if s.options.UI == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(s.options.UI)
+	if err != nil {
+		return fmt.Errorf("the address of the page %q is not HOST:PORT: %w", s.options.UI, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
+	}
+	listener, err := net.Listen("tcp", s.options.UI) //nolint:noctx // at once
+	if err != nil {
+		return fmt.Errorf("failed to listen on %s for the page: %w", s.options.UI, err)
+	}
+	s.uiURL = "http://" + listener.Addr().String() + "/"
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		http.ServeFileFS(w, r, page, "page/index.html")
+	})
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusOK, s.State()) })
+	mux.HandleFunc("GET /events", s.stream)
+	s.ui = &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog()}
+	go func() { _ = s.ui.Serve(listener) }()
+	return nil
+}
+
+// guarded keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and ours
+// loads nothing of theirs.
+func guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "this page is for loopback", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		next.ServeHTTP(w, r)
+	})
+}
+
+const (
+	// streamPause is the shortest time between two states on the stream.
+	streamPause = 250 * time.Millisecond
+	// streamIdle is the longest: nodes become ready without the engine's doing.
+	streamIdle = 2 * time.Second
+)
+
+// stream sends the state whenever it has changed, as server-sent events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	controller := http.NewResponseController(w)
+	for {
+		changed := s.watchers.next()
+		state, err := json.Marshal(s.State())
+		if err != nil {
+			return
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", state); err != nil || controller.Flush() != nil {
+			return
+		}
+		if !pause(r, s, time.After(streamPause), nil) || !pause(r, s, time.After(streamIdle), changed) {
+			return
+		}
+	}
+}
+
+// pause waits for a time or a change; false means that nobody looks any more.
+func pause(r *http.Request, s *Server, wait <-chan time.Time, changed <-chan struct{}) bool {
+	select {
+	case <-r.Context().Done():
+		return false
+	case <-s.ctx.Done():
+		return false
+	case <-wait:
+	case <-changed:
+	}
+	return true
+}
