@@ -23,6 +23,8 @@ type element struct {
 	kids  []*element
 	// item says that the element is one of several of its name, which JSON shows as an array.
 	item bool
+	// structured says that the element has parts, even if it is empty now.
+	structured bool
 }
 
 type attribute struct{ name, value string }
@@ -30,7 +32,7 @@ type attribute struct{ name, value string }
 // attributeNames are the members of a JSON object that XML has as attributes.
 var attributeNames = map[string]bool{"id": true, "href": true, "rel": true}
 
-func el(name string) *element { return &element{name: name} }
+func el(name string) *element { return &element{name: name, structured: true} }
 
 // leaf is an element with nothing but text.
 func leaf(name, text string) *element { return &element{name: name, text: text} }
@@ -231,7 +233,7 @@ func (e *element) writeJSON(out *bytes.Buffer) {
 }
 
 // isObject tells an empty list or structure, which is {}, from an empty text, which is "".
-func (e *element) isObject() bool { return e.text == "" && vocabulary[e.name] == structure }
+func (e *element) isObject() bool { return e.structured || e.text == "" && vocabulary[e.name] == structure }
 
 func writeString(out *bytes.Buffer, text string) {
 	encoded, err := json.Marshal(text)

@@ -65,7 +65,7 @@ func collect[T any](c *call, name string, items []*T, of fields[*T], document fu
 	if err != nil {
 		return nil, err
 	}
-	out := &element{name: name, kids: make([]*element, 0, len(items))}
+	out := &element{name: name, structured: true, kids: make([]*element, 0, len(items))}
 	for _, item := range items {
 		out.items(document(c, item))
 	}

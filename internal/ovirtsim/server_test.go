@@ -27,28 +27,44 @@ type raw struct {
 
 func newRaw(t *testing.T) *raw {
 	t.Helper()
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 300 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 20 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+	return newRawWith(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 300 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 20 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+}
+
+func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
+	t.Helper()
+	sim, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
+	return connect(t, sim)
+}
+
+// connect logs in to a simulator.
+func connect(t *testing.T, sim *ovirtsim.Server) *raw {
+	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(sim.CA())
-	r := &raw{t: t, sim: sim, http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 10 * time.Second}}
-	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", sim.Username(), sim.Password())
-	response, err := r.http.Post(sim.URL()+"/sso/oauth/token", "application/x-www-form-urlencoded", strings.NewReader(form))
+	r := &raw{t: t, sim: sim, http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 32}, Timeout: 20 * time.Second}}
+	r.login()
+	return r
+}
+
+func (r *raw) login() {
+	r.t.Helper()
+	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", r.sim.Username(), r.sim.Password())
+	response, err := r.http.Post(r.sim.URL()+"/sso/oauth/token", "application/x-www-form-urlencoded", strings.NewReader(form))
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	defer response.Body.Close()
 	var reply struct {
 		Token string `json:"access_token"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&reply); err != nil || reply.Token == "" {
-		t.Fatalf("no token: %v", err)
+		r.t.Fatalf("no token: %v", err)
 	}
 	r.token = reply.Token
-	return r
 }
 
 func (r *raw) call(method, path, contentType, body string) (int, string) {
