@@ -6,78 +6,95 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 )
 
-// system is what cloud-init leaves behind: files, and the kubeadm command that it ran.
-type system struct {
-	files   map[string]string
-	kubeadm string // "init" or "join"; empty when no command runs kubeadm
-	config  string // the path of kubeadm's configuration
-}
+// maxUnpacked bounds what a packed file may unpack to; user data is never near it.
+const maxUnpacked = 16 << 20
 
 // cloudConfig is the part of a cloud-config document that makes a node.
 type cloudConfig struct {
 	WriteFiles []struct {
-		Path     string `json:"path"`
-		Encoding string `json:"encoding"`
-		Content  string `json:"content"`
-		Append   bool   `json:"append"`
+		Path        string `json:"path"`
+		Encoding    string `json:"encoding"`
+		Content     string `json:"content"`
+		Append      bool   `json:"append"`
+		Permissions any    `json:"permissions"`
 	} `json:"write_files"`
 	RunCmd []any `json:"runcmd"`
 }
 
-var (
-	kubeadmCommand = regexp.MustCompile(`^kubeadm (init|join) --config (\S+)`)
-	// substituteVMID is the one command beside kubeadm that changes what a node becomes: the VM's UUID is written
-	// into a file, read from where the firmware shows it.
-	substituteVMID = regexp.MustCompile(`^sed -i "s/([^/"]+)/\$\(tr '\[:upper:\]' '\[:lower:\]' < /sys/class/dmi/id/product_uuid\)/g" (\S+)$`)
-)
-
-// runCloudInit does what cloud-init does with the user data of a new VM: write_files, then runcmd. Commands that are not
-// understood are the guest's own business and are passed over.
-func runCloudInit(userData, vmID string) (*system, error) {
+// readCloudInit does what cloud-init does with the user data of a new VM: it writes write_files, and notes runcmd. Users,
+// disks and all else are the guest's own business and are passed over. The system is never nil: a guest whose user data
+// is bad still has a network.
+func readCloudInit(userData string) (*system, error) {
+	out := newSystem()
 	// The engine puts the custom script behind its own "#cloud-config" line, so a jinja header has no effect on oVirt.
 	var config cloudConfig
 	if err := yaml.Unmarshal([]byte(userData), &config); err != nil {
-		return nil, fmt.Errorf("cloud-init: user data is not a cloud-config: %w", err)
+		return out, fmt.Errorf("cloud-init: user data is not a cloud-config: %w", err)
 	}
-	result := &system{files: map[string]string{}}
-	for _, file := range config.WriteFiles {
-		content, err := decode(file.Encoding, file.Content)
+	for _, written := range config.WriteFiles {
+		content, err := decode(written.Encoding, written.Content)
 		if err != nil {
-			return nil, fmt.Errorf("cloud-init: write_files %s: %w", file.Path, err)
+			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
-		if file.Append {
-			content = result.files[file.Path] + content
+		mode, err := permissions(written.Permissions)
+		if err != nil {
+			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
-		result.files[file.Path] = content
+		out.write(written.Path, content, mode, written.Append)
 	}
 	for _, entry := range config.RunCmd {
-		command, ok := entry.(string)
-		if !ok {
-			continue
+		command, err := shellText(entry)
+		if err != nil {
+			return out, fmt.Errorf("cloud-init: runcmd: %w", err)
 		}
-		if match := substituteVMID.FindStringSubmatch(command); match != nil {
-			content, exists := result.files[match[2]]
-			if !exists {
-				return nil, fmt.Errorf("sed: can't read %s: No such file or directory", match[2])
-			}
-			result.files[match[2]] = strings.ReplaceAll(content, match[1], vmID)
-			continue
+		out.commands = append(out.commands, command)
+	}
+	return out, nil
+}
+
+// permissions reads a mode in both spellings: a string is octal, a number is one already.
+func permissions(raw any) (uint32, error) {
+	switch mode := raw.(type) {
+	case nil:
+		return defaultMode, nil
+	case string:
+		parsed, err := strconv.ParseUint(strings.TrimPrefix(mode, "0o"), 8, 12)
+		if err != nil {
+			return 0, fmt.Errorf("permissions %q are not an octal number", mode)
 		}
-		if match := kubeadmCommand.FindStringSubmatch(command); match != nil {
-			if _, exists := result.files[match[2]]; !exists {
-				return nil, fmt.Errorf("kubeadm: unable to read config from %q: no such file or directory", match[2])
-			}
-			result.kubeadm, result.config = match[1], match[2]
-			break
+		return uint32(parsed), nil
+	case float64:
+		if mode >= 0 && mode <= 0o7777 {
+			return uint32(mode), nil
 		}
 	}
-	return result, nil
+	return 0, fmt.Errorf("permissions %v are not a mode", raw)
+}
+
+// shellText is an entry of runcmd as a shell would see it: text, or a list of arguments.
+func shellText(entry any) (string, error) {
+	switch command := entry.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return command, nil
+	case []any:
+		var words []string
+		for _, word := range command {
+			words = append(words, fmt.Sprint(word))
+		}
+		if len(words) == 3 && words[1] == "-c" {
+			return words[2], nil
+		}
+		return strings.Join(words, " "), nil
+	}
+	return "", fmt.Errorf("%v is neither text nor a list", entry)
 }
 
 // decode undoes the encoding of a file's content.
@@ -98,15 +115,22 @@ func decode(encoding, content string) (string, error) {
 	default:
 		return "", fmt.Errorf("unknown encoding %q", encoding)
 	}
-	reader, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		return "", fmt.Errorf("failed to unpack: %w", err)
-	}
-	plain, err := io.ReadAll(io.LimitReader(reader, 16<<20))
-	return string(plain), err
+	return unpack(raw)
 }
 
 func decodeBase64(content string) (string, error) {
 	plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(content))
 	return string(plain), err
+}
+
+func unpack(raw []byte) (string, error) {
+	reader, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return "", fmt.Errorf("failed to unpack: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(reader, maxUnpacked))
+	if err != nil {
+		return "", fmt.Errorf("failed to unpack: %w", err)
+	}
+	return string(plain), nil
 }

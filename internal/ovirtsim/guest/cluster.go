@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	inmemoryruntime "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
@@ -39,7 +40,8 @@ var staticPods = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-cont
 // workloadCluster is a Kubernetes cluster in memory, served on its control plane endpoint while it has an API server.
 type workloadCluster struct {
 	guests    *Guests
-	address   string // ip:port; also the name of its resource group
+	address   string // ip:port
+	group     string // its resource group; no later cluster at the same address has it
 	host      string // as the endpoint names it
 	clusterCA *authority
 	etcdCA    *authority
@@ -47,6 +49,8 @@ type workloadCluster struct {
 
 	// apiServers are the nodes whose API server runs; guarded by guests.mu.
 	apiServers map[string]bool
+	// closed says that all of it is gone; guarded by guests.mu.
+	closed bool
 
 	certMu   sync.Mutex
 	serving  *tls.Certificate
@@ -74,10 +78,9 @@ func listenAddress(endpoint string) (string, error) {
 }
 
 // newCluster makes an empty cluster for the node that initialises it. guests.mu is held.
-func (g *Guests) newCluster(n *node) (*workloadCluster, error) {
-	address, err := listenAddress(n.endpoint)
-	if err != nil {
-		return nil, err
+func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
+	if g.ctx.Err() != nil {
+		return nil, errors.New("the simulator is closed")
 	}
 	if g.clusters[address] != nil {
 		return nil, fmt.Errorf("another cluster already serves %s", n.endpoint)
@@ -87,8 +90,9 @@ func (g *Guests) newCluster(n *node) (*workloadCluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a key: %w", err)
 	}
+	g.founded++
 	c := &workloadCluster{
-		guests: g, address: address, host: host, clusterCA: n.clusterCA, etcdCA: n.etcdCA, key: key,
+		guests: g, address: address, group: fmt.Sprintf("%s#%d", address, g.founded), host: host, clusterCA: n.clusterCA, etcdCA: n.etcdCA, key: key,
 		apiServers: map[string]bool{}, etcdCert: map[string]*tls.Certificate{},
 	}
 	ip, _, _ := net.SplitHostPort(address)
@@ -99,7 +103,7 @@ func (g *Guests) newCluster(n *node) (*workloadCluster, error) {
 	if c.serving, err = c.sign(n.clusterCA, "kube-apiserver", names); err != nil {
 		return nil, err
 	}
-	g.manager.AddResourceGroup(address)
+	g.manager.AddResourceGroup(c.group)
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
 		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return nil, err
@@ -109,7 +113,7 @@ func (g *Guests) newCluster(n *node) (*workloadCluster, error) {
 }
 
 func (c *workloadCluster) client() inmemoryruntime.Client {
-	return c.guests.manager.GetResourceGroup(c.address).GetClient()
+	return c.guests.manager.GetResourceGroup(c.group).GetClient()
 }
 
 // create makes an object, and is content when it exists.
@@ -139,7 +143,7 @@ func (c *workloadCluster) serve() error {
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: failed to listen on the control plane endpoint: %w", err)
 	}
-	group := func(string) (string, error) { return c.address, nil }
+	group := func(string) (string, error) { return c.group, nil }
 	logger := c.guests.log.WithValues("cluster", c.address)
 	api := inmemoryapi.NewAPIServerHandler(c.guests.manager, logger, group)
 	etcd := inmemoryetcd.NewEtcdServerHandler(c.guests.manager, logger, group)
@@ -176,8 +180,9 @@ func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certific
 
 // close stops serving and drops all objects. guests.mu is held.
 func (c *workloadCluster) close() {
+	c.closed = true
 	c.stop()
-	c.guests.manager.DeleteResourceGroup(c.address)
+	c.guests.manager.DeleteResourceGroup(c.group)
 }
 
 func (c *workloadCluster) stop() {
@@ -204,12 +209,61 @@ func (c *workloadCluster) admit(ctx context.Context, n *node) error {
 	var token corev1.Secret
 	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}
 	if err := c.client().Get(ctx, key, &token); err != nil {
-		return fmt.Errorf("the cluster does not know the bootstrap token: %w", err)
+		return fmt.Errorf("%w: the cluster does not know the bootstrap token: %w", errNotYet, err)
 	}
 	if string(token.Data["token-secret"]) != secret {
 		return errors.New("the bootstrap token is wrong")
 	}
+	if expiration, err := time.Parse(time.RFC3339, string(token.Data["expiration"])); err == nil && expiration.Before(time.Now()) {
+		return fmt.Errorf("the bootstrap token expired at %s", expiration.Format(time.RFC3339))
+	}
+	if err := c.admitVersion(n.version); err != nil {
+		return err
+	}
+	return c.admitName(ctx, n.name)
+}
+
+// admitVersion refuses a kubeadm that is more than one minor version ahead of the control plane.
+func (c *workloadCluster) admitVersion(joining string) error {
+	kubeadm, err := version.ParseGeneric(joining)
+	if err != nil {
+		return fmt.Errorf("the version of kubeadm in the image is none: %w", err)
+	}
+	var newest *version.Version
+	for _, m := range c.guests.members {
+		if m.cluster != c || !m.node.controlPlane {
+			continue
+		}
+		if v, err := version.ParseGeneric(m.node.version); err == nil && (newest == nil || newest.LessThan(v)) {
+			newest = v
+		}
+	}
+	if newest != nil && kubeadm.Minor() > newest.Minor()+1 {
+		return fmt.Errorf("this version of kubeadm (%s) only supports control plane versions from %d.%d on; the cluster has %s", joining, kubeadm.Major(), kubeadm.Minor()-1, newest)
+	}
 	return nil
+}
+
+// admitName refuses a node whose name another one goes by.
+func (c *workloadCluster) admitName(ctx context.Context, name string) error {
+	var taken corev1.Node
+	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &taken); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	for _, condition := range taken.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return fmt.Errorf("a Node with name %q and status \"Ready\" already exists in the cluster", name)
+		}
+	}
+	return nil
+}
+
+// start starts what runs on the node, as its kubelet does. guests.mu is held.
+func (c *workloadCluster) start(ctx context.Context, n *node) error {
+	if n.controlPlane {
+		return c.addControlPlane(ctx, n)
+	}
+	return c.addNode(ctx, n)
 }
 
 // addNode registers the node, or brings it back. guests.mu is held.
@@ -225,11 +279,8 @@ func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels},
 		Spec:       corev1.NodeSpec{ProviderID: n.providerID},
 		Status: corev1.NodeStatus{
-			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: n.version, OperatingSystem: "linux", Architecture: "amd64"},
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: n.address},
-				{Type: corev1.NodeHostName, Address: n.name},
-			},
+			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: n.version, OperatingSystem: "linux", Architecture: "amd64"},
+			Addresses: nodeAddresses(n),
 			Conditions: []corev1.NodeCondition{
 				nodeCondition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
 				nodeCondition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
@@ -244,7 +295,18 @@ func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 	if err := c.create(ctx, object); err != nil {
 		return err
 	}
-	return c.setReady(ctx, n.name, corev1.ConditionTrue, "KubeletReady")
+	return c.report(ctx, n.name, func(status *corev1.NodeStatus) {
+		status.Addresses = nodeAddresses(n)
+		setCondition(status, corev1.ConditionTrue, "KubeletReady")
+	})
+}
+
+func nodeAddresses(n *node) []corev1.NodeAddress {
+	var out []corev1.NodeAddress
+	for _, address := range n.addresses {
+		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.name})
 }
 
 func nodeCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
@@ -252,16 +314,34 @@ func nodeCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus,
 }
 
 func (c *workloadCluster) setReady(ctx context.Context, name string, status corev1.ConditionStatus, reason string) error {
+	return c.report(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
+}
+
+// setCondition sets the Ready condition; its transition time changes with its status only, from which a
+// MachineHealthCheck counts.
+func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, reason string) {
+	ready := nodeCondition(corev1.NodeReady, status, reason)
+	for i, condition := range current.Conditions {
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		if condition.Status == status {
+			ready.LastTransitionTime = condition.LastTransitionTime
+		}
+		current.Conditions[i] = ready
+		return
+	}
+	current.Conditions = append(current.Conditions, ready)
+}
+
+// report changes the status of a Node.
+func (c *workloadCluster) report(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
 	var current corev1.Node
 	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
 		return fmt.Errorf("failed to get node %s: %w", name, err)
 	}
 	updated := current.DeepCopy()
-	for i, condition := range updated.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != status {
-			updated.Status.Conditions[i] = nodeCondition(corev1.NodeReady, status, reason)
-		}
-	}
+	change(&updated.Status)
 	if err := c.client().Patch(ctx, updated, client.MergeFrom(&current)); err != nil {
 		return fmt.Errorf("failed to update node %s: %w", name, err)
 	}
@@ -317,7 +397,11 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 // addEtcdMember adds the pod from whose annotations the in-memory etcd derives its membership.
 func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	name := "etcd-" + n.name
-	cert, err := c.sign(n.etcdCA, name, certs.AltNames{DNSNames: []string{"localhost", name}, IPs: []net.IP{net.ParseIP(n.address), net.IPv4(127, 0, 0, 1)}})
+	names := certs.AltNames{DNSNames: []string{"localhost", name}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	for _, address := range n.addresses {
+		names.IPs = append(names.IPs, net.ParseIP(address))
+	}
+	cert, err := c.sign(n.etcdCA, name, names)
 	if err != nil {
 		return err
 	}
@@ -356,7 +440,8 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	return c.create(ctx, staticPod("etcd", n, annotations))
 }
 
-// electLeader hands the leadership to another member when the one that is lost has it, as etcd does by itself.
+// electLeader hands the leadership to a member that runs when the one that is lost has it, as etcd does by itself.
+// guests.mu is held.
 func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
 	var pods corev1.PodList
 	if err := c.client().List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"}); err != nil {
@@ -369,15 +454,20 @@ func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
 		if from, err := time.Parse(time.RFC3339, pod.Annotations[cloudv1.EtcdLeaderFromAnnotationName]); err == nil && !from.Before(since) {
 			leader, since = pod.Name, from
 		}
-		if _, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]; !removed && pod.Name != lost {
+		_, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]
+		if !removed && c.apiServers[pod.Spec.NodeName] {
 			heir = pod
 		}
 	}
 	if leader != lost || heir == nil {
 		return nil
 	}
+	now := time.Now()
+	if !now.Truncate(time.Second).After(since) {
+		now = since.Add(time.Second) // the newest leads, and times are in seconds
+	}
 	crowned := heir.DeepCopy()
-	crowned.Annotations[cloudv1.EtcdLeaderFromAnnotationName] = time.Now().Format(time.RFC3339)
+	crowned.Annotations[cloudv1.EtcdLeaderFromAnnotationName] = now.Format(time.RFC3339)
 	if err := c.client().Patch(ctx, crowned, client.MergeFrom(heir)); err != nil {
 		return fmt.Errorf("failed to make %s the leader: %w", heir.Name, err)
 	}

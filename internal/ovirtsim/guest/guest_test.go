@@ -118,10 +118,78 @@ func machine(name, address, data string) ovirtsim.GuestVM {
 	}
 }
 
-func (s *site) boot(m ovirtsim.GuestVM) error {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Second)
-	defer cancel()
-	return s.guests.Boot(ctx, m, func([]ovirtsim.ReportedInterface) {})
+// powered is a VM that runs.
+type powered struct {
+	site     *site
+	id       string
+	off      context.CancelFunc
+	done     chan error // what Boot returned
+	reported chan []ovirtsim.ReportedInterface
+}
+
+// start powers a VM on.
+func (s *site) start(m ovirtsim.GuestVM) *powered {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	p := &powered{site: s, id: m.ID, off: cancel, done: make(chan error, 1), reported: make(chan []ovirtsim.ReportedInterface, 1)}
+	go func() {
+		p.done <- s.guests.Boot(ctx, m, func(reported []ovirtsim.ReportedInterface) { p.reported <- reported })
+	}()
+	return p
+}
+
+// up waits until the VM is a node that is ready, or Boot returned.
+func (p *powered) up() error {
+	p.site.t.Helper()
+	var err error
+	returned := false
+	eventually(p.site.t, "VM "+p.id+" neither comes up nor fails", func() bool {
+		select {
+		case err = <-p.done:
+			returned = true
+		default:
+		}
+		n, ok := p.site.guests.Node(p.id)
+		return returned || ok && n.Ready == "True"
+	})
+	return err
+}
+
+// halt powers the VM off as the engine does.
+func (p *powered) halt() {
+	p.off()
+	<-p.done
+	p.site.guests.Halted(p.id)
+}
+
+func eventually(t *testing.T, complaint string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatal(complaint)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// mustStart powers a VM on and waits until it is a node.
+func (s *site) mustStart(m ovirtsim.GuestVM) *powered {
+	s.t.Helper()
+	p := s.start(m)
+	if err := p.up(); err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+// token makes a bootstrap token in the workload cluster, as the kubeadm bootstrap provider does.
+func (s *site) token() string {
+	s.t.Helper()
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Data: map[string][]byte{"token-secret": []byte("0123456789abcdef")}}
+	if err := s.client().Create(s.t.Context(), token); err != nil {
+		s.t.Fatal(err)
+	}
+	return "abcdef.0123456789abcdef"
 }
 
 func (s *site) client() client.Client {
@@ -135,24 +203,15 @@ func (s *site) client() client.Client {
 
 func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	first, second := newSite(t, "127.40.0.5:6443"), newSite(t, "127.40.1.5:6443")
-	for _, s := range []*site{first, second} { // both on port 6443 at once
-		if err := s.boot(machine("cp-1", "127.40.0.10", s.initData("v1.36.1"))); err != nil {
-			t.Fatal(err)
-		}
+	var leader *powered
+	for _, s := range []*site{second, first} { // both on port 6443 at once
+		leader = s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	}
 	s := first
 	c := s.client()
-	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-abcdef"}, Data: map[string][]byte{"token-secret": []byte("0123456789abcdef")}}
-	if err := c.Create(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
-	good := "abcdef.0123456789abcdef"
-	if err := s.boot(machine("cp-2", "127.40.0.11", s.joinData(good, s.ca.hash(), true))); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.boot(machine("worker-1", "127.40.0.12", s.joinData(good, s.ca.hash(), false))); err != nil {
-		t.Fatal(err)
-	}
+	good := s.token()
+	other := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(good, s.ca.hash(), true)))
+	s.mustStart(machine("worker-1", "127.40.0.12", s.joinData(good, s.ca.hash(), false)))
 	var nodes corev1.NodeList
 	if err := c.List(t.Context(), &nodes); err != nil {
 		t.Fatal(err)
@@ -170,7 +229,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	}
 
 	// The leader of etcd dies: another member takes over, and the endpoint goes on being served.
-	s.guests.Halted("id-cp-1")
+	leader.halt()
 	s.guests.Removed("id-cp-1")
 	var pods corev1.PodList
 	if err := c.List(t.Context(), &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "etcd"}); err != nil {
@@ -179,13 +238,11 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	if len(pods.Items) != 1 || pods.Items[0].Annotations["etcd.inmemory.infrastructure.cluster.x-k8s.io/leader-from"] == "" {
 		t.Errorf("etcd members: %+v", pods.Items)
 	}
-	s.guests.Halted("id-cp-2")
+	other.halt()
 	if err := c.List(t.Context(), &nodes); err == nil {
 		t.Error("the endpoint is served without an API server")
 	}
-	if err := s.boot(machine("cp-2", "127.40.0.11", "")); err != nil {
-		t.Errorf("a control plane that comes back: %v", err)
-	}
+	s.mustStart(machine("cp-2", "127.40.0.11", "")) // cloud-init does not run twice
 	if err := s.client().List(t.Context(), &nodes); err != nil {
 		t.Errorf("the endpoint is not served again: %v", err)
 	}
@@ -193,11 +250,20 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	if len(s.guests.clusters) != 0 {
 		t.Error("the cluster outlives its last control plane node")
 	}
+	if _, ok := second.guests.Node("id-cp-1"); !ok {
+		t.Error("the other cluster went with it")
+	}
 }
 
 func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	s := newSite(t, "127.40.2.5:6443")
-	if err := s.boot(machine("cp-1", "127.40.0.10", s.initData("v1.36.1"))); err != nil {
+	s.guests.joinTimeout = 50 * time.Millisecond
+	s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
+	good := s.token()
+	if err := s.client().Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-oldold"},
+		Data:       map[string][]byte{"token-secret": []byte("0123456789abcdef"), "expiration": []byte("2001-01-01T00:00:00Z")},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	with := func(change func(*ovirtsim.GuestVM)) ovirtsim.GuestVM {
@@ -205,28 +271,156 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 		change(&m)
 		return m
 	}
+	data := func(text string) ovirtsim.GuestVM {
+		return with(func(m *ovirtsim.GuestVM) { m.UserData = text })
+	}
+	initData, joinData := s.initData("v1.36.1"), s.joinData(good, s.ca.hash(), false)
+	stranger := *s
+	stranger.ca = newAuthority(t)
 	tests := map[string]struct {
 		machine ovirtsim.GuestVM
 		want    string
 	}{
-		"no network interface":      {with(func(m *ovirtsim.GuestVM) { m.Interfaces = nil }), "no network interface"},
-		"no configuration, no DHCP": {with(func(m *ovirtsim.GuestVM) { m.NICs = nil }), "no DHCP"},
-		"another interface":         {with(func(m *ovirtsim.GuestVM) { m.NICs[0].Interface = "eth0" }), "no interface \"eth0\""},
-		"gateway elsewhere":         {with(func(m *ovirtsim.GuestVM) { m.NICs[0].Gateway = "127.50.0.1" }), "not in the subnet"},
-		"no address":                {with(func(m *ovirtsim.GuestVM) { m.NICs[0].Address = "" }), "unusable"},
-		"an image without kubeadm":  {with(func(m *ovirtsim.GuestVM) { m.UserData, m.KubernetesVersion = s.initData("v1.36.1"), "" }), "command not found"},
-		"another version":           {with(func(m *ovirtsim.GuestVM) { m.UserData = s.initData("v1.35.0") }), "does not deploy"},
-		"an endpoint that is taken": {with(func(m *ovirtsim.GuestVM) { m.UserData = s.initData("v1.36.1") }), "already serves"},
-		"an unknown token":          {with(func(m *ovirtsim.GuestVM) { m.UserData = s.joinData("aaaaaa.bbbb", s.ca.hash(), false) }), "does not know the bootstrap token"},
-		"another CA":                {with(func(m *ovirtsim.GuestVM) { m.UserData = s.joinData("aaaaaa.bbbb", "sha256:00", false) }), "caCertHashes"},
-		"user data that is none":    {with(func(m *ovirtsim.GuestVM) { m.UserData = "a: [" }), "not a cloud-config"},
-		"Ignition":                  {with(func(m *ovirtsim.GuestVM) { m.Ignition = true }), "Ignition"},
+		"an image without kubeadm":                                {with(func(m *ovirtsim.GuestVM) { m.UserData, m.KubernetesVersion = initData, "" }), "kubeadm: command not found"},
+		"kubeadm of another minor version than the cluster to be": {data(s.initData("v1.35.0")), "kubeadm: this version of kubeadm (v1.36.1) does not deploy clusters with version v1.35.0"},
+		"kubeadm two minor versions ahead of the control plane": {
+			with(func(m *ovirtsim.GuestVM) { m.UserData, m.KubernetesVersion = joinData, "v1.38.0" }), "only supports control plane versions from 1.37 on"},
+		"an endpoint that another cluster serves":    {data(initData), "kubeadm: another cluster already serves"},
+		"an endpoint without a port":                 {data(strings.ReplaceAll(initData, s.endpoint, "127.40.2.5")), "is not host:port"},
+		"an endpoint that nothing serves":            {data(strings.ReplaceAll(joinData, s.endpoint, "127.40.2.77:6443")), "nothing serves the control plane endpoint 127.40.2.77:6443"},
+		"no CA":                                      {data(strings.ReplaceAll(initData, "pki/ca.crt", "pki/other.crt")), "kubeadm: /etc/kubernetes/pki/ca.crt is missing"},
+		"no key of the CA of etcd":                   {data(strings.ReplaceAll(initData, "etcd/ca.key", "etcd/other.key")), "kubeadm: /etc/kubernetes/pki/etcd/ca.key is missing"},
+		"a token that the cluster does not know":     {data(s.joinData("aaaaaa.0123456789abcdef", s.ca.hash(), false)), "does not know the bootstrap token"},
+		"a token with another secret":                {data(s.joinData("abcdef.fedcba9876543210", s.ca.hash(), false)), "the bootstrap token is wrong"},
+		"a token that expired":                       {data(s.joinData("oldold.0123456789abcdef", s.ca.hash(), false)), "the bootstrap token expired"},
+		"a token of another form":                    {data(s.joinData("abcdef", s.ca.hash(), false)), "the bootstrap token is not of the form"},
+		"a hash of another CA":                       {data(s.joinData(good, "sha256:00", false)), "does not match discovery.bootstrapToken.caCertHashes"},
+		"no hash of a CA":                            {data(strings.ReplaceAll(joinData, s.ca.hash(), "")), "caCertHashes"},
+		"a control plane node with another CA":       {data(stranger.joinData(good, s.ca.hash(), true)), "/etc/kubernetes/pki/ca.crt is not the CA of this cluster"},
+		"a name that a node has":                     {with(func(m *ovirtsim.GuestVM) { m.UserData, m.HostName = joinData, "cp-1" }), `a Node with name "cp-1" and status "Ready" already exists`},
+		"no host name":                               {with(func(m *ovirtsim.GuestVM) { m.UserData, m.HostName = joinData, "" }), "the guest has no host name"},
+		"a template that nothing renders":            {data(strings.ReplaceAll(joinData, "nodeRegistration:", "nodeRegistration:\n        name: '{{ ds.meta_data.local_hostname }}'")), "nodeRegistration.name: Invalid value: \"{{ ds.meta_data.local_hostname }}\""},
+		"a kubeadm API of the future":                {data(strings.ReplaceAll(joinData, "v1beta4", "v9")), `no kind "JoinConfiguration" is registered for version "kubeadm.k8s.io/v9"`},
+		"a configuration that is none":               {data("write_files: [{path: /k, content: 'a: ['}]\nruncmd: [kubeadm init --config /k]"), "kubeadm: /k: "},
+		"kubelet arguments that are none":            {data("write_files: [{path: /k, content: 'apiVersion: kubeadm.k8s.io/v1beta4\n\n  kind: InitConfiguration\n\n  nodeRegistration: {kubeletExtraArgs: 3}'}]\nruncmd: [kubeadm init --config /k]"), "kubeletExtraArgs is neither a list nor a map"},
+		"an init without its configuration":          {data("write_files: [{path: /k, content: 'kind: Other'}]\nruncmd: [kubeadm init --config /k]"), "it has no InitConfiguration"},
+		"a configuration that is not there":          {data("runcmd: [kubeadm init --config /k]"), `kubeadm: unable to read config from "/k"`},
+		"kubeadm without a configuration":            {data("runcmd: [kubeadm join --token x]"), "kubeadm: join without --config"},
+		"a substitution in a file that is not there": {data(`runcmd: ["sed -i \"s/A/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g\" /k"]`), "sed: can't read /k"},
+		"user data that is no YAML":                  {data("a: ["), "cloud-init: user data is not a cloud-config"},
+		"user data that is a script":                 {data("#!/bin/sh\nreboot\n"), "cloud-init: user data is not a cloud-config"},
+		"a file in an encoding of nobody's":          {data("write_files: [{path: /k, encoding: rot13, content: a}]"), `cloud-init: write_files /k: unknown encoding "rot13"`},
+		"a file that is no base64":                   {data("write_files: [{path: /k, encoding: b64, content: '*'}]"), "cloud-init: write_files /k: illegal base64"},
+		"a file that is not packed":                  {data("write_files: [{path: /k, encoding: gz, content: a}]"), "cloud-init: write_files /k: failed to unpack"},
+		"a file with permissions in words":           {data("write_files: [{path: /k, permissions: rwx, content: a}]"), `permissions "rwx" are not an octal number`},
+		"a file with impossible permissions":         {data("write_files: [{path: /k, permissions: -1, content: a}]"), "permissions -1 are not a mode"},
+		"a command that is a mapping":                {data("runcmd: [{a: b}]"), "cloud-init: runcmd"},
+		"a script that may not be executed":          {data("write_files: [{path: /k.sh, content: reboot}]\nruncmd: [/k.sh]"), "bash: /k.sh: Permission denied"},
+		"a script that is not there":                 {data("runcmd: [bash /etc/k.sh]"), "bash: /etc/k.sh: No such file or directory"},
+		"a script that calls itself":                 {data("write_files: [{path: /k.sh, content: bash /k.sh}]\nruncmd: [bash /k.sh]"), "bash: scripts call each other"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := s.boot(test.machine); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := s.start(test.machine).up(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestCommandsThatMakeANode(t *testing.T) {
+	const id = "11111111-aaaa-bbbb-cccc-222222222222"
+	sed := `sed -i "s/__ID__/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" /k`
+	tests := map[string]struct {
+		commands []string
+		want     string // of the configuration; empty when no node is made
+	}{
+		"kubeadm init, and what follows it":                {[]string{"kubeadm init --config /k  && echo success"}, "init __ID__"},
+		"kubeadm join with other flags":                    {[]string{"/usr/bin/kubeadm join --v=5 --config=/k --ignore-preflight-errors=all"}, "join __ID__"},
+		"kubeadm with an environment, as root":             {[]string{"sudo HTTP_PROXY=x kubeadm init --config '/k'; reboot"}, "init __ID__"},
+		"kubeadm after the substitution of the VM's ID":    {[]string{sed, "kubeadm init --config /k"}, "init " + id},
+		"kubeadm in a script that is called by its path":   {[]string{"/run.sh"}, "join " + id},
+		"kubeadm in a script that a shell is given":        {[]string{"/bin/bash -x /run.sh"}, "join " + id},
+		"kubeadm in the text that a shell is given":        {[]string{`bash -c "kubeadm join --config /k"`}, "join __ID__"},
+		"kubeadm on a continued line":                      {[]string{"kubeadm init \\\n  --config /k"}, "init __ID__"},
+		"kubeadm that prepares only":                       {[]string{"kubeadm version", "kubeadm init phase preflight --config /k", "kubeadm config images pull"}, ""},
+		"kubeadm in a comment":                             {[]string{"# kubeadm init --config /k"}, ""},
+		"kubeadm in a here document":                       {[]string{"cat > /x <<EOF\nkubeadm init --config /k\nEOF\necho done"}, ""},
+		"programs of the image":                            {[]string{"systemctl start kubelet", "", "/usr/bin/update --all", "sh", "true && false"}, ""},
+		"the first of two":                                 {[]string{"kubeadm init --config /k", "kubeadm join --config /k"}, "init __ID__"},
+		"kubeadm as a list of arguments, the way of Linux": {[]string{"kubeadm join --config /k"}, "join __ID__"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sys := newSystem()
+			sys.write("/k", "__ID__", 0o600, false)
+			sys.write("/run.sh", "#!/bin/bash\nset -e\n"+sed+"\nkubeadm join --config /k\n", 0o700, false)
+			sys.commands = test.commands
+			call, err := sys.run(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if call != nil {
+				got = call.verb + " " + sys.read(call.config)
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFilesThatCloudInitWrites(t *testing.T) {
+	sys, err := readCloudInit(`#cloud-config
+write_files:
+- {path: /plain, content: a, permissions: '0600'}
+- {path: /plain, content: b, append: true, permissions: 0640}
+- {path: /base64, encoding: b64, content: aGVsbG8=}
+- {path: /packed, encoding: gzip+base64, content: H4sIAAAAAAAA/8tIzcnJBwCGphA2BQAAAA==}
+runcmd:
+- [sh, -c, "kubeadm init --config /k"]
+- [kubeadm, join, 3]
+- null
+users: [{name: core}]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]file{"/plain": {"ab", 0o640}, "/base64": {"hello", defaultMode}, "/packed": {"hello", defaultMode}}
+	for path, w := range want {
+		if got := sys.files[path]; got != w {
+			t.Errorf("%s: got %+v, want %+v", path, got, w)
+		}
+	}
+	if len(sys.commands) != 3 || sys.commands[0] != "kubeadm init --config /k" || sys.commands[1] != "kubeadm join 3" {
+		t.Errorf("commands: %q", sys.commands)
+	}
+}
+
+func TestTheNameOfANode(t *testing.T) {
+	tests := map[string]struct {
+		machine ovirtsim.GuestVM
+		file    string
+		want    string
+	}{
+		"cloud-init: what the engine says":              {ovirtsim.GuestVM{HostName: "Engine"}, "file", "engine"},
+		"cloud-init: the file, when the engine is mute": {ovirtsim.GuestVM{}, "file\n", "file"},
+		"Ignition: the file":                            {ovirtsim.GuestVM{Ignition: true, HostName: "engine"}, "File\n", "file"},
+		"Ignition: what the engine says, else":          {ovirtsim.GuestVM{Ignition: true, HostName: "engine"}, "", "engine"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sys := newSystem()
+			sys.write("/etc/hostname", test.file, defaultMode, false)
+			if got := sys.hostName(test.machine); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	s := newSite(t, "127.40.7.5:6443")
+	s.mustStart(machine("cp-1", "127.40.0.10", strings.ReplaceAll(s.initData("v1.36.1"), "nodeRegistration: {", "nodeRegistration: {name: Named.Example, ")))
+	if n, _ := s.guests.Node("id-cp-1"); n.Name != "named.example" || !n.ControlPlane || n.Endpoint != s.endpoint {
+		t.Errorf("node: %+v", n)
 	}
 }

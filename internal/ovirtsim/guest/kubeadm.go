@@ -7,17 +7,27 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/yaml"
 )
 
+var (
+	// bootstrapToken is the form that kubeadm asks of a token.
+	bootstrapToken = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
+	// kubeadmAPI are the versions of its configuration that kubeadm reads.
+	kubeadmAPI = regexp.MustCompile(`\Akubeadm\.k8s\.io/v1beta[34]\z`)
+)
+
 // node is what kubeadm makes of a VM, from the files on its disk.
 type node struct {
-	name         string
-	providerID   string
-	address      string
+	name       string
+	providerID string
+	// addresses are the node's InternalIPs, IPv4 first.
+	addresses    []string
 	version      string
 	controlPlane bool
 	init         bool
@@ -50,6 +60,7 @@ func (a *authority) hash() string {
 
 // kubeadmDocument is the union of the documents in a kubeadm configuration, as far as they decide what a node becomes.
 type kubeadmDocument struct {
+	APIVersion           string    `json:"apiVersion"`
 	Kind                 string    `json:"kind"`
 	ControlPlaneEndpoint string    `json:"controlPlaneEndpoint"`
 	KubernetesVersion    string    `json:"kubernetesVersion"`
@@ -69,59 +80,102 @@ type kubeadmDocument struct {
 	} `json:"discovery"`
 }
 
-// nodeFrom reads kubeadm's configuration, and the certificates beside it.
-func nodeFrom(sys *system) (*node, error) {
-	out := &node{init: sys.kubeadm == "init", controlPlane: sys.kubeadm == "init"}
+// nodeFrom is kubeadm on a machine with a host name and a version of kubeadm: it reads the configuration, and the
+// certificates beside it.
+func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
+	if version == "" {
+		return nil, errors.New("kubeadm: command not found")
+	}
+	out := &node{init: call.verb == "init", controlPlane: call.verb == "init"}
+	if err := out.readConfig(sys.read(call.config), call); err != nil {
+		return nil, fmt.Errorf("kubeadm: %s: %w", call.config, err)
+	}
+	if _, _, err := net.SplitHostPort(out.endpoint); err != nil {
+		return nil, fmt.Errorf("kubeadm: the control plane endpoint %q is not host:port: %w", out.endpoint, err)
+	}
+	if out.init && minor(out.version) != minor(version) {
+		return nil, fmt.Errorf("kubeadm: this version of kubeadm (%s) does not deploy clusters with version %s", version, out.version)
+	}
+	out.version = version
+	if out.name = strings.ToLower(strings.TrimSpace(out.name)); out.name == "" {
+		out.name = hostName
+	}
+	if out.name == "" {
+		return nil, errors.New("kubeadm: the guest has no host name")
+	}
+	if problems := validation.IsDNS1123Subdomain(out.name); len(problems) > 0 {
+		return nil, fmt.Errorf("kubeadm: nodeRegistration.name: Invalid value: %q: %s", out.name, strings.Join(problems, "; "))
+	}
+	if !out.init && !bootstrapToken.MatchString(out.token) {
+		return nil, fmt.Errorf("kubeadm: discovery.bootstrapToken.token: the bootstrap token is not of the form %q", bootstrapToken)
+	}
+	if !out.controlPlane {
+		return out, nil
+	}
+	var err error
+	if out.clusterCA, err = authorityFrom(sys, "/etc/kubernetes/pki/ca"); err != nil {
+		return nil, err
+	}
+	out.etcdCA, err = authorityFrom(sys, "/etc/kubernetes/pki/etcd/ca")
+	return out, err
+}
+
+// readConfig reads the documents of kubeadm's configuration.
+func (n *node) readConfig(text string, call *kubeadmCall) error {
 	found := false
-	for _, document := range strings.Split(sys.files[sys.config], "\n---") {
+	for _, document := range strings.Split(text, "\n---") {
 		var doc kubeadmDocument
 		if err := yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---")), &doc); err != nil {
-			return nil, fmt.Errorf("kubeadm: %s: %w", sys.config, err)
+			return err
+		}
+		switch doc.Kind {
+		case "ClusterConfiguration", "InitConfiguration", "JoinConfiguration":
+			if !kubeadmAPI.MatchString(doc.APIVersion) {
+				return fmt.Errorf("no kind %q is registered for version %q", doc.Kind, doc.APIVersion)
+			}
 		}
 		switch doc.Kind {
 		case "ClusterConfiguration":
-			out.endpoint, out.version = doc.ControlPlaneEndpoint, doc.KubernetesVersion
+			n.endpoint, n.version = doc.ControlPlaneEndpoint, doc.KubernetesVersion
 			continue
 		case "InitConfiguration":
-			found = found || out.init
+			found = found || n.init
 		case "JoinConfiguration":
-			found = found || !out.init
-			out.controlPlane = doc.ControlPlane != nil
+			found = found || !n.init
+			n.controlPlane = doc.ControlPlane != nil
 			token := doc.Discovery.BootstrapToken
-			out.endpoint, out.token, out.caHashes = token.APIServerEndpoint, token.Token, token.CACertHashes
-			if len(out.caHashes) == 0 && !token.UnsafeSkipCAVerification {
-				return nil, errors.New("kubeadm: discovery.bootstrapToken.caCertHashes is empty")
+			n.endpoint, n.token, n.caHashes = token.APIServerEndpoint, token.Token, token.CACertHashes
+			if len(n.caHashes) == 0 && !token.UnsafeSkipCAVerification {
+				return errors.New("discovery.bootstrapToken.caCertHashes is empty")
 			}
 		default:
 			continue
 		}
 		args, err := kubeletArgs(doc.NodeRegistration.KubeletExtraArgs)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		out.name, out.providerID = doc.NodeRegistration.Name, args["provider-id"]
-		out.labels = parseLabels(args["node-labels"])
+		n.name, n.providerID = doc.NodeRegistration.Name, args["provider-id"]
+		n.labels = parseLabels(args["node-labels"])
 		if doc.NodeRegistration.Taints != nil {
-			out.taints = *doc.NodeRegistration.Taints
-		} else if out.controlPlane {
-			out.taints = []taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}}
+			n.taints = *doc.NodeRegistration.Taints
+		} else if n.controlPlane {
+			n.taints = []taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}}
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("kubeadm: %s has no %sConfiguration", sys.config, strings.ToUpper(sys.kubeadm[:1])+sys.kubeadm[1:])
+		return fmt.Errorf("it has no %sConfiguration", strings.ToUpper(call.verb[:1])+call.verb[1:])
 	}
-	if _, _, err := net.SplitHostPort(out.endpoint); err != nil {
-		return nil, fmt.Errorf("kubeadm: the control plane endpoint %q is not host:port: %w", out.endpoint, err)
+	return nil
+}
+
+// minor is the MAJOR.MINOR of a version.
+func minor(version string) string {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return version
 	}
-	if !out.controlPlane {
-		return out, nil
-	}
-	var err error
-	if out.clusterCA, err = authorityFrom(sys.files, "/etc/kubernetes/pki/ca"); err != nil {
-		return nil, err
-	}
-	out.etcdCA, err = authorityFrom(sys.files, "/etc/kubernetes/pki/etcd/ca")
-	return out, err
+	return parts[0] + "." + parts[1]
 }
 
 // kubeletArgs reads extra arguments in both shapes: a list of name and value (v1beta4), a map (v1beta3).
@@ -137,12 +191,12 @@ func kubeletArgs(raw any) (map[string]string, error) {
 		for _, entry := range args {
 			arg, ok := entry.(map[string]any)
 			if !ok {
-				return nil, errors.New("kubeadm: kubeletExtraArgs holds something that is not name and value")
+				return nil, errors.New("kubeletExtraArgs holds something that is not name and value")
 			}
 			out[fmt.Sprint(arg["name"])] = fmt.Sprint(arg["value"])
 		}
 	default:
-		return nil, errors.New("kubeadm: kubeletExtraArgs is neither a list nor a map")
+		return nil, errors.New("kubeletExtraArgs is neither a list nor a map")
 	}
 	return out, nil
 }
@@ -157,12 +211,12 @@ func parseLabels(list string) map[string]string {
 	return out
 }
 
-func authorityFrom(files map[string]string, path string) (*authority, error) {
-	cert, err := certs.DecodeCertPEM([]byte(files[path+".crt"]))
+func authorityFrom(sys *system, path string) (*authority, error) {
+	cert, err := certs.DecodeCertPEM([]byte(sys.read(path + ".crt")))
 	if err != nil || cert == nil {
 		return nil, fmt.Errorf("kubeadm: %s.crt is missing or no certificate", path)
 	}
-	key, err := certs.DecodePrivateKeyPEM([]byte(files[path+".key"]))
+	key, err := certs.DecodePrivateKeyPEM([]byte(sys.read(path + ".key")))
 	if err != nil || key == nil {
 		return nil, fmt.Errorf("kubeadm: %s.key is missing or no key", path)
 	}

@@ -1,0 +1,276 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+const (
+	// defaultJoinTimeout is how long kubeadm join waits for the control plane and its token.
+	defaultJoinTimeout = 5 * time.Minute
+	// retry is how often whatever waits for a control plane looks again.
+	retry = 250 * time.Millisecond
+)
+
+// errNotYet is what time may mend.
+var errNotYet = errors.New("gave up waiting")
+
+// Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
+// Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short starts
+// over. After an error the VM is on, and nothing runs in it.
+func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+	b, known := g.powerOn(ctx, machine.ID)
+	defer g.powerOff(machine.ID, b)
+	stop := context.AfterFunc(g.ctx, b.cancel)
+	defer stop()
+
+	err := g.run(b, machine, known, ready)
+	if err != nil && !b.off() {
+		return err
+	}
+	<-b.ctx.Done()
+	return nil
+}
+
+// powerOn notes that a VM runs, and returns the node that it was before.
+func (g *Guests) powerOn(ctx context.Context, vmID string) (*boot, *member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if before := g.boots[vmID]; before != nil {
+		before.cancel() // a VM runs once
+	}
+	b := &boot{}
+	b.ctx, b.cancel = context.WithCancel(ctx)
+	g.boots[vmID] = b
+	return b, g.members[vmID]
+}
+
+// powerOff ends a run.
+func (g *Guests) powerOff(vmID string, b *boot) {
+	b.cancel()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.boots[vmID] == b {
+		delete(g.boots, vmID)
+	}
+	g.lose(g.members[vmID], b)
+}
+
+// run brings the guest up.
+func (g *Guests) run(b *boot, machine ovirtsim.GuestVM, known *member, ready func([]ovirtsim.ReportedInterface)) error {
+	if known != nil {
+		network, err := g.configure(machine, known.profiles, nil)
+		if err != nil {
+			return err
+		}
+		ready(network.reported)
+		return g.rejoin(b, known, network.nodeAddresses)
+	}
+	sys, userDataErr := provision(machine)
+	if sys == nil {
+		return userDataErr // Ignition fails before there is a network
+	}
+	for _, warning := range sys.warnings {
+		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
+	}
+	profiles, warnings, err := profilesOf(machine, sys)
+	if err != nil {
+		return err
+	}
+	network, err := g.configure(machine, profiles, warnings)
+	if err != nil {
+		return err
+	}
+	ready(network.reported)
+	if userDataErr != nil {
+		return userDataErr
+	}
+	call, err := sys.run(machine.ID)
+	if err != nil || call == nil {
+		return err // a VM that runs no kubeadm is just a VM
+	}
+	n, err := nodeFrom(sys, call, sys.hostName(machine), machine.KubernetesVersion)
+	if err != nil {
+		return err
+	}
+	n.addresses = network.nodeAddresses
+	m := &member{node: n, profiles: profiles, boot: b}
+	if n.init {
+		return g.initCluster(machine.ID, m)
+	}
+	return g.join(machine.ID, m)
+}
+
+func (g *Guests) configure(machine ovirtsim.GuestVM, profiles []profile, warnings []string) (*network, error) {
+	for _, warning := range warnings {
+		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
+	}
+	return configureNetwork(machine.Interfaces, profiles, warnings)
+}
+
+// initCluster is kubeadm init.
+func (g *Guests) initCluster(vmID string, m *member) error {
+	address, err := listenAddress(m.node.endpoint)
+	if err != nil {
+		return fmt.Errorf("kubeadm: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.boot.off() {
+		return m.boot.ctx.Err()
+	}
+	c, err := g.newCluster(m.node, address)
+	if err != nil {
+		return fmt.Errorf("kubeadm: %w", err)
+	}
+	if err := c.addControlPlane(g.ctx, m.node); err != nil {
+		c.close()
+		return err
+	}
+	g.clusters[address] = c
+	m.cluster, g.members[vmID] = c, m
+	g.log.Info("Initialised workload cluster", "endpoint", m.node.endpoint, "node", m.node.name)
+	return nil
+}
+
+// join is kubeadm join, with its patience.
+func (g *Guests) join(vmID string, m *member) error {
+	ctx, cancel := context.WithTimeout(m.boot.ctx, g.joinTimeout)
+	defer cancel()
+	err := again(ctx, func() error { return g.tryJoin(vmID, m) })
+	if err != nil {
+		return fmt.Errorf("kubeadm: failed to join: %w", err)
+	}
+	g.log.Info("Joined workload cluster", "endpoint", m.node.endpoint, "node", m.node.name)
+	return nil
+}
+
+// again tries until it works, it fails for good, or ctx ends; then it returns the last error.
+func again(ctx context.Context, try func() error) error {
+	ticker := time.NewTicker(retry)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if !errors.Is(err, errNotYet) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+func (g *Guests) tryJoin(vmID string, m *member) error {
+	address, err := listenAddress(m.node.endpoint)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotYet, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.boot.off() {
+		return m.boot.ctx.Err()
+	}
+	c := g.clusters[address]
+	if c == nil || len(c.apiServers) == 0 {
+		return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
+	}
+	if err := c.admit(g.ctx, m.node); err != nil {
+		return err
+	}
+	if err := c.start(g.ctx, m.node); err != nil {
+		return err
+	}
+	m.cluster, g.members[vmID] = c, m
+	return nil
+}
+
+// rejoin brings a restarted VM back as the node that it was: its kubelet starts static pods by itself, and registers as
+// soon as an API server answers.
+func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
+	return again(b.ctx, func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if b.off() {
+			return b.ctx.Err()
+		}
+		if m.cluster.closed || !m.node.controlPlane && len(m.cluster.apiServers) == 0 {
+			return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
+		}
+		m.node.addresses, m.boot = addresses, b
+		return m.cluster.start(g.ctx, m.node)
+	})
+}
+
+// lose marks the node of a run that ended as lost, and takes its API server away. A node that is up in another run is left
+// alone. g.mu is held.
+func (g *Guests) lose(m *member, b *boot) {
+	if m == nil || b == nil || m.boot != b {
+		return
+	}
+	m.boot = nil
+	if m.cluster.closed {
+		return
+	}
+	if m.node.controlPlane {
+		m.cluster.removeAPIServer(m.node)
+		if err := m.cluster.electLeader(g.ctx, "etcd-"+m.node.name); err != nil {
+			g.log.Error(err, "Failed to elect a leader of etcd")
+		}
+	}
+	if err := m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionUnknown, "NodeStatusUnknown"); client.IgnoreNotFound(err) != nil {
+		g.log.Error(err, "Failed to mark a halted node", "node", m.node.name)
+	}
+}
+
+// Halted makes sure that the node is lost once the power is gone. When Boot was called again in the meantime, the news is
+// old and changes nothing.
+func (g *Guests) Halted(vmID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m := g.members[vmID]; m != nil && m.boot != nil && m.boot.off() {
+		g.lose(m, m.boot)
+	}
+}
+
+// Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control plane
+// node. The Node object stays for Cluster API to delete, as it does with a real VM.
+func (g *Guests) Removed(vmID string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b := g.boots[vmID]; b != nil {
+		b.cancel()
+	}
+	m := g.members[vmID]
+	if m == nil {
+		return
+	}
+	g.lose(m, m.boot)
+	delete(g.members, vmID)
+	if !m.node.controlPlane || m.cluster.closed {
+		return
+	}
+	for _, component := range staticPods {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node.name}}
+		if err := m.cluster.client().Delete(g.ctx, pod); client.IgnoreNotFound(err) != nil {
+			g.log.Error(err, "Failed to delete a static pod", "pod", pod.Name)
+		}
+	}
+	for _, other := range g.members {
+		if other.cluster == m.cluster && other.node.controlPlane {
+			return
+		}
+	}
+	m.cluster.close()
+	delete(g.clusters, m.cluster.address)
+	g.log.Info("Workload cluster is gone", "endpoint", m.node.endpoint)
+}

@@ -1,0 +1,310 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// method is how a device gets its addresses of one family.
+type method int
+
+const (
+	off method = iota
+	static
+	dhcp
+	autoconf
+)
+
+// addressing is what a profile says of one family.
+type addressing struct {
+	method    method
+	addresses []netip.Prefix
+	gateway   netip.Addr
+}
+
+// profile configures one device.
+type profile struct {
+	// source says in messages where it comes from.
+	source string
+	// device and mac choose the device; both empty means any that has no other profile.
+	device, mac string
+	v4, v6      addressing
+}
+
+// network is a guest's network once it is up.
+type network struct {
+	reported []ovirtsim.ReportedInterface
+	// nodeAddresses are those of the first interface that has any: IPv4 first.
+	nodeAddresses []string
+}
+
+// engineSource is how messages name the engine's NIC configuration.
+const engineSource = "the NIC configuration of the VM's initialization"
+
+// profilesOf is what configures the network of a guest. The engine hands NIC configurations to cloud-init only, so an
+// Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager ignores.
+func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
+	if !machine.Ignition {
+		for _, nic := range machine.NICs {
+			p, err := profileFromNIC(nic)
+			if err != nil {
+				return nil, nil, err
+			}
+			profiles = append(profiles, p)
+		}
+	}
+	keyfiles, warnings, err := readKeyfiles(sys)
+	return append(profiles, keyfiles...), warnings, err
+}
+
+// configureNetwork decides the addresses of all devices. A device that nothing configures uses DHCP, as NetworkManager
+// does by default. A guest none of whose devices gets an address does not come up: the warnings help to say why.
+func configureNetwork(devices []ovirtsim.GuestInterface, profiles []profile, warnings []string) (*network, error) {
+	if len(devices) == 0 {
+		return nil, errors.New("network: the VM has no network interface")
+	}
+	chosen, err := assign(devices, profiles)
+	if err != nil {
+		return nil, err
+	}
+	out := &network{}
+	owners := map[netip.Addr]string{}
+	var reasons []string
+	for _, device := range devices {
+		p := chosen[device.Name]
+		if p == nil {
+			p = &profile{source: "nothing", v4: addressing{method: dhcp}, v6: addressing{method: dhcp}}
+		}
+		addresses, err := p.addressesOf(device)
+		if err != nil {
+			return nil, err
+		}
+		if len(addresses) == 0 {
+			reasons = append(reasons, p.whyNone(device))
+			continue
+		}
+		reported := ovirtsim.ReportedInterface{Name: device.Name, MAC: device.MAC}
+		var routable []string
+		for _, address := range addresses {
+			if owner, taken := owners[address]; taken {
+				return nil, fmt.Errorf("network: %s and %s have the same address %s", owner, device.Name, address)
+			}
+			owners[address] = device.Name
+			reported.Addresses = append(reported.Addresses, address.String())
+			if !address.IsLinkLocalUnicast() {
+				routable = append(routable, address.String())
+			}
+		}
+		out.reported = append(out.reported, reported)
+		if len(routable) == 0 {
+			reasons = append(reasons, device.Name+" has a link-local address only")
+			continue
+		}
+		if out.nodeAddresses == nil {
+			if err := p.checkDefaultRoute(device.Name); err != nil {
+				return nil, err
+			}
+			out.nodeAddresses = routable
+		}
+	}
+	if out.nodeAddresses == nil {
+		return nil, fmt.Errorf("network: no interface has an address: %s", strings.Join(append(reasons, warnings...), "; "))
+	}
+	return out, nil
+}
+
+// assign finds the device of each profile.
+func assign(devices []ovirtsim.GuestInterface, profiles []profile) (map[string]*profile, error) {
+	chosen := map[string]*profile{}
+	var names []string
+	for _, device := range devices {
+		names = append(names, device.Name)
+	}
+	var free []*profile
+	for i := range profiles {
+		p := &profiles[i]
+		if p.device == "" && p.mac == "" {
+			free = append(free, p)
+			continue
+		}
+		at := slices.IndexFunc(devices, func(d ovirtsim.GuestInterface) bool {
+			return (p.device == "" || p.device == d.Name) && (p.mac == "" || strings.EqualFold(p.mac, d.MAC))
+		})
+		if at < 0 {
+			if p.device == "" || slices.Contains(names, p.device) {
+				return nil, fmt.Errorf("network: the guest has no interface with MAC address %s (%s)", p.mac, p.source)
+			}
+			return nil, fmt.Errorf("network: the guest has no interface %q (%s), it has %s", p.device, p.source, strings.Join(names, ", "))
+		}
+		name := devices[at].Name
+		if other := chosen[name]; other != nil {
+			return nil, fmt.Errorf("network: %s is configured twice, by %s and by %s", name, other.source, p.source)
+		}
+		chosen[name] = p
+	}
+	for _, name := range names {
+		if len(free) > 0 && chosen[name] == nil {
+			chosen[name], free = free[0], free[1:]
+		}
+	}
+	return chosen, nil
+}
+
+// addressesOf are the addresses of a device: IPv4 first.
+func (p *profile) addressesOf(device ovirtsim.GuestInterface) ([]netip.Addr, error) {
+	var lease netip.Addr
+	if device.DHCP != "" {
+		prefix, err := netip.ParsePrefix(device.DHCP)
+		if err != nil {
+			return nil, fmt.Errorf("network: the DHCP lease %q of %s is unusable: %w", device.DHCP, device.Name, err)
+		}
+		lease = prefix.Addr()
+	}
+	var out []netip.Addr
+	for _, family := range []addressing{p.v4, p.v6} {
+		for _, prefix := range family.addresses {
+			out = append(out, prefix.Addr())
+		}
+		if family.method == autoconf {
+			// No simulated network announces a prefix, so what is left of SLAAC is the link-local address.
+			address, err := linkLocal(device.MAC)
+			if err != nil {
+				return nil, fmt.Errorf("network: %s: %w", device.Name, err)
+			}
+			out = append(out, address)
+		}
+	}
+	if lease.Is4() && p.v4.method == dhcp || lease.Is6() && p.v6.method == dhcp {
+		out = append(out, lease)
+	}
+	slices.SortStableFunc(out, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	return out, nil
+}
+
+// whyNone says why a device has no address.
+func (p *profile) whyNone(device ovirtsim.GuestInterface) string {
+	if p.v4.method != dhcp && p.v6.method != dhcp {
+		return fmt.Sprintf("%s has none configured (%s)", device.Name, p.source)
+	}
+	return fmt.Sprintf("%s uses DHCP (%s configures it) and its network %q has no DHCP", device.Name, p.source, device.Network)
+}
+
+// checkDefaultRoute refuses a static configuration that reaches its own subnet only. IPv6 beside IPv4 may go without: its
+// default route may be a device's.
+func (p *profile) checkDefaultRoute(device string) error {
+	main := p.v4
+	if main.method == off {
+		main = p.v6
+	}
+	if main.method == static && !main.gateway.IsValid() {
+		return fmt.Errorf("network: %s has a static address and no gateway, so the guest has no default route (%s)", device, p.source)
+	}
+	return nil
+}
+
+// linkLocal is the address that a device makes from its MAC address (EUI-64).
+func linkLocal(mac string) (netip.Addr, error) {
+	hardware, err := net.ParseMAC(mac)
+	if err != nil || len(hardware) != 6 {
+		return netip.Addr{}, fmt.Errorf("it has no usable MAC address: %q", mac)
+	}
+	address := [16]byte{0: 0xfe, 1: 0x80, 8: hardware[0] ^ 2, 9: hardware[1], 10: hardware[2], 11: 0xff, 12: 0xfe, 13: hardware[3], 14: hardware[4], 15: hardware[5]}
+	return netip.AddrFrom16(address), nil
+}
+
+// profileFromNIC reads one NIC configuration of the engine.
+func profileFromNIC(nic ovirtsim.GuestNIC) (profile, error) {
+	out := profile{source: engineSource, device: nic.Interface}
+	var err error
+	if out.v4.method, err = engineMethod(nic.BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {
+		return out, fmt.Errorf("network: %s: %w", nic.Interface, err)
+	}
+	if out.v6.method, err = engineMethod(nic.IPv6BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp, "autoconf": autoconf}); err != nil {
+		return out, fmt.Errorf("network: %s: IPv6: %w", nic.Interface, err)
+	}
+	if out.v4.method == static {
+		if out.v4, err = newStatic(nic.Address, netmaskBits(nic.Netmask), nic.Gateway, netip.Addr.Is4); err != nil {
+			return out, fmt.Errorf("network: %s has an unusable configuration: address %q, netmask %q, gateway %q: %w", nic.Interface, nic.Address, nic.Netmask, nic.Gateway, err)
+		}
+	}
+	if out.v6.method == static {
+		if out.v6, err = newStatic(nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, is6); err != nil {
+			return out, fmt.Errorf("network: %s has an unusable configuration: IPv6 address %q, prefix %q, gateway %q: %w", nic.Interface, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, err)
+		}
+	}
+	return out, nil
+}
+
+func engineMethod(protocol string, known map[string]method) (method, error) {
+	found, ok := known[strings.ToLower(protocol)]
+	if !ok {
+		return off, fmt.Errorf("there is no boot protocol %q", protocol)
+	}
+	return found, nil
+}
+
+// netmaskBits is the prefix length of a dotted netmask; what it cannot read comes back as it is, to be refused as a length.
+func netmaskBits(mask string) string {
+	if address, err := netip.ParseAddr(mask); err == nil && address.Is4() {
+		if ones, bits := net.IPMask(address.AsSlice()).Size(); bits != 0 {
+			return strconv.Itoa(ones)
+		}
+	}
+	return mask + " is no netmask"
+}
+
+// newStatic is the static configuration of one address.
+func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (addressing, error) {
+	out := addressing{method: static}
+	prefix, err := netip.ParsePrefix(address + "/" + bits)
+	if err != nil {
+		return out, err
+	}
+	if err := usable(prefix, family); err != nil {
+		return out, err
+	}
+	out.addresses = []netip.Prefix{prefix}
+	if gateway == "" {
+		return out, nil
+	}
+	if out.gateway, err = netip.ParseAddr(gateway); err != nil {
+		return out, err
+	}
+	return out, out.checkGateway()
+}
+
+// usable says whether a device can have an address.
+func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
+	address := prefix.Addr()
+	switch {
+	case !family(address):
+		return fmt.Errorf("%s is of another address family", address)
+	case address.IsUnspecified() || address.IsMulticast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || prefix.Bits() == 0:
+		return fmt.Errorf("%s is no address of a host", prefix)
+	}
+	return nil
+}
+
+// checkGateway refuses a gateway that is in no subnet of the device; a link-local one is on every link.
+func (a addressing) checkGateway() error {
+	if !a.gateway.IsValid() || len(a.addresses) == 0 || a.gateway.IsLinkLocalUnicast() && a.gateway.Is6() {
+		return nil
+	}
+	var subnets []string
+	for _, prefix := range a.addresses {
+		if prefix.Contains(a.gateway) {
+			return nil
+		}
+		subnets = append(subnets, prefix.Masked().String())
+	}
+	return fmt.Errorf("gateway %s is not in the subnet %s", a.gateway, strings.Join(subnets, ", "))
+}
+
+func is6(address netip.Addr) bool { return address.Is6() && !address.Is4In6() }

@@ -1,0 +1,63 @@
+package guest
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// system is the disk of a VM after its first boot, as far as the user data decides it.
+type system struct {
+	files map[string]file
+	// commands run once the network is up, in this order. Each is shell text of one or more lines.
+	commands []string
+	// warnings are what cloud-init or Ignition would have logged without failing.
+	warnings []string
+}
+
+// file is one that the user data wrote.
+type file struct {
+	content string
+	// mode are the permission bits.
+	mode uint32
+}
+
+// defaultMode is what cloud-init and Ignition give a file that names no mode.
+const defaultMode = 0o644
+
+func newSystem() *system { return &system{files: map[string]file{}} }
+
+// write replaces or extends a file.
+func (s *system) write(path, content string, mode uint32, extend bool) {
+	if extend {
+		content = s.files[path].content + content
+	}
+	s.files[path] = file{content: content, mode: mode}
+}
+
+// read returns the content of a file, empty where there is none.
+func (s *system) read(path string) string { return s.files[path].content }
+
+// provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user data
+// is bad and the guest comes up all the same, which is so with cloud-init.
+func provision(machine ovirtsim.GuestVM) (*system, error) {
+	if machine.Ignition {
+		return nil, errors.New("the simulated guest reads cloud-config only; Ignition images do not boot yet")
+	}
+	return readCloudInit(machine.UserData)
+}
+
+// hostName is what the guest calls itself. Ignition guests take the file before what the engine offers; cloud-init sets
+// what the engine says, and the file is only what the image is left with.
+func (s *system) hostName(machine ovirtsim.GuestVM) string {
+	fromFile := strings.TrimSpace(s.read("/etc/hostname"))
+	first, second := machine.HostName, fromFile
+	if machine.Ignition {
+		first, second = fromFile, machine.HostName
+	}
+	if first == "" {
+		first = second
+	}
+	return strings.ToLower(strings.TrimSpace(first))
+}
