@@ -67,7 +67,7 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 		if !exists {
 			return nil, fmt.Errorf("sed: can't read %s: No such file or directory", match[2])
 		}
-		s.write(match[2], strings.ReplaceAll(target.content, match[1], vmID), target.mode, false)
+		s.write(match[2], strings.ReplaceAll(target.content, match[1], strings.ToLower(vmID)), target.mode, false)
 		return nil, nil
 	}
 	words := firstCommand(line)

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -43,7 +42,7 @@ func (s *system) read(path string) string { return s.files[path].content }
 // is bad and the guest comes up all the same, which is so with cloud-init.
 func provision(machine ovirtsim.GuestVM) (*system, error) {
 	if machine.Ignition {
-		return nil, errors.New("the simulated guest reads cloud-config only; Ignition images do not boot yet")
+		return readIgnition(machine.UserData, machine.IgnitionVersion)
 	}
 	return readCloudInit(machine.UserData)
 }

@@ -1,0 +1,112 @@
+package guest
+
+import (
+	"fmt"
+
+	"github.com/coreos/go-semver/semver"
+	unknown "github.com/coreos/ignition/v2/config/shared/errors"
+	"github.com/coreos/ignition/v2/config/util"
+	"github.com/coreos/ignition/v2/config/v3_6"
+	"github.com/coreos/ignition/v2/config/v3_6/types"
+	"github.com/coreos/vcontext/report"
+)
+
+// readIgnition3 reads a payload of the third generation, which the images of OLVM read.
+func readIgnition3(raw []byte, highest semver.Version) (*ignitionConfig, error) {
+	out := &ignitionConfig{}
+	config, err := out.parse3(raw, highest, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, written := range config.Storage.Files {
+		file := ignitionFile{path: written.Path, mode: written.Mode}
+		if written.Contents.Source != nil {
+			contents := resource3(written.Contents)
+			file.contents = &contents
+		}
+		for _, more := range written.Append {
+			file.extend = append(file.extend, resource3(more))
+		}
+		out.files = append(out.files, file)
+	}
+	for _, u := range config.Systemd.Units {
+		converted := unit{name: u.Name, contents: deref(u.Contents), enabled: u.Enabled != nil && *u.Enabled, masked: u.Mask != nil && *u.Mask}
+		for _, dropin := range u.Dropins {
+			converted.dropins = append(converted.dropins, deref(dropin.Contents))
+		}
+		out.units = append(out.units, converted)
+	}
+	return out, nil
+}
+
+// parse3 is Ignition's own parser, and what configs that the config refers to add.
+func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (types.Config, error) {
+	if depth > maxConfigs {
+		return types.Config{}, errTooDeep
+	}
+	version, messages, err := util.GetConfigVersion(raw)
+	if err != nil {
+		return types.Config{}, refusal(err, messages.String())
+	}
+	if version.Major != highest.Major || highest.LessThan(version) {
+		return types.Config{}, tooNew(unknown.ErrUnknownVersion, version, highest)
+	}
+	config, messages, err := v3_6.ParseCompatibleVersion(raw)
+	if err != nil {
+		return types.Config{}, refusal(err, fatal3(messages))
+	}
+	for _, message := range messages.Entries {
+		c.warnings = append(c.warnings, "ignition: "+message.String())
+	}
+	if config.Ignition.Config.Replace.Source != nil {
+		return c.fetch3(config.Ignition.Config.Replace, highest, depth)
+	}
+	for _, reference := range config.Ignition.Config.Merge {
+		more, err := c.fetch3(reference, highest, depth)
+		if err != nil {
+			return types.Config{}, err
+		}
+		config = v3_6.Merge(config, more)
+	}
+	return config, nil
+}
+
+func (c *ignitionConfig) fetch3(reference types.Resource, highest semver.Version, depth int) (types.Config, error) {
+	source := resource3(reference)
+	raw, err := source.fetch()
+	if err != nil {
+		return types.Config{}, fmt.Errorf("config: %w", err)
+	}
+	return c.parse3([]byte(raw), highest, depth+1)
+}
+
+func resource3(r types.Resource) resource {
+	return resource{source: deref(r.Source), compression: deref(r.Compression), hash: deref(r.Verification.Hash)}
+}
+
+// fatal3 are the messages that made Ignition refuse.
+func fatal3(messages report.Report) string {
+	var only report.Report
+	for _, message := range messages.Entries {
+		if message.Kind == report.Error {
+			only.Entries = append(only.Entries, message)
+		}
+	}
+	return only.String()
+}
+
+// payloadVersion is the version that a payload of either generation names; empty where it names none.
+func payloadVersion(raw []byte) string {
+	version, _, err := util.GetConfigVersion(raw)
+	if err != nil {
+		return ""
+	}
+	return version.String()
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
