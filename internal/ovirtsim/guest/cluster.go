@@ -80,7 +80,7 @@ func listenAddress(endpoint string) (string, error) {
 // newCluster makes an empty cluster for the node that initialises it. guests.mu is held.
 func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	if g.ctx.Err() != nil {
-		return nil, errors.New("the simulator is closed")
+		return nil, errClosed
 	}
 	if g.clusters[address] != nil {
 		return nil, fmt.Errorf("another cluster already serves %s", n.endpoint)

@@ -20,13 +20,20 @@ const (
 	retry = 250 * time.Millisecond
 )
 
-// errNotYet is what time may mend.
-var errNotYet = errors.New("gave up waiting")
+var (
+	// errNotYet is what time may mend.
+	errNotYet = errors.New("gave up waiting")
+	// errClosed is what a guest says after Close.
+	errClosed = errors.New("the simulator is closed")
+)
 
 // Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
 // Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short starts
 // over. After an error the VM is on, and nothing runs in it.
 func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+	if g.ctx.Err() != nil {
+		return errClosed
+	}
 	b, known := g.powerOn(ctx, machine.ID)
 	defer g.powerOff(machine.ID, b)
 	stop := context.AfterFunc(g.ctx, b.cancel)

@@ -1,0 +1,277 @@
+package guest
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// condition is the Ready condition of a node, which is there.
+func (s *site) condition(name string) corev1.NodeCondition {
+	s.t.Helper()
+	var n corev1.Node
+	if err := s.client().Get(s.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+func (s *site) ready(vmID string) string {
+	n, ok := s.guests.Node(vmID)
+	if !ok {
+		return "no node"
+	}
+	return n.Ready
+}
+
+// newCluster is a site with one control plane node, and a token for more.
+func newCluster(t *testing.T, endpoint string) (s *site, leader *powered, token string) {
+	t.Helper()
+	s = newSite(t, endpoint)
+	leader = s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
+	return s, leader, s.token()
+}
+
+func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
+	s, _, token := newCluster(t, "127.41.0.5:6443")
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	vm := s.mustStart(worker)
+	vm.halt()
+	if c := s.condition("worker-1"); c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" {
+		t.Errorf("after a crash: %+v", c)
+	}
+	if _, ok := s.guests.Node(worker.ID); !ok {
+		t.Error("a halted VM is no node any more")
+	}
+	if err := s.guests.SetNodeReady(worker.ID, "True", "x"); err == nil || !strings.Contains(err.Error(), "does not run") {
+		t.Errorf("the kubelet of a halted VM reports: %v", err)
+	}
+
+	// It comes back without its user data and after Cluster API deleted its Node.
+	if err := s.client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	worker.UserData, worker.HostName, worker.NICs = "", "", nil
+	vm = s.mustStart(worker)
+	if c := s.condition("worker-1"); c.Status != corev1.ConditionTrue {
+		t.Errorf("after a restart: %+v", c)
+	}
+
+	// The engine may tell of the halt late, when the VM runs again.
+	s.guests.Halted(worker.ID)
+	if got := s.ready(worker.ID); got != "True" {
+		t.Errorf("after old news: %s", got)
+	}
+	// Or not at all.
+	vm.off()
+	<-vm.done
+	if got := s.ready(worker.ID); got != "Unknown" {
+		t.Errorf("after the power is gone: %s", got)
+	}
+}
+
+func TestARestartedNodeReportsItsNewAddress(t *testing.T) {
+	s, _, token := newCluster(t, "127.41.1.5:6443")
+	worker := machine("worker-1", "", s.joinData(token, s.ca.hash(), false))
+	worker.NICs, worker.Interfaces[0].DHCP = nil, "127.40.0.60/24"
+	s.mustStart(worker).halt()
+	worker.Interfaces[0].DHCP = "127.40.0.61/24"
+	s.mustStart(worker)
+	var n corev1.Node
+	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &n); err != nil {
+		t.Fatal(err)
+	}
+	if len(n.Status.Addresses) != 2 || n.Status.Addresses[0].Address != "127.40.0.61" {
+		t.Errorf("addresses: %v", n.Status.Addresses)
+	}
+}
+
+func TestANodeWithTwoFamiliesReportsIPv4First(t *testing.T) {
+	s := newSite(t, "127.41.2.5:6443")
+	m := machine("cp-1", "127.40.0.10", s.initData("v1.36.1"))
+	m.NICs[0] = v6(m.NICs[0], "fd00::10", "64", "")
+	vm := s.mustStart(m)
+	if reported := <-vm.reported; len(reported) != 1 || reported[0].MAC != m.Interfaces[0].MAC || len(reported[0].Addresses) != 2 {
+		t.Errorf("reported: %+v", reported)
+	}
+	var n corev1.Node
+	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, &n); err != nil {
+		t.Fatal(err)
+	}
+	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.40.0.10"}, {Type: corev1.NodeInternalIP, Address: "fd00::10"}, {Type: corev1.NodeHostName, Address: "cp-1"}}
+	for i, w := range want {
+		if n.Status.Addresses[i] != w {
+			t.Errorf("address %d: %+v", i, n.Status.Addresses[i])
+		}
+	}
+}
+
+func TestAVMThatIsRestartedWhileItJoinsStartsOver(t *testing.T) {
+	s, _, token := newCluster(t, "127.41.3.5:6443")
+	data := strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0.")
+	worker := machine("worker-1", "127.40.0.12", data)
+	vm := s.start(worker)
+	<-vm.reported // it waits for its token
+	vm.halt()
+	if got := s.ready(worker.ID); got != "no node" {
+		t.Errorf("a VM that never joined: %s", got)
+	}
+	again := s.start(worker)
+	<-again.reported
+	if err := s.client().Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-later0"}, Data: map[string][]byte{"token-secret": []byte("0123456789abcdef")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
+	s, _, token := newCluster(t, "127.41.4.5:6443")
+	worker := machine("worker-1", "127.40.0.12", strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0."))
+	vm := s.start(worker)
+	<-vm.reported
+	s.guests.Removed(worker.ID) // even when its power is not cut
+	if err := <-vm.done; err != nil {
+		t.Errorf("a removed VM fails: %v", err)
+	}
+	if got := s.ready(worker.ID); got != "no node" {
+		t.Errorf("a removed VM: %s", got)
+	}
+	s.guests.Removed("nobody")
+	s.guests.Halted("nobody")
+}
+
+func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
+	s, leader, token := newCluster(t, "127.41.5.5:6443")
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	s.mustStart(worker).halt()
+	leader.halt()
+	vm := s.start(worker)
+	<-vm.reported
+	time.Sleep(2 * retry) // in which nothing must happen
+	if got := s.ready(worker.ID); got != "Unknown" {
+		t.Errorf("a worker without a control plane: %s", got)
+	}
+	s.mustStart(machine("cp-1", "127.40.0.10", ""))
+	if err := vm.up(); err != nil {
+		t.Fatal(err)
+	}
+	// With its last control plane node the cluster goes; a worker of it waits for ever, and nothing mistakes a new cluster
+	// at the same place for the old one.
+	s.guests.Removed("id-cp-1")
+	vm.halt()
+	vm = s.start(worker)
+	<-vm.reported
+	s.mustStart(machine("cp-9", "127.40.0.19", s.initData("v1.36.1")))
+	time.Sleep(2 * retry)
+	if got := s.ready(worker.ID); got != "Unknown" {
+		t.Errorf("a worker of a cluster that is gone: %s", got)
+	}
+	s.guests.Removed(worker.ID)
+	if err := <-vm.done; err != nil {
+		t.Error(err)
+	}
+	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the node of another cluster: %v", err)
+	}
+}
+
+func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
+	s, _, token := newCluster(t, "127.41.6.5:6443")
+	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+	vm := s.mustStart(worker)
+	for _, set := range []struct{ status, reason string }{{"False", "KubeletNotReady"}, {"False", "DiskFull"}, {"Unknown", "NodeStatusUnknown"}, {"True", "KubeletReady"}, {"False", "KubeletNotReady"}} {
+		if err := s.guests.SetNodeReady(worker.ID, set.status, set.reason); err != nil {
+			t.Fatal(err)
+		}
+		if c := s.condition("worker-1"); string(c.Status) != set.status || c.Reason != set.reason {
+			t.Errorf("want %v, got %+v", set, c)
+		}
+	}
+	s.mustStart(machine("worker-2", "127.40.0.13", s.joinData(token, s.ca.hash(), false))) // changes nothing
+	if got := s.ready(worker.ID); got != "False" {
+		t.Errorf("it did not hold: %s", got)
+	}
+	vm.halt()
+	s.mustStart(worker)
+	if got := s.ready(worker.ID); got != "True" {
+		t.Errorf("after a restart: %s", got)
+	}
+	for status, want := range map[string]string{"": "is True, False or Unknown", "true": "is True, False or Unknown"} {
+		if err := s.guests.SetNodeReady(worker.ID, status, "x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("status %q: %v", status, err)
+		}
+	}
+	if err := s.guests.SetNodeReady("nobody", "True", "x"); err == nil || !strings.Contains(err.Error(), "is not a node") {
+		t.Errorf("a VM that is none: %v", err)
+	}
+}
+
+func TestAVMWithoutKubeadmIsJustAVM(t *testing.T) {
+	s := newSite(t, "127.41.7.5:6443")
+	for name, m := range map[string]ovirtsim.GuestVM{
+		"no user data":          machine("a", "127.40.0.10", ""),
+		"no kubeadm":            machine("b", "127.40.0.10", "#cloud-config\nruncmd: [reboot]\n"),
+		"no user data, CoreOS":  {ID: "c", Ignition: true, Interfaces: devices(1, "10.0.0.50/24")},
+		"bad user data and yet": machine("d", "127.40.0.10", "a: ["),
+	} {
+		vm := s.start(m)
+		if reported := <-vm.reported; len(reported) != 1 {
+			t.Errorf("%s: reported %+v", name, reported)
+		}
+		vm.halt()
+		if got := s.ready(m.ID); got != "no node" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestAVMRunsOnce(t *testing.T) {
+	s, first, _ := newCluster(t, "127.41.8.5:6443")
+	second := s.start(machine("cp-1", "127.40.0.10", ""))
+	if err := <-first.done; err != nil {
+		t.Errorf("the first run: %v", err)
+	}
+	if err := second.up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	before := runtime.NumGoroutine()
+	guests, err := New(logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, guests: guests, endpoint: "127.41.9.5:6443", ca: newAuthority(t), etcd: newAuthority(t)}
+	leader := s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
+	waiting := s.start(machine("worker-1", "127.40.0.12", s.joinData("aaaaaa.0123456789abcdef", s.ca.hash(), false)))
+	<-waiting.reported
+	guests.Close()
+	guests.Close()
+	for _, vm := range []*powered{leader, waiting} {
+		if err := <-vm.done; err != nil {
+			t.Errorf("a guest fails at the end: %v", err)
+		}
+	}
+	guests.Halted("id-cp-1")
+	guests.Removed("id-cp-1")
+	if err := s.start(machine("cp-2", "127.40.0.11", s.initData("v1.36.1"))).up(); err == nil {
+		t.Error("a guest boots after the end")
+	}
+	eventually(t, "goroutines outlive Close", func() bool { return runtime.NumGoroutine() <= before })
+}
