@@ -71,6 +71,41 @@ func ignitionMachine(name string, data []byte, specification string) ovirtsim.Gu
 	return m
 }
 
+func TestStockCloudConfigBecomesNodes(t *testing.T) {
+	s := newSite(t, "127.40.6.5:6443")
+	payload := func(data []byte, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.merged(string(data))
+	}
+	arguments := strings.ReplaceAll(nodeArguments, "provider-id", "v")
+	bare := func() cloudinit.BaseUserData {
+		base := s.stock("ignored", "")
+		base.PreKubeadmCommands, base.AdditionalFiles = []string{"hostname || true", "a: b"}, base.AdditionalFiles[1:]
+		return base
+	}
+	s.mustStart(machine("cp-1", "127.40.0.61", payload(cloudinit.NewInitControlPlane(&cloudinit.ControlPlaneInput{
+		BaseUserData: bare(), Certificates: s.certificates(), ClusterConfiguration: s.clusterConfig("v1.36.1"),
+		InitConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n" + arguments,
+	}))))
+	join := strings.ReplaceAll(s.joinConfig(s.token()), "provider-id", "v")
+	s.mustStart(machine("cp-2", "127.40.0.62", payload(cloudinit.NewJoinControlPlane(&cloudinit.ControlPlaneJoinInput{
+		BaseUserData: bare(), Certificates: s.certificates(), JoinConfiguration: join + "controlPlane: {}\n",
+	}))))
+	s.mustStart(machine("worker-1", "127.40.0.63", payload(cloudinit.NewNode(&cloudinit.NodeInput{BaseUserData: bare(), JoinConfiguration: join}))))
+	for i, name := range []string{"cp-1", "cp-2", "worker-1"} {
+		var n corev1.Node
+		if err := s.client().Get(t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n.Spec.ProviderID != "olvm://id-"+name || n.Status.Addresses[0].Address != fmt.Sprintf("127.40.0.6%d", i+1) {
+			t.Errorf("%s: provider ID %s, addresses %v", name, n.Spec.ProviderID, n.Status.Addresses)
+		}
+	}
+}
+
 func TestStockIgnitionPayloadsBecomeNodes(t *testing.T) {
 	s := newSite(t, "127.40.3.5:6443")
 	payload := func(data []byte, warnings string, err error) []byte {

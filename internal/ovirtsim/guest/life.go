@@ -230,12 +230,17 @@ func (g *Guests) lose(m *member, b *boot) {
 	}
 	if m.node.controlPlane {
 		m.cluster.removeAPIServer(m.node)
-		if err := m.cluster.electLeader(g.ctx, "etcd-"+m.node.name); err != nil {
-			g.log.Error(err, "Failed to elect a leader of etcd")
-		}
+		g.elect(m)
 	}
 	if err := m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionUnknown, "NodeStatusUnknown"); client.IgnoreNotFound(err) != nil {
 		g.log.Error(err, "Failed to mark a halted node", "node", m.node.name)
+	}
+}
+
+// elect finds a leader of etcd that is not the member, which is lost. g.mu is held.
+func (g *Guests) elect(lost *member) {
+	if err := lost.cluster.electLeader(g.ctx, "etcd-"+lost.node.name); err != nil {
+		g.log.Error(err, "Failed to elect a leader of etcd")
 	}
 }
 
@@ -266,6 +271,7 @@ func (g *Guests) Removed(vmID string) {
 	if !m.node.controlPlane || m.cluster.closed {
 		return
 	}
+	g.elect(m) // again: when it halted there may have been nobody to follow it
 	for _, component := range staticPods {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node.name}}
 		if err := m.cluster.client().Delete(g.ctx, pod); client.IgnoreNotFound(err) != nil {

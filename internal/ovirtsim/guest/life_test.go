@@ -190,6 +190,40 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	}
 }
 
+func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
+	s, first, token := newCluster(t, "127.41.10.5:6443")
+	leader := func() string {
+		t.Helper()
+		var pods corev1.PodList
+		if err := s.client().List(t.Context(), &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "etcd"}); err != nil {
+			t.Fatal(err)
+		}
+		name, since := "", ""
+		for _, pod := range pods.Items {
+			if from := pod.Annotations["etcd.inmemory.infrastructure.cluster.x-k8s.io/leader-from"]; from > since {
+				name, since = pod.Name, from
+			}
+		}
+		return name
+	}
+	second := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(token, s.ca.hash(), true)))
+	if got := leader(); got != "etcd-cp-1" {
+		t.Errorf("at first: %s", got)
+	}
+	first.halt()
+	if got := leader(); got != "etcd-cp-2" {
+		t.Errorf("without the first: %s", got)
+	}
+	first = s.mustStart(machine("cp-1", "127.40.0.10", ""))
+	first.halt()
+	second.halt() // there is nobody to follow it
+	s.mustStart(machine("cp-1", "127.40.0.10", ""))
+	s.guests.Removed(second.id)
+	if got := leader(); got != "etcd-cp-1" {
+		t.Errorf("without the second: %s", got)
+	}
+}
+
 func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.6.5:6443")
 	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
