@@ -1,16 +1,13 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -24,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/version"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	inmemoryruntime "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
@@ -192,160 +188,12 @@ func (c *workloadCluster) stop() {
 	}
 }
 
-// admit checks what a joining node and the cluster know of each other. guests.mu is held.
-func (c *workloadCluster) admit(ctx context.Context, n *node) error {
-	for _, hash := range n.caHashes {
-		if hash != c.clusterCA.hash() {
-			return errors.New("the cluster CA does not match discovery.bootstrapToken.caCertHashes")
-		}
-	}
-	if n.controlPlane && !bytes.Equal(n.clusterCA.cert.Raw, c.clusterCA.cert.Raw) {
-		return errors.New("/etc/kubernetes/pki/ca.crt is not the CA of this cluster")
-	}
-	id, secret, ok := strings.Cut(n.token, ".")
-	if !ok {
-		return errors.New("discovery.bootstrapToken.token is not ID.SECRET")
-	}
-	var token corev1.Secret
-	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}
-	if err := c.client().Get(ctx, key, &token); err != nil {
-		return fmt.Errorf("%w: the cluster does not know the bootstrap token: %w", errNotYet, err)
-	}
-	if string(token.Data["token-secret"]) != secret {
-		return errors.New("the bootstrap token is wrong")
-	}
-	if expiration, err := time.Parse(time.RFC3339, string(token.Data["expiration"])); err == nil && expiration.Before(time.Now()) {
-		return fmt.Errorf("the bootstrap token expired at %s", expiration.Format(time.RFC3339))
-	}
-	if err := c.admitVersion(n.version); err != nil {
-		return err
-	}
-	return c.admitName(ctx, n.name)
-}
-
-// admitVersion refuses a kubeadm that is more than one minor version ahead of the control plane.
-func (c *workloadCluster) admitVersion(joining string) error {
-	kubeadm, err := version.ParseGeneric(joining)
-	if err != nil {
-		return fmt.Errorf("the version of kubeadm in the image is none: %w", err)
-	}
-	var newest *version.Version
-	for _, m := range c.guests.members {
-		if m.cluster != c || !m.node.controlPlane {
-			continue
-		}
-		if v, err := version.ParseGeneric(m.node.version); err == nil && (newest == nil || newest.LessThan(v)) {
-			newest = v
-		}
-	}
-	if newest != nil && kubeadm.Minor() > newest.Minor()+1 {
-		return fmt.Errorf("this version of kubeadm (%s) only supports control plane versions from %d.%d on; the cluster has %s", joining, kubeadm.Major(), kubeadm.Minor()-1, newest)
-	}
-	return nil
-}
-
-// admitName refuses a node whose name another one goes by.
-func (c *workloadCluster) admitName(ctx context.Context, name string) error {
-	var taken corev1.Node
-	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &taken); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	for _, condition := range taken.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return fmt.Errorf("a Node with name %q and status \"Ready\" already exists in the cluster", name)
-		}
-	}
-	return nil
-}
-
 // start starts what runs on the node, as its kubelet does. guests.mu is held.
 func (c *workloadCluster) start(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
 	}
 	return c.addNode(ctx, n)
-}
-
-// addNode registers the node, or brings it back. guests.mu is held.
-func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
-	labels := map[string]string{"kubernetes.io/hostname": n.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-	for key, value := range n.labels {
-		labels[key] = value
-	}
-	if n.controlPlane {
-		labels["node-role.kubernetes.io/control-plane"] = ""
-	}
-	object := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels},
-		Spec:       corev1.NodeSpec{ProviderID: n.providerID},
-		Status: corev1.NodeStatus{
-			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: n.version, OperatingSystem: "linux", Architecture: "amd64"},
-			Addresses: nodeAddresses(n),
-			Conditions: []corev1.NodeCondition{
-				nodeCondition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
-				nodeCondition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),
-				nodeCondition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"),
-				nodeCondition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"),
-			},
-		},
-	}
-	for _, t := range n.taints {
-		object.Spec.Taints = append(object.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
-	}
-	if err := c.create(ctx, object); err != nil {
-		return err
-	}
-	return c.report(ctx, n.name, func(status *corev1.NodeStatus) {
-		status.Addresses = nodeAddresses(n)
-		setCondition(status, corev1.ConditionTrue, "KubeletReady")
-	})
-}
-
-func nodeAddresses(n *node) []corev1.NodeAddress {
-	var out []corev1.NodeAddress
-	for _, address := range n.addresses {
-		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
-	}
-	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.name})
-}
-
-func nodeCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-	return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
-}
-
-func (c *workloadCluster) setReady(ctx context.Context, name string, status corev1.ConditionStatus, reason string) error {
-	return c.report(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
-}
-
-// setCondition sets the Ready condition; its transition time changes with its status only, from which a
-// MachineHealthCheck counts.
-func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, reason string) {
-	ready := nodeCondition(corev1.NodeReady, status, reason)
-	for i, condition := range current.Conditions {
-		if condition.Type != corev1.NodeReady {
-			continue
-		}
-		if condition.Status == status {
-			ready.LastTransitionTime = condition.LastTransitionTime
-		}
-		current.Conditions[i] = ready
-		return
-	}
-	current.Conditions = append(current.Conditions, ready)
-}
-
-// report changes the status of a Node.
-func (c *workloadCluster) report(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
-	var current corev1.Node
-	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
-		return fmt.Errorf("failed to get node %s: %w", name, err)
-	}
-	updated := current.DeepCopy()
-	change(&updated.Status)
-	if err := c.client().Patch(ctx, updated, client.MergeFrom(&current)); err != nil {
-		return fmt.Errorf("failed to update node %s: %w", name, err)
-	}
-	return nil
 }
 
 // addControlPlane makes the node a control plane node: etcd member, API server, the other static pods, and what kubeadm
@@ -392,86 +240,6 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 		Spec:   corev1.PodSpec{NodeName: n.name},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
-}
-
-// addEtcdMember adds the pod from whose annotations the in-memory etcd derives its membership.
-func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
-	name := "etcd-" + n.name
-	names := certs.AltNames{DNSNames: []string{"localhost", name}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	for _, address := range n.addresses {
-		names.IPs = append(names.IPs, net.ParseIP(address))
-	}
-	cert, err := c.sign(n.etcdCA, name, names)
-	if err != nil {
-		return err
-	}
-	c.certMu.Lock()
-	c.etcdCert[name] = cert
-	c.certMu.Unlock()
-
-	var pods corev1.PodList
-	if err := c.client().List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"}); err != nil {
-		return fmt.Errorf("failed to list etcd members: %w", err)
-	}
-	clusterID, taken := "", map[string]bool{"0": true}
-	for _, pod := range pods.Items {
-		if _, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]; removed {
-			continue
-		}
-		if pod.Name == name {
-			return nil // a restarted member comes back with its data
-		}
-		clusterID = pod.Annotations[cloudv1.EtcdClusterIDAnnotationName]
-		taken[pod.Annotations[cloudv1.EtcdMemberIDAnnotationName]] = true
-	}
-	fresh := func() string {
-		for {
-			if id := fmt.Sprint(rand.Uint32()); !taken[id] { //nolint:gosec // an identity, not a secret
-				return id
-			}
-		}
-	}
-	annotations := map[string]string{cloudv1.EtcdMemberIDAnnotationName: fresh()}
-	if clusterID == "" {
-		clusterID = fresh()
-		annotations[cloudv1.EtcdLeaderFromAnnotationName] = time.Now().Format(time.RFC3339)
-	}
-	annotations[cloudv1.EtcdClusterIDAnnotationName] = clusterID
-	return c.create(ctx, staticPod("etcd", n, annotations))
-}
-
-// electLeader hands the leadership to a member that runs when the one that is lost has it, as etcd does by itself.
-// guests.mu is held.
-func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
-	var pods corev1.PodList
-	if err := c.client().List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd", "tier": "control-plane"}); err != nil {
-		return fmt.Errorf("failed to list etcd members: %w", err)
-	}
-	leader, since := "", time.Time{}
-	var heir *corev1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if from, err := time.Parse(time.RFC3339, pod.Annotations[cloudv1.EtcdLeaderFromAnnotationName]); err == nil && !from.Before(since) {
-			leader, since = pod.Name, from
-		}
-		_, removed := pod.Annotations[cloudv1.EtcdMemberRemoved]
-		if !removed && c.apiServers[pod.Spec.NodeName] {
-			heir = pod
-		}
-	}
-	if leader != lost || heir == nil {
-		return nil
-	}
-	now := time.Now()
-	if !now.Truncate(time.Second).After(since) {
-		now = since.Add(time.Second) // the newest leads, and times are in seconds
-	}
-	crowned := heir.DeepCopy()
-	crowned.Annotations[cloudv1.EtcdLeaderFromAnnotationName] = now.Format(time.RFC3339)
-	if err := c.client().Patch(ctx, crowned, client.MergeFrom(heir)); err != nil {
-		return fmt.Errorf("failed to make %s the leader: %w", heir.Name, err)
-	}
-	return nil
 }
 
 // kubeadmObjects are what kubeadm init leaves in a cluster, as far as Cluster API looks at it.
