@@ -14,7 +14,7 @@ func ruleElement(name string, r rule) *element {
 }
 
 func groupDocument(_ *call, g *affinityGroup) *element {
-	return object("affinity_group", g.ID, "clusters", g.Cluster, "affinitygroups", g.ID).links("vms", "hosts", "vmlabels", "hostlabels").str("name", g.Name).
+	return object("affinity_group", g.ID, "clusters", g.Cluster, "affinitygroups", g.ID).links("vms", "hosts").str("name", g.Name).
 		str("description", g.Description).flag("broken", false).flag("enforcing", g.VMsRule.Enforcing).flag("positive", g.VMsRule.Positive).
 		num("priority", g.Priority).add(ruleElement("hosts_rule", g.HostsRule), ruleElement("vms_rule", g.VMsRule),
 		ref("cluster", "clusters", g.Cluster), refs("vms", "vm", "vms", g.VMs), refs("hosts", "host", "hosts", g.Hosts))

@@ -83,7 +83,7 @@ func require(in *element, what string, elements ...string) error {
 	for _, want := range elements {
 		path, alternatives, _ := strings.Cut(want, ".")
 		found := in.get(path)
-		if alternatives == "" && (found == nil || found.text == "" && len(found.kids) == 0) {
+		if alternatives == "" && (found == nil || found.text == "" && len(found.kids) == 0 && len(found.attrs) == 0) {
 			missing = append(missing, want)
 			continue
 		}
@@ -354,45 +354,54 @@ func (c *call) followPath(targets []*element, path []string) error {
 	return nil
 }
 
-// expand replaces one link of an element and returns what came instead, the items where it is a list.
+// expand replaces one link, or the references of one list, and returns what came instead, the items where it is a list.
 func (c *call) expand(target *element, segment string) (found []*element, known bool, err error) {
 	rel := strings.ReplaceAll(segment, "_", "")
+	for i, kid := range target.kids { // what is in the document already goes before a link to the same
+		if strings.ReplaceAll(kid.name, "_", "") != rel || kid.name == "link" {
+			continue
+		}
+		if kid.attr("href") == "" {
+			return kid.kids, true, c.resolveItems(kid)
+		}
+		if len(kid.kids) == 0 {
+			document, err := c.resolve(kid.attr("href"))
+			if err != nil {
+				return nil, true, err
+			}
+			document.name = kid.name
+			target.kids[i] = document
+			kid = document
+		}
+		return []*element{kid}, true, nil
+	}
 	for i, kid := range target.kids {
-		reference := strings.ReplaceAll(kid.name, "_", "") == rel
-		switch {
-		case kid.name == "link" && kid.attr("rel") == rel:
+		if kid.name == "link" && kid.attr("rel") == rel {
 			document, err := c.resolve(kid.attr("href"))
 			if err != nil {
 				return nil, true, err
 			}
 			target.kids[i] = document
-			return document.kids, true, nil
-		case reference && len(kid.kids) > 0 && kid.attr("href") == "": // an inline list of references, or one followed before
-			if len(kid.kids) > 0 && kid.kids[0].item && kid.kids[0].attr("href") != "" && len(kid.kids[0].kids) == 0 {
-				for j, one := range kid.kids {
-					document, err := c.resolve(one.attr("href"))
-					if err != nil {
-						return nil, true, err
-					}
-					document.item = true
-					kid.kids[j] = document
-				}
-			}
-			return kid.kids, true, nil
-		case reference && kid.attr("href") != "":
-			if len(kid.kids) == 0 {
-				document, err := c.resolve(kid.attr("href"))
-				if err != nil {
-					return nil, true, err
-				}
-				document.name = kid.name
-				target.kids[i] = document
-				return []*element{document}, true, nil
-			}
-			return []*element{kid}, true, nil
+			return document.kids, true, c.resolveItems(document)
 		}
 	}
 	return nil, false, nil
+}
+
+// resolveItems puts objects in the place of those items of a list that only refer to them.
+func (c *call) resolveItems(list *element) error {
+	for i, item := range list.kids {
+		if item.attr("href") == "" || len(item.kids) > 0 {
+			continue
+		}
+		document, err := c.resolve(item.attr("href"))
+		if err != nil {
+			return err
+		}
+		document.item = true
+		list.kids[i] = document
+	}
+	return nil
 }
 
 // resolve runs the GET of a link within this call, whose lock it holds.

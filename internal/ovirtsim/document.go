@@ -233,7 +233,9 @@ func (e *element) writeJSON(out *bytes.Buffer) {
 }
 
 // isObject tells an empty list or structure, which is {}, from an empty text, which is "".
-func (e *element) isObject() bool { return e.structured || e.text == "" && vocabulary[e.name] == structure }
+func (e *element) isObject() bool {
+	return e.structured || e.text == "" && vocabulary[e.name] == structure
+}
 
 func writeString(out *bytes.Buffer, text string) {
 	encoded, err := json.Marshal(text)

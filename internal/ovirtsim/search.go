@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // fields are what the search language knows of a kind of object, with the values that an object has for each.
@@ -35,6 +36,9 @@ func parseSearch(text string) (*query, error) {
 	rest := text
 	if head, tail, ok := strings.Cut(text, ":"); ok && regexp.MustCompile(`^\s*[A-Za-z]+\s*$`).MatchString(head) && !strings.ContainsAny(head, "=<>") {
 		rest = tail
+	}
+	if !utf8.ValidString(text) {
+		return nil, bad("it is not UTF-8")
 	}
 	if strings.Count(rest, `"`)%2 != 0 {
 		return nil, bad("a quote is not closed")

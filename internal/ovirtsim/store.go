@@ -232,6 +232,9 @@ func (s *store) flush() error {
 
 const journalName = "inventory.jsonl"
 
+// saltRow keeps the salt of derived IDs.
+const saltRow = "salt"
+
 // open loads the journal of a state folder and begins a new one with what is left. It says whether there was one.
 func (s *store) open(folder string) (existed bool, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -248,6 +251,11 @@ func (s *store) open(folder string) (existed bool, err error) {
 		return false, fmt.Errorf("failed to write the state: %w", err)
 	}
 	s.journal = fresh
+	if known := s.counters.get(saltRow); known != nil {
+		s.salt = uuid.MustParse(known.Text)
+	} else {
+		s.counters.put(saltRow, &counter{Text: s.salt.String()})
+	}
 	for _, t := range s.tables {
 		t.each(func(id string, row any) { s.log(t.name(), id, row) })
 	}
@@ -307,7 +315,10 @@ func (s *store) close() {
 func newID() string { return uuid.NewString() }
 
 // counter hands out numbers that are never used twice, also after a restart.
-type counter struct{ Value int64 }
+type counter struct {
+	Value int64
+	Text  string `json:",omitempty"`
+}
 
 func (s *store) next(name string) int64 {
 	c := s.counters.get(name)
