@@ -297,14 +297,12 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 		inventory := ovirtsim.DefaultInventory()
 		dc := &inventory.DataCenters[0]
 		dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Other", Hosts: []ovirtsim.Host{{Name: "other-1"}}})
-		for _, v := range []ovirtsim.VM{
+		dc.VMs = append(dc.VMs, []ovirtsim.VM{
 			{Name: "web-1", Cluster: "Default", Template: "ol9-k8s", Up: true, Tags: []string{"prod"}, Comment: "front end"},
 			{Name: "web-2", Cluster: "Default", Template: "ol9-k8s", Tags: []string{"prod", "blue"}},
 			{Name: "db-1", Cluster: "Other", Template: "ol9-k8s", Up: true, Memory: 8 << 30},
 			{Name: "WEB-3", Cluster: "Other", Template: "Blank"},
-		} {
-			dc.VMs = append(dc.VMs, v)
-		}
+		}...)
 		return inventory
 	}()})
 	tests := map[string]struct {
