@@ -239,6 +239,9 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	if vm := r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d","cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`, 2<<30)); vm.at("memory") != fmt.Sprint(8<<30) || vm.at("next_run_configuration_exists") != "true" {
 		t.Errorf("less memory waits: %v", vm)
 	}
+	if vm := r.ok("GET", path+"?current=false", ""); vm.at("memory") != fmt.Sprint(2<<30) || vm.at("cpu", "topology", "cores") != "2" {
+		t.Errorf("as it will be: %v", vm)
+	}
 	r.ok("POST", path+"/shutdown", "{}")
 	r.until(path, "status", "down")
 	if vm := r.ok("GET", path, ""); vm.at("memory") != fmt.Sprint(2<<30) || vm.at("cpu", "topology", "cores") != "2" {

@@ -21,6 +21,16 @@ func cpuElement(mode string, t topology) *element {
 func (t topology) count() int64 { return t.Cores * t.Sockets * t.Threads }
 
 func vmDocument(c *call, v *vm) *element {
+	if c.query.Get("current") == "false" || c.flagParam("next_run") { // as it will be after its next start
+		next := *v
+		if v.NextMemory != 0 {
+			next.Memory, next.GuaranteedMemory = v.NextMemory, min(v.GuaranteedMemory, v.NextMemory)
+		}
+		if v.NextCPU.Cores != 0 {
+			next.CPU = v.NextCPU
+		}
+		v = &next
+	}
 	out := object("vm", v.ID, "vms", v.ID).
 		links("affinitylabels", "applications", "cdroms", "diskattachments", "graphicsconsoles", "hostdevices", "nics", "numanodes", "permissions", "reporteddevices", "sessions", "snapshots", "statistics", "tags", "watchdogs").
 		actions("autopincpuandnumanodes", "detach", "migrate", "reboot", "reset", "shutdown", "start", "stop", "suspend", "ticket").
