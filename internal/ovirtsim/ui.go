@@ -4,8 +4,10 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"time"
 )
 
@@ -70,23 +72,37 @@ const (
 	streamPause = 250 * time.Millisecond
 	// streamIdle is the longest: nodes become ready without the engine's doing.
 	streamIdle = 2 * time.Second
+	// streamShare is how many times longer than making a state the pause after it is, so that one who looks at a big
+	// site does not slow it down.
+	streamShare = 4
 )
 
-// stream sends the state whenever it has changed, as server-sent events.
+// stream sends the state whenever it has changed, as server-sent events, and else an event "same" now and then, by which
+// the page knows that the engine is there.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	controller := http.NewResponseController(w)
+	_, _ = io.WriteString(w, "retry: 1000\n\n") // an engine that was restarted is found again soon
+	var sent State
 	for {
-		changed := s.watchers.next()
-		state, err := json.Marshal(s.State())
-		if err != nil {
+		changed, begin := s.watchers.next(), time.Now()
+		state := s.State()
+		at := state.Time
+		state.Time = sent.Time
+		event := "event: same\ndata:\n\n"
+		if !reflect.DeepEqual(state, sent) {
+			state.Time = at
+			encoded, err := json.Marshal(state)
+			if err != nil {
+				return
+			}
+			sent, event = state, "data: "+string(encoded)+"\n\n"
+		}
+		if _, err := io.WriteString(w, event); err != nil || controller.Flush() != nil {
 			return
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", state); err != nil || controller.Flush() != nil {
-			return
-		}
-		if !pause(r, s, time.After(streamPause), nil) || !pause(r, s, time.After(streamIdle), changed) {
+		if !pause(r, s, time.After(max(streamPause, streamShare*time.Since(begin))), nil) || !pause(r, s, time.After(streamIdle), changed) {
 			return
 		}
 	}
