@@ -325,7 +325,9 @@ func (p *Plane) startSim(ctx context.Context) error {
 		speed = 1
 	}
 	var err error
-	p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose"})
+	p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), []string{
+		"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0",
+	})
 	if err != nil {
 		return err
 	}
@@ -342,6 +344,7 @@ func (p *Plane) startSim(ctx context.Context) error {
 	if p.EngineCA, err = os.ReadFile(p.Engine.CAFile); err != nil {
 		return fmt.Errorf("failed to read the engine's CA: %w", err)
 	}
+	p.say("the engine simulator can be looked at on %s", p.Engine.UIURL)
 	return nil
 }
 
