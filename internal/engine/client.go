@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -259,8 +260,25 @@ func (c *Client) Logout(ctx context.Context) error {
 	return err
 }
 
+// get reads an object or a list.
+func (c *Client) get(ctx context.Context, path string, header http.Header, out any) error {
+	err := c.exchange(ctx, http.MethodGet, path, nil, header, nil, out)
+	if IsNotFound(err) {
+		// A proxy before an engine that is being upgraded answers 404 too, and objects are let go on this answer: it
+		// counts only from an engine that knows itself.
+		if _, alive := c.Product(ctx); alive != nil {
+			return &UnreachableError{Err: alive}
+		}
+	}
+	return err
+}
+
 // do sends one request and decodes the answer into out where it is not nil. A session that expired is renewed once.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	return c.exchange(ctx, method, path, query, nil, in, out)
+}
+
+func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, header http.Header, in, out any) error {
 	var payload []byte
 	if in != nil {
 		var err error
@@ -273,7 +291,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		if err != nil {
 			return err
 		}
-		err = c.send(ctx, token, method, path, query, payload, out)
+		err = c.send(ctx, token, method, path, query, header, payload, out)
 		var fault *Fault
 		if attempt == 0 && errors.As(err, &fault) && fault.StatusCode == http.StatusUnauthorized {
 			c.dropToken(token)
@@ -283,7 +301,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 }
 
-func (c *Client) send(ctx context.Context, token, method, path string, query url.Values, payload []byte, out any) error {
+func (c *Client) send(ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	target := c.APIURL() + path
@@ -298,6 +316,7 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	if err != nil {
 		return fmt.Errorf("failed to build the request: %w", err)
 	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
 	request.Header.Set("Accept", "application/xml")

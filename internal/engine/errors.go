@@ -114,8 +114,16 @@ func IsTransient(err error) bool {
 		return true
 	}
 	detail := strings.ToLower(fault.Detail)
-	return slices.ContainsFunc([]string{"is locked", "related operation is currently in progress", "being used"},
+	return slices.ContainsFunc([]string{"is locked", "in progress", "being used", "please try again later", "try again in a few minutes"},
 		func(text string) bool { return strings.Contains(detail, text) })
+}
+
+// AnswerLost says whether the engine may have done what it was asked although err came back: there was no answer, or
+// one from which nothing can be told.
+func AnswerLost(err error) bool {
+	var unreachable *UnreachableError
+	var fault *Fault
+	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500
 }
 
 // transportError classifies an error of the HTTP transport.

@@ -1,6 +1,9 @@
 package engine
 
-import "encoding/xml"
+import (
+	"encoding/xml"
+	"time"
+)
 
 // VMStatus is the status of a VM as the engine spells it.
 type VMStatus string
@@ -64,6 +67,7 @@ type VM struct {
 	Properties      *Properties      `xml:"custom_properties"`
 	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`
 	Initialization  *Initialization  `xml:"initialization"`
+	StartTime       string           `xml:"start_time,omitempty"` // of the last start; only in answers
 }
 
 // CommentText is the comment, "" where there is none.
@@ -72,6 +76,12 @@ func (v *VM) CommentText() string {
 		return ""
 	}
 	return *v.Comment
+}
+
+// StartedAt is when the VM was last started; false where the engine does not say.
+func (v *VM) StartedAt() (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339, v.StartTime)
+	return at, err == nil
 }
 
 // CPU of a VM.
@@ -216,11 +226,12 @@ type Cluster struct {
 
 // Template of VMs.
 type Template struct {
-	ID      string `xml:"id,attr"`
-	Name    string `xml:"name"`
-	Status  string `xml:"status"`
-	Cluster *Ref   `xml:"cluster"`
-	Version struct {
+	ID          string `xml:"id,attr"`
+	Name        string `xml:"name"`
+	Description string `xml:"description"`
+	Status      string `xml:"status"`
+	Cluster     *Ref   `xml:"cluster"`
+	Version     struct {
 		Number int `xml:"version_number"`
 	} `xml:"version"`
 }

@@ -18,7 +18,13 @@ type vmList struct {
 type action struct {
 	XMLName xml.Name `xml:"action"`
 	Force   *bool    `xml:"force"`
+	// OptimizeCPU is read by autopincpuandnumanodes alone.
+	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
 }
+
+func vmPath(id string) string { return "/vms/" + url.PathEscape(id) }
+
+func nicPath(vmID, id string) string { return vmPath(vmID) + "/nics/" + url.PathEscape(id) }
 
 // VMs lists every VM that the user can see, in one request.
 func (c *Client) VMs(ctx context.Context) ([]VM, error) {
@@ -60,18 +66,19 @@ func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
 	return slices.DeleteFunc(list.Items, func(vm VM) bool { return vm.Name != name }), nil
 }
 
-// VM returns the VM of that ID; IsNotFound tells that there is none.
+// VM returns the VM of that ID, without its initialization; IsNotFound tells that there is none.
 func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
+	return c.vm(ctx, id, nil)
+}
+
+// VMWithInitialization returns the VM of that ID with its initialization, which holds the user data.
+func (c *Client) VMWithInitialization(ctx context.Context, id string) (*VM, error) {
+	return c.vm(ctx, id, http.Header{"All-Content": {"true"}})
+}
+
+func (c *Client) vm(ctx context.Context, id string, header http.Header) (*VM, error) {
 	var vm VM
-	err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(id), nil, nil, &vm)
-	if IsNotFound(err) {
-		// A proxy before an engine that is being upgraded answers 404 too, and machines are let go on this answer:
-		// it counts only from an engine that knows itself.
-		if _, alive := c.Product(ctx); alive != nil {
-			err = &UnreachableError{Err: alive}
-		}
-	}
-	if err != nil {
+	if err := c.get(ctx, vmPath(id), header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 	return &vm, nil
@@ -93,7 +100,7 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 // UpdateVM changes the fields of the VM that are set and returns the result.
 func (c *Client) UpdateVM(ctx context.Context, id string, change *VM) (*VM, error) {
 	var updated VM
-	if err := c.do(ctx, http.MethodPut, "/vms/"+url.PathEscape(id), nil, change, &updated); err != nil {
+	if err := c.do(ctx, http.MethodPut, vmPath(id), nil, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
 	return &updated, nil
@@ -101,7 +108,7 @@ func (c *Client) UpdateVM(ctx context.Context, id string, change *VM) (*VM, erro
 
 // DeleteVM deletes a VM that is down, with its disks. It does not wait.
 func (c *Client) DeleteVM(ctx context.Context, id string) error {
-	if err := c.do(ctx, http.MethodDelete, "/vms/"+url.PathEscape(id), nil, nil, nil); err != nil {
+	if err := c.do(ctx, http.MethodDelete, vmPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete VM %s: %w", id, err)
 	}
 	return nil
@@ -123,7 +130,7 @@ func (c *Client) ShutdownVM(ctx context.Context, id string, force bool) error {
 }
 
 func (c *Client) act(ctx context.Context, id, verb string, body action) error {
-	if err := c.do(ctx, http.MethodPost, "/vms/"+url.PathEscape(id)+"/"+verb, nil, body, nil); err != nil {
+	if err := c.do(ctx, http.MethodPost, vmPath(id)+"/"+verb, nil, body, nil); err != nil {
 		return fmt.Errorf("failed to %s VM %s: %w", verb, id, err)
 	}
 	return nil
@@ -135,7 +142,7 @@ func (c *Client) NICs(ctx context.Context, vmID string) ([]NIC, error) {
 		XMLName xml.Name `xml:"nics"`
 		Items   []NIC    `xml:"nic"`
 	}
-	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(vmID)+"/nics", nil, nil, &list); err != nil {
+	if err := c.get(ctx, vmPath(vmID)+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of VM %s: %w", vmID, err)
 	}
 	return list.Items, nil
@@ -144,7 +151,7 @@ func (c *Client) NICs(ctx context.Context, vmID string) ([]NIC, error) {
 // NIC returns one network interface of a VM.
 func (c *Client) NIC(ctx context.Context, vmID, id string) (*NIC, error) {
 	var nic NIC
-	if err := c.do(ctx, http.MethodGet, "/vms/"+url.PathEscape(vmID)+"/nics/"+url.PathEscape(id), nil, nil, &nic); err != nil {
+	if err := c.get(ctx, nicPath(vmID, id), nil, &nic); err != nil {
 		return nil, fmt.Errorf("failed to get network interface %s of VM %s: %w", id, vmID, err)
 	}
 	return &nic, nil
@@ -153,7 +160,7 @@ func (c *Client) NIC(ctx context.Context, vmID, id string) (*NIC, error) {
 // CreateNIC adds a network interface to a VM.
 func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, error) {
 	var created NIC
-	if err := c.do(ctx, http.MethodPost, "/vms/"+url.PathEscape(vmID)+"/nics", nil, nic, &created); err != nil {
+	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/nics", nil, nic, &created); err != nil {
 		return nil, fmt.Errorf("failed to add network interface %q to VM %s: %w", nic.Name, vmID, err)
 	}
 	return &created, nil
@@ -161,7 +168,7 @@ func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, er
 
 // DeleteNIC removes a network interface from a VM.
 func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
-	if err := c.do(ctx, http.MethodDelete, "/vms/"+url.PathEscape(vmID)+"/nics/"+url.PathEscape(id), nil, nil, nil); err != nil {
+	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
 	}
 	return nil

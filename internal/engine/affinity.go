@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// AffinityGroup keeps VMs together or apart. Its name is unique in its cluster.
+type AffinityGroup struct {
+	XMLName     xml.Name      `xml:"affinity_group"`
+	ID          string        `xml:"id,attr,omitempty"`
+	Name        string        `xml:"name,omitempty"`
+	Description *string       `xml:"description"`
+	Cluster     *Ref          `xml:"cluster"`
+	Enforcing   *bool         `xml:"enforcing"`
+	Priority    *float64      `xml:"priority"`
+	HostsRule   *AffinityRule `xml:"hosts_rule"`
+	VMsRule     *AffinityRule `xml:"vms_rule"`
+	VMs         *struct {
+		Items []Ref `xml:"vm"`
+	} `xml:"vms"`
+}
+
+// AffinityRule is one of the two rules of a group: for its VMs among each other, and for VMs and hosts.
+type AffinityRule struct {
+	Enabled   bool `xml:"enabled"`
+	Enforcing bool `xml:"enforcing"`
+	Positive  bool `xml:"positive"`
+}
+
+// DescriptionText is the description, "" where there is none.
+func (g *AffinityGroup) DescriptionText() string {
+	if g.Description == nil {
+		return ""
+	}
+	return *g.Description
+}
+
+// Has says whether the VM is in the group.
+func (g *AffinityGroup) Has(vmID string) bool {
+	return g.VMs != nil && slices.ContainsFunc(g.VMs.Items, func(vm Ref) bool { return vm.ID == vmID })
+}
+
+func affinityGroupPath(clusterID, id string) string {
+	return "/clusters/" + url.PathEscape(clusterID) + "/affinitygroups/" + url.PathEscape(id)
+}
+
+// AffinityGroup returns the group of that ID; IsNotFound tells that there is none.
+func (c *Client) AffinityGroup(ctx context.Context, clusterID, id string) (*AffinityGroup, error) {
+	var group AffinityGroup
+	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
+		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, err)
+	}
+	return &group, nil
+}
+
+// FindAffinityGroup returns the group of that name in the cluster, or nil where there is none.
+func (c *Client) FindAffinityGroup(ctx context.Context, clusterID, name string) (*AffinityGroup, error) {
+	var list struct {
+		XMLName xml.Name        `xml:"affinity_groups"`
+		Items   []AffinityGroup `xml:"affinity_group"`
+	}
+	if err := c.get(ctx, "/clusters/"+url.PathEscape(clusterID)+"/affinitygroups", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// CreateAffinityGroup makes a group in the cluster.
+func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID string, group *AffinityGroup) (*AffinityGroup, error) {
+	var created AffinityGroup
+	if err := c.do(ctx, http.MethodPost, "/clusters/"+url.PathEscape(clusterID)+"/affinitygroups", nil, group, &created); err != nil {
+		return nil, fmt.Errorf("failed to create affinity group %q: %w", group.Name, err)
+	}
+	return &created, nil
+}
+
+// UpdateAffinityGroup changes the fields of the group that are set; its members stay.
+func (c *Client) UpdateAffinityGroup(ctx context.Context, clusterID, id string, change *AffinityGroup) (*AffinityGroup, error) {
+	var updated AffinityGroup
+	if err := c.do(ctx, http.MethodPut, affinityGroupPath(clusterID, id), nil, change, &updated); err != nil {
+		return nil, fmt.Errorf("failed to update affinity group %s: %w", id, err)
+	}
+	return &updated, nil
+}
+
+// DeleteAffinityGroup deletes a group; its VMs stay.
+func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id string) error {
+	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete affinity group %s: %w", id, err)
+	}
+	return nil
+}
+
+// AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other.
+func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
+	type vm struct {
+		XMLName xml.Name `xml:"vm"`
+		ID      string   `xml:"id,attr"`
+	}
+	if err := c.do(ctx, http.MethodPost, affinityGroupPath(clusterID, groupID)+"/vms", nil, vm{ID: vmID}, nil); err != nil {
+		return fmt.Errorf("failed to add VM %s to affinity group %s: %w", vmID, groupID, err)
+	}
+	return nil
+}
+
+// RemoveFromAffinityGroup takes a VM out of a group.
+func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
+	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+url.PathEscape(vmID), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove VM %s from affinity group %s: %w", vmID, groupID, err)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// DiskStatus is the status of a disk as the engine spells it.
+type DiskStatus string
+
+// The statuses of a disk.
+const (
+	DiskOK      DiskStatus = "ok"
+	DiskLocked  DiskStatus = "locked"
+	DiskIllegal DiskStatus = "illegal"
+)
+
+// The formats of a disk.
+const (
+	FormatRaw = "raw"
+	FormatCow = "cow"
+)
+
+// Disk is a virtual disk; sizes in bytes. Pointers and zero sizes leave the value to the engine in a request.
+type Disk struct {
+	XMLName         xml.Name        `xml:"disk"`
+	ID              string          `xml:"id,attr,omitempty"`
+	Alias           *string         `xml:"alias"`
+	Description     string          `xml:"description,omitempty"`
+	Format          string          `xml:"format,omitempty"`
+	ProvisionedSize int64           `xml:"provisioned_size,omitempty"`
+	InitialSize     int64           `xml:"initial_size,omitempty"`
+	TotalSize       int64           `xml:"total_size,omitempty"`
+	Sparse          *bool           `xml:"sparse"`
+	Status          DiskStatus      `xml:"status,omitempty"`
+	StorageDomains  *StorageDomains `xml:"storage_domains"`
+	StorageDomain   *Ref            `xml:"storage_domain"`
+}
+
+// AliasText is the alias, "" where there is none.
+func (d *Disk) AliasText() string {
+	if d.Alias == nil {
+		return ""
+	}
+	return *d.Alias
+}
+
+// StorageDomainIDs are the storage domains that hold the disk.
+func (d *Disk) StorageDomainIDs() []string {
+	var ids []string
+	if d.StorageDomains != nil {
+		for _, ref := range d.StorageDomains.Items {
+			ids = append(ids, ref.ID)
+		}
+	}
+	if id := RefID(d.StorageDomain); id != "" {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// DiskAttachment is a disk in a VM or in a template. Its ID is that of the disk.
+type DiskAttachment struct {
+	XMLName   xml.Name `xml:"disk_attachment"`
+	ID        string   `xml:"id,attr,omitempty"`
+	Active    *bool    `xml:"active"`
+	Bootable  *bool    `xml:"bootable"`
+	Interface string   `xml:"interface,omitempty"`
+	Disk      *Disk    `xml:"disk"`
+	VM        *Ref     `xml:"vm"`
+	Template  *Ref     `xml:"template"`
+}
+
+// DiskID is the ID of the disk that is attached.
+func (a *DiskAttachment) DiskID() string {
+	if a.Disk != nil && a.Disk.ID != "" {
+		return a.Disk.ID
+	}
+	return a.ID
+}
+
+func diskPath(id string) string { return "/disks/" + url.PathEscape(id) }
+
+func attachmentPath(vmID, id string) string {
+	return vmPath(vmID) + "/diskattachments/" + url.PathEscape(id)
+}
+
+// Disk returns the disk of that ID; IsNotFound tells that there is none.
+func (c *Client) Disk(ctx context.Context, id string) (*Disk, error) {
+	var disk Disk
+	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
+		return nil, fmt.Errorf("failed to get disk %s: %w", id, err)
+	}
+	return &disk, nil
+}
+
+// FindDisks returns the disks of that alias; an alias is not unique.
+func (c *Client) FindDisks(ctx context.Context, alias string) ([]Disk, error) {
+	var list struct {
+		XMLName xml.Name `xml:"disks"`
+		Items   []Disk   `xml:"disk"`
+	}
+	if err := c.get(ctx, "/disks", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
+	}
+	var found []Disk
+	for _, disk := range list.Items {
+		if disk.AliasText() == alias {
+			found = append(found, disk)
+		}
+	}
+	return found, nil
+}
+
+// CreateDisk asks for a disk and returns it, usually still locked. It does not wait.
+func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
+	var created Disk
+	if err := c.do(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
+		return nil, fmt.Errorf("failed to create disk %q: %w", disk.AliasText(), err)
+	}
+	return &created, nil
+}
+
+// UpdateDisk changes the fields of the disk that are set: its alias, or its provisioned size, which can only grow. It
+// does not wait.
+func (c *Client) UpdateDisk(ctx context.Context, id string, change *Disk) error {
+	if err := c.do(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
+		return fmt.Errorf("failed to update disk %s: %w", id, err)
+	}
+	return nil
+}
+
+// DeleteDisk deletes a disk with its data. It does not wait.
+func (c *Client) DeleteDisk(ctx context.Context, id string) error {
+	if err := c.do(ctx, http.MethodDelete, diskPath(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete disk %s: %w", id, err)
+	}
+	return nil
+}
+
+// DiskAttachments lists the disks of a VM.
+func (c *Client) DiskAttachments(ctx context.Context, vmID string) ([]DiskAttachment, error) {
+	return c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID)
+}
+
+// TemplateDiskAttachments lists the disks of a template.
+func (c *Client) TemplateDiskAttachments(ctx context.Context, templateID string) ([]DiskAttachment, error) {
+	return c.diskAttachments(ctx, templatePath(templateID), "template "+templateID)
+}
+
+func (c *Client) diskAttachments(ctx context.Context, owner, name string) ([]DiskAttachment, error) {
+	var list struct {
+		XMLName xml.Name         `xml:"disk_attachments"`
+		Items   []DiskAttachment `xml:"disk_attachment"`
+	}
+	if err := c.get(ctx, owner+"/diskattachments", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the disks of %s: %w", name, err)
+	}
+	return list.Items, nil
+}
+
+// DiskAttachment returns one disk of a VM.
+func (c *Client) DiskAttachment(ctx context.Context, vmID, id string) (*DiskAttachment, error) {
+	var attachment DiskAttachment
+	if err := c.get(ctx, attachmentPath(vmID, id), nil, &attachment); err != nil {
+		return nil, fmt.Errorf("failed to get disk %s of VM %s: %w", id, vmID, err)
+	}
+	return &attachment, nil
+}
+
+// AttachDisk attaches a disk to a VM.
+func (c *Client) AttachDisk(ctx context.Context, vmID string, attachment *DiskAttachment) (*DiskAttachment, error) {
+	var created DiskAttachment
+	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/diskattachments", nil, attachment, &created); err != nil {
+		return nil, fmt.Errorf("failed to attach disk %s to VM %s: %w", attachment.DiskID(), vmID, err)
+	}
+	return &created, nil
+}
+
+// DetachDisk detaches a disk from a VM; the disk and its data stay.
+func (c *Client) DetachDisk(ctx context.Context, vmID, id string) error {
+	if err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to detach disk %s from VM %s: %w", id, vmID, err)
+	}
+	return nil
+}
+
+// CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
+// mark in its description, because an alias need not be unique; a request is never repeated that may have had an effect.
+// An interrupt does not cut the request off, which would leave a disk that nobody knows of.
+func (c *Client) CreateDiskOnce(ctx context.Context, wanted *Disk, report func(seen string)) (*Disk, error) {
+	marked := *wanted
+	marked.Description = "created by request " + rand.Text()
+	return CreateOnce(ctx, "disk "+wanted.AliasText(), report,
+		func(ctx context.Context) (*Disk, error) { return c.CreateDisk(ctx, &marked) },
+		func(ctx context.Context) (*Disk, error) {
+			disks, err := c.FindDisks(ctx, wanted.AliasText())
+			for i := range disks {
+				if err == nil && disks[i].Description == marked.Description {
+					return &disks[i], nil
+				}
+			}
+			return nil, err
+		})
+}
+
+// WaitDisk waits until the disk can be used. It fails on one that is illegal.
+func (c *Client) WaitDisk(ctx context.Context, id string, report func(seen string)) error {
+	return Wait(ctx, "disk "+id+" to be ready", func(ctx context.Context) (bool, string, error) {
+		disk, err := c.Disk(ctx, id)
+		if err != nil {
+			return false, "", err
+		}
+		if disk.Status == DiskIllegal {
+			return false, "", fmt.Errorf("disk %s is illegal: the engine could not make it", id)
+		}
+		return disk.Status == DiskOK, string(disk.Status), nil
+	}, report)
+}
+
+// GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none shrinks.
+func (c *Client) GrowDisk(ctx context.Context, id string, size int64, report func(seen string)) error {
+	asked := false
+	return Wait(ctx, "disk "+id+" to grow", func(ctx context.Context) (bool, string, error) {
+		disk, err := c.Disk(ctx, id)
+		if err != nil {
+			return false, "", err
+		}
+		if disk.ProvisionedSize >= size && disk.Status == DiskOK {
+			return true, "", nil
+		}
+		if disk.Status == DiskOK && !asked {
+			err = c.UpdateDisk(ctx, id, &Disk{ProvisionedSize: size})
+			asked = err == nil
+		}
+		return false, string(disk.Status), err
+	}, report)
+}
+
+// RemoveDisk deletes a disk and waits until it is gone.
+func (c *Client) RemoveDisk(ctx context.Context, id string, report func(seen string)) error {
+	return Wait(ctx, "disk "+id+" to be deleted", func(ctx context.Context) (bool, string, error) {
+		disk, err := c.Disk(ctx, id)
+		if IsNotFound(err) {
+			return true, "", nil
+		} else if err != nil {
+			return false, "", err
+		}
+		if disk.Status == DiskLocked {
+			return false, string(disk.Status), nil
+		}
+		if err = c.DeleteDisk(ctx, id); IsNotFound(err) {
+			return true, "", nil
+		}
+		return false, string(disk.Status), err // deleted is what a second look says, not what the engine accepted
+	}, report)
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+)
+
+// ReportedDevice is a device that the agent in the guest reports.
+type ReportedDevice struct {
+	ID   string `xml:"id,attr"`
+	Name string `xml:"name"`
+	Type string `xml:"type"`
+	IPs  struct {
+		Items []IP `xml:"ip"`
+	} `xml:"ips"`
+}
+
+// GuestInterface is a network interface of the guest with the addresses by which others can reach it.
+type GuestInterface struct {
+	// Name in the guest, such as enp1s0.
+	Name string
+	// IPv4 and IPv6 addresses in the order in which the guest reports them.
+	IPv4, IPv6 []netip.Addr
+}
+
+// dummyInterface are interfaces that lead nowhere.
+var dummyInterface = regexp.MustCompile(`^(lo|dummy\d+)$`)
+
+// GuestInterfaces lists the guest's network interfaces that have an address which is neither loopback nor link-local.
+// It is empty while no agent reports.
+func (c *Client) GuestInterfaces(ctx context.Context, vmID string) ([]GuestInterface, error) {
+	var list struct {
+		XMLName xml.Name         `xml:"reported_devices"`
+		Items   []ReportedDevice `xml:"reported_device"`
+	}
+	if err := c.get(ctx, vmPath(vmID)+"/reporteddevices", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the addresses of VM %s: %w", vmID, err)
+	}
+	var out []GuestInterface
+	for _, device := range list.Items {
+		if device.Type != "network" || dummyInterface.MatchString(device.Name) {
+			continue
+		}
+		found := GuestInterface{Name: device.Name}
+		for _, ip := range device.IPs.Items {
+			address, err := netip.ParseAddr(ip.Address)
+			switch {
+			case err != nil || !address.IsGlobalUnicast():
+			case address.Unmap().Is4():
+				found.IPv4 = append(found.IPv4, address.Unmap())
+			default:
+				found.IPv6 = append(found.IPv6, address)
+			}
+		}
+		if len(found.IPv4)+len(found.IPv6) > 0 {
+			out = append(out, found)
+		}
+	}
+	return out, nil
+}
+
+// GraphicsConsoles lists the IDs of the graphics consoles of a VM.
+func (c *Client) GraphicsConsoles(ctx context.Context, vmID string) ([]string, error) {
+	var list struct {
+		XMLName xml.Name `xml:"graphics_consoles"`
+		Items   []Ref    `xml:"graphics_console"`
+	}
+	if err := c.get(ctx, vmPath(vmID)+"/graphicsconsoles", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the graphics consoles of VM %s: %w", vmID, err)
+	}
+	var ids []string
+	for _, console := range list.Items {
+		ids = append(ids, console.ID)
+	}
+	return ids, nil
+}
+
+// DeleteGraphicsConsole removes a graphics console from a VM.
+func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID, id string) error {
+	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove graphics console %s from VM %s: %w", id, vmID, err)
+	}
+	return nil
+}
+
+// OptimizeCPU turns the engine's pinning of the VM's CPUs and NUMA nodes on or off.
+func (c *Client) OptimizeCPU(ctx context.Context, vmID string, on bool) error {
+	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// sector is the unit of which the size of a disk is a multiple.
+const sector = 512
+
+// Image is what the header of an image file says.
+type Image struct {
+	// Format is FormatCow for qcow2, else FormatRaw.
+	Format string
+	// VirtualSize is the size in bytes of the disk that the image holds.
+	VirtualSize int64
+	// FileSize is the size of the file in bytes.
+	FileSize int64
+}
+
+// qcow2Header is the fixed part of the header; all numbers are big-endian.
+type qcow2Header struct {
+	Magic             [4]byte
+	Version           uint32
+	BackingFileOffset uint64
+	BackingFileSize   uint32
+	ClusterBits       uint32
+	Size              uint64
+	CryptMethod       uint32
+}
+
+// ReadImage reads the header of an image of size bytes. It fails on a qcow2 image that cannot be a disk by itself, or
+// whose header is damaged. What is not qcow2 is a raw image.
+func ReadImage(image io.ReaderAt, size int64) (Image, error) {
+	if size <= 0 {
+		return Image{}, errors.New("the image is empty")
+	}
+	raw := Image{Format: FormatRaw, FileSize: size, VirtualSize: (size + sector - 1) / sector * sector}
+	var header qcow2Header
+	err := binary.Read(io.NewSectionReader(image, 0, size), binary.BigEndian, &header)
+	isQcow := header.Magic == [4]byte{'Q', 'F', 'I', 0xfb}
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		magic := make([]byte, 4)
+		if _, err := image.ReadAt(magic, 0); err == nil && string(magic) == "QFI\xfb" {
+			return Image{}, errors.New("the qcow2 image ends within its header")
+		}
+		return raw, nil
+	case err != nil:
+		return Image{}, fmt.Errorf("failed to read the header of the image: %w", err)
+	case !isQcow:
+		return raw, nil
+	case header.Version != 2 && header.Version != 3:
+		return Image{}, fmt.Errorf("the qcow2 image has version %d; 2 and 3 are known", header.Version)
+	case header.BackingFileOffset != 0:
+		return Image{}, errors.New("the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert")
+	case header.CryptMethod != 0:
+		return Image{}, errors.New("the qcow2 image is encrypted, which the engine cannot read")
+	case header.ClusterBits < 9 || header.ClusterBits > 21:
+		return Image{}, fmt.Errorf("the qcow2 image has clusters of 2^%d bytes: its header is damaged", header.ClusterBits)
+	case header.Size == 0 || header.Size%sector != 0 || header.Size > 1<<56:
+		return Image{}, fmt.Errorf("the qcow2 image has a virtual size of %d bytes: its header is damaged", header.Size)
+	}
+	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
+}

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// lostWait is how long the engine is given to finish a create that it did not answer.
+const lostWait = 10 * time.Second
+
+// CreateOnce creates an object, also where something is locked for a while, and returns it. Where the answer gets lost,
+// find is asked for lostWait whether the engine made the object all the same; it returns nil where there is none. A
+// request is never repeated that may have had an effect. Neither function is cut off by an interrupt, which would leave
+// an object that nobody knows of; both have their own time-outs.
+func CreateOnce[T any](ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error)) (*T, error) {
+	var made *T
+	err := Wait(ctx, what+" to be created", func(ctx context.Context) (bool, string, error) {
+		ctx = context.WithoutCancel(ctx)
+		var err error
+		if made, err = create(ctx); err == nil {
+			return true, "", nil
+		}
+		if !AnswerLost(err) {
+			return false, "", err
+		}
+		deadline, cancel := context.WithTimeout(ctx, lostWait)
+		defer cancel()
+		_ = Wait(deadline, what, func(ctx context.Context) (bool, string, error) {
+			var findErr error
+			made, findErr = find(ctx)
+			return made != nil, "", findErr
+		}, nil)
+		if made != nil {
+			return true, "", nil
+		}
+		return false, "", &lostError{err}
+	}, report)
+	return made, err
+}
+
+// lostError is an answer that was lost for good: it is not to be waited for.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }

@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// Tag marks VMs. Its name is unique on the engine.
+type Tag struct {
+	XMLName     xml.Name `xml:"tag"`
+	ID          string   `xml:"id,attr,omitempty"`
+	Name        string   `xml:"name,omitempty"`
+	Description string   `xml:"description,omitempty"`
+}
+
+type tagList struct {
+	XMLName xml.Name `xml:"tags"`
+	Items   []Tag    `xml:"tag"`
+}
+
+// Tag returns the tag of that ID; IsNotFound tells that there is none.
+func (c *Client) Tag(ctx context.Context, id string) (*Tag, error) {
+	var tag Tag
+	if err := c.get(ctx, "/tags/"+url.PathEscape(id), nil, &tag); err != nil {
+		return nil, fmt.Errorf("failed to get tag %s: %w", id, err)
+	}
+	return &tag, nil
+}
+
+// FindTag returns the tag of that name, or nil where there is none.
+func (c *Client) FindTag(ctx context.Context, name string) (*Tag, error) {
+	var list tagList
+	if err := c.get(ctx, "/tags", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up tag %q: %w", name, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Name == name {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// CreateTag makes a tag.
+func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
+	var created Tag
+	if err := c.do(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
+		return nil, fmt.Errorf("failed to create tag %q: %w", tag.Name, err)
+	}
+	return &created, nil
+}
+
+// DeleteTag deletes a tag, and takes it from all VMs.
+func (c *Client) DeleteTag(ctx context.Context, id string) error {
+	if err := c.do(ctx, http.MethodDelete, "/tags/"+url.PathEscape(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete tag %s: %w", id, err)
+	}
+	return nil
+}
+
+// VMTags lists the tags of a VM.
+func (c *Client) VMTags(ctx context.Context, vmID string) ([]Tag, error) {
+	var list tagList
+	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the tags of VM %s: %w", vmID, err)
+	}
+	return list.Items, nil
+}
+
+// TagVM puts a tag on a VM.
+func (c *Client) TagVM(ctx context.Context, vmID, tagID string) error {
+	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil); err != nil {
+		return fmt.Errorf("failed to put tag %s on VM %s: %w", tagID, vmID, err)
+	}
+	return nil
+}
+
+// UntagVM takes a tag from a VM.
+func (c *Client) UntagVM(ctx context.Context, vmID, tagID string) error {
+	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+url.PathEscape(tagID), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to take tag %s from VM %s: %w", tagID, vmID, err)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// BlankTemplateID is the ID of the Blank template on every engine that has not re-made it.
+const BlankTemplateID = "00000000-0000-0000-0000-000000000000"
+
+// The statuses of a template.
+const (
+	TemplateOK      = "ok"
+	TemplateLocked  = "locked"
+	TemplateIllegal = "illegal"
+)
+
+// templateRequest makes or changes a template.
+type templateRequest struct {
+	XMLName     xml.Name `xml:"template"`
+	Description *string  `xml:"description"`
+	Name        string   `xml:"name,omitempty"`
+	VM          *Ref     `xml:"vm"`
+}
+
+func templatePath(id string) string { return "/templates/" + url.PathEscape(id) }
+
+// TemplateByID returns the template of that ID; IsNotFound tells that there is none.
+func (c *Client) TemplateByID(ctx context.Context, id string) (*Template, error) {
+	var template Template
+	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {
+		return nil, fmt.Errorf("failed to get template %s: %w", id, err)
+	}
+	return &template, nil
+}
+
+// FindTemplates returns the templates of that name: in all data centers, and all versions.
+func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, error) {
+	var list struct {
+		XMLName xml.Name   `xml:"templates"`
+		Items   []Template `xml:"template"`
+	}
+	if err := c.get(ctx, "/templates", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to look up template %q: %w", name, err)
+	}
+	return slices.DeleteFunc(list.Items, func(t Template) bool { return t.Name != name }), nil
+}
+
+// CreateTemplate asks for a template of a VM that is down, and returns it, usually with its disks still locked. It does
+// not wait.
+func (c *Client) CreateTemplate(ctx context.Context, name, description, vmID string) (*Template, error) {
+	request := templateRequest{Name: name, VM: NewRef(vmID)}
+	if description != "" {
+		request.Description = &description
+	}
+	var created Template
+	if err := c.do(ctx, http.MethodPost, "/templates", nil, request, &created); err != nil {
+		return nil, fmt.Errorf("failed to create template %q: %w", name, err)
+	}
+	return &created, nil
+}
+
+// UpdateTemplate renames and describes a template.
+func (c *Client) UpdateTemplate(ctx context.Context, id, name, description string) (*Template, error) {
+	var updated Template
+	if err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{Name: name, Description: &description}, &updated); err != nil {
+		return nil, fmt.Errorf("failed to update template %s: %w", id, err)
+	}
+	return &updated, nil
+}
+
+// DeleteTemplate deletes a template with its disks. It does not wait.
+func (c *Client) DeleteTemplate(ctx context.Context, id string) error {
+	if err := c.do(ctx, http.MethodDelete, templatePath(id), nil, nil, nil); err != nil {
+		return fmt.Errorf("failed to delete template %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// WaitLimit bounds a wait: a VM whose disks are copied, not linked, may take minutes.
+	WaitLimit = 15 * time.Minute
+	// waitFirst and waitMost bound the pause between two looks. The longest pause and one request are under the two
+	// seconds within which a change is to be noticed.
+	waitFirst = 200 * time.Millisecond
+	waitMost  = 1500 * time.Millisecond
+)
+
+// Look is one look at what is waited for. It says whether the wait is over, and what was seen, such as a status; an
+// error that does not pass by itself ends the wait.
+type Look func(ctx context.Context) (done bool, seen string, err error)
+
+// WaitError says that a wait ended before what was waited for came.
+type WaitError struct {
+	// What was waited for, such as "VM 1234 to start".
+	What string
+	// Seen is what the last look saw; "" where it saw nothing.
+	Seen string
+	// After is how long it was waited.
+	After time.Duration
+	// Last is the last error that was expected to pass; nil where there was none.
+	Last error
+	// Err is context.DeadlineExceeded or context.Canceled.
+	Err error
+}
+
+func (e *WaitError) Error() string {
+	text := fmt.Sprintf("gave up waiting for %s after %s", e.What, e.After.Round(time.Second))
+	if e.Seen != "" {
+		text += fmt.Sprintf(": last seen was %q", e.Seen)
+	}
+	if e.Last != nil {
+		text += fmt.Sprintf(", last error: %v", e.Last)
+	}
+	return fmt.Sprintf("%s (%v)", text, e.Err)
+}
+
+func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
+
+// Wait looks until the look says that it is done, through errors that pass by themselves, for at most WaitLimit. Each
+// time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
+func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
+	ctx, cancel := context.WithTimeout(ctx, WaitLimit)
+	defer cancel()
+	begin, pause := time.Now(), waitFirst
+	early := &WaitError{What: what}
+	for {
+		done, seen, err := look(ctx)
+		if err == nil && done {
+			return nil
+		}
+		if err != nil && !IsTransient(err) {
+			return err
+		}
+		if seen != "" && seen != early.Seen {
+			early.Seen, pause = seen, waitFirst // things move: the next change may be near
+			if report != nil {
+				report(seen)
+			}
+		}
+		if ctx.Err() == nil {
+			early.Last = err
+		}
+		select {
+		case <-ctx.Done():
+			early.After, early.Err = time.Since(begin), ctx.Err()
+			return early
+		case <-time.After(pause):
+		}
+		pause = min(pause*3/2, waitMost)
+	}
+}
