@@ -5,19 +5,36 @@ import (
 	"context"
 	"flag"
 	"log"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
 func main() {
 	debug := flag.Bool("debug", false, "wait for a debugger and print how to attach Terraform")
 	flag.Parse()
+
+	sessions := &engine.Sessions{}
+	// Terraform asks a plugin to end over its own connection, and Serve returns; whoever else wants it to end sends a
+	// signal. SIGINT is not among them: it comes with every Ctrl-C, and Terraform decides what follows.
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	go func() {
+		<-terminated
+		tfprovider.Logout(sessions)
+		os.Exit(1)
+	}()
+
 	err := providerserver.Serve(context.Background(),
-		func() provider.Provider { return tfprovider.New(tfprovider.Options{}) },
+		func() provider.Provider { return tfprovider.New(tfprovider.Options{Sessions: sessions}) },
 		providerserver.ServeOpts{Address: tfprovider.Address, Debug: *debug, ProtocolVersion: 5})
+	tfprovider.Logout(sessions)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -168,20 +168,16 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 }
 
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newVMResource, newNICResource, newVMStartResource}
+	return []func() resource.Resource{
+		newAffinityGroupResource, newDiskResource, newDiskAttachmentResource, newDiskAttachmentsResource, newDiskFromImageResource,
+		newDiskResizeResource, newNICResource, newTagResource, newTemplateResource, newVMResource, newVMAffinityGroupResource,
+		newVMDisksResizeResource, newVMGraphicsConsolesResource, newVMOptimizeCPUResource, newVMStartResource, newVMTagResource,
+	}
 }
 
-func (p *ovirtProvider) DataSources(context.Context) []func() datasource.DataSource { return nil }
-
-// clientFrom reads the provider's data in a resource's Configure; it is nil while Terraform validates.
-func clientFrom(data any, resp *resource.ConfigureResponse) *configured {
-	if data == nil {
-		return nil
+func (p *ovirtProvider) DataSources(context.Context) []func() datasource.DataSource {
+	return []func() datasource.DataSource{
+		newAffinityGroupData, newBlankTemplateData, newClusterHostsData, newDiskAttachmentsData, newTemplateDiskAttachmentsData,
+		newTemplatesData, newWaitForIPData,
 	}
-	c, ok := data.(*configured)
-	if !ok {
-		resp.Diagnostics.AddError("Unexpected provider data", fmt.Sprintf("expected *configured, got %T: this is a bug in the provider", data))
-		return nil
-	}
-	return c
 }

@@ -3,20 +3,22 @@ package tfprovider
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
-	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -25,99 +27,84 @@ import (
 var (
 	_ resource.ResourceWithConfigure      = (*vmResource)(nil)
 	_ resource.ResourceWithImportState    = (*vmResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*vmResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*vmResource)(nil)
 )
 
-func newVMResource() resource.Resource { return &vmResource{} }
+func newVMResource() resource.Resource { return &vmResource{base{typeName: "ovirt_vm"}} }
 
-type vmResource struct{ *configured }
-
-func (r *vmResource) Configure(_ context.Context, req resource.ConfigureRequest, resp *resource.ConfigureResponse) {
-	r.configured = clientFrom(req.ProviderData, resp)
-}
-
-func (r *vmResource) Metadata(_ context.Context, _ resource.MetadataRequest, resp *resource.MetadataResponse) {
-	resp.TypeName = "ovirt_vm"
-}
+type vmResource struct{ base }
 
 func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	text := func(description string) schema.StringAttribute {
+	initText := func(description string) schema.StringAttribute {
 		return schema.StringAttribute{Optional: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}}
 	}
-	number := func(description string) schema.Int64Attribute {
-		return schema.Int64Attribute{Optional: true, MarkdownDescription: description, PlanModifiers: []planmodifier.Int64{int64planmodifier.RequiresReplace()}}
-	}
-	flag := func(description string) schema.BoolAttribute {
-		return schema.BoolAttribute{Optional: true, MarkdownDescription: description, PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()}}
-	}
-	required := func(description string) schema.StringAttribute {
-		a := text(description)
-		a.Optional, a.Required = false, true
-		return a
-	}
-	computed := func(description string, keep bool) schema.StringAttribute {
-		a := schema.StringAttribute{Computed: true, MarkdownDescription: description}
-		if keep {
-			a.PlanModifiers = []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
-		}
-		return a
-	}
-	name := required("Name of the VM: letters, digits, dash, underscore and dot.")
-	name.PlanModifiers = nil
+	// The user data holds the keys of clusters. In the released provider a plan shows it.
+	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
+	script.Sensitive = true
+	template := fixedID("UUID of the template to make the VM from.")
+	template.PlanModifiers = nil // see ModifyPlan
 	address := schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
 		"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
 		"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
 		"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
 	}}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A virtual machine, made from a template.",
+		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the template's, and is recorded.",
 		Attributes: map[string]schema.Attribute{
-			"id":                           computed("UUID of the VM.", true),
-			"name":                         name,
-			"comment":                      schema.StringAttribute{Optional: true, MarkdownDescription: "Comment of the VM."},
-			"cluster_id":                   required("UUID of the cluster to make the VM in."),
-			"template_id":                  required("UUID of the template to make the VM from."),
-			"effective_template_id":        computed("UUID of the template that the VM depends on: the Blank template for a clone.", true),
-			"status":                       computed("Status of the VM.", false),
-			"clone":                        schema.BoolAttribute{Optional: true, MarkdownDescription: "Copy the template's disks instead of linking to them."},
-			"cpu_cores":                    number("Cores per socket; with cpu_threads and cpu_sockets."),
-			"cpu_threads":                  number("Threads per core; with cpu_cores and cpu_sockets."),
-			"cpu_sockets":                  number("Sockets; with cpu_cores and cpu_threads."),
-			"cpu_mode":                     text("CPU mode: `custom`, `host_model` or `host_passthrough`."),
-			"os_type":                      text("Operating system."),
-			"vm_type":                      text("Kind of VM: `desktop`, `server` or `high_performance`."),
-			"placement_policy_affinity":    text("Migration: `migratable`, `pinned` or `user_migratable`."),
-			"placement_policy_host_ids":    schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "UUIDs of the hosts to pin the VM to.", PlanModifiers: []planmodifier.Set{setplanmodifier.RequiresReplace()}},
-			"instance_type_id":             text("UUID of an instance type, which sizes the VM."),
-			"huge_pages":                   number("Size of huge pages in KiB: 2048 or 1048576."),
-			"memory":                       schema.Int64Attribute{Optional: true, MarkdownDescription: "Memory in bytes. A change is sent to the engine, which applies it at once or with the next start."},
-			"maximum_memory":               number("Maximum memory in bytes."),
-			"memory_ballooning":            flag("Memory ballooning."),
-			"serial_console":               flag("Serial console."),
-			"soundcard_enabled":            flag("Sound card."),
-			"initialization_custom_script": text("User data for cloud-init or Ignition."),
-			"initialization_hostname":      text("Host name of the guest."),
+			"id":                    computedText("UUID of the VM."),
+			"name":                  schema.StringAttribute{Required: true, MarkdownDescription: "Name of the VM: letters, digits, dash, underscore and dot.", Validators: []validator.String{objectName}},
+			"comment":               schema.StringAttribute{Optional: true, MarkdownDescription: "Comment of the VM."},
+			"cluster_id":            fixedID("UUID of the cluster to make the VM in."),
+			"template_id":           template,
+			"effective_template_id": computedText("UUID of the template that the VM depends on: the Blank template for a clone."),
+			"status":                liveText("Status of the VM."),
+			"clone": schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: "Copy the template's disks instead of linking to them.",
+				PlanModifiers: []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}},
+			"cpu_cores":                 enginesNumber("Cores per socket; with cpu_threads and cpu_sockets."),
+			"cpu_threads":               enginesNumber("Threads per core; with cpu_cores and cpu_sockets."),
+			"cpu_sockets":               enginesNumber("Sockets; with cpu_cores and cpu_threads."),
+			"cpu_mode":                  enginesText("CPU mode: `custom`, `host_model` or `host_passthrough`.", stringvalidator.OneOf("custom", "host_model", "host_passthrough")),
+			"os_type":                   enginesText("Operating system."),
+			"vm_type":                   enginesText("Kind of VM: `desktop`, `server` or `high_performance`.", stringvalidator.OneOf("desktop", "server", "high_performance")),
+			"placement_policy_affinity": mutable(enginesText("Migration: `migratable`, `pinned` or `user_migratable`.", stringvalidator.OneOf("migratable", "pinned", "user_migratable"))),
+			"placement_policy_host_ids": schema.SetAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: "UUIDs of the hosts to pin the VM to.",
+				PlanModifiers: []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
+			"instance_type_id":             enginesText("UUID of an instance type, which sizes the VM.", uuid),
+			"huge_pages":                   enginesNumber("Size of huge pages in KiB: 2048 or 1048576.", int64validator.OneOf(2048, 1048576)),
+			"memory":                       mutableNumber(enginesNumber("Memory in bytes. A change is sent to the engine, which applies it at once or with the next start.", int64validator.AtLeast(1))),
+			"maximum_memory":               mutableNumber(enginesNumber("Maximum memory in bytes.")),
+			"memory_ballooning":            mutableFlag(enginesFlag("Memory ballooning.")),
+			"serial_console":               mutableFlag(enginesFlag("Serial console.")),
+			"soundcard_enabled":            mutableFlag(enginesFlag("Sound card.")),
+			"initialization_custom_script": script,
+			"initialization_hostname":      initText("Host name of the guest."),
 		},
 		Blocks: map[string]schema.Block{
 			"initialization_nic": schema.ListNestedBlock{
 				MarkdownDescription: "Static configuration of a network interface of the guest.",
 				PlanModifiers:       []planmodifier.List{listplanmodifier.RequiresReplace()},
+				Validators:          []validator.List{listvalidator.SizeAtMost(1)},
 				NestedObject: schema.NestedBlockObject{
 					Attributes: map[string]schema.Attribute{"name": schema.StringAttribute{Required: true, MarkdownDescription: "The guest's name of the interface."}},
 					Blocks: map[string]schema.Block{
-						"ipv4": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv4 configuration."},
-						"ipv6": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv6 configuration."},
+						"ipv4": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv4 configuration.",
+							Validators: []validator.List{listvalidator.IsRequired(), listvalidator.SizeBetween(1, 1)}},
+						"ipv6": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv6 configuration.",
+							Validators: []validator.List{listvalidator.SizeAtMost(1)}},
 					},
 				},
 			},
 			"template_disk_attachment_override": schema.SetNestedBlock{
-				MarkdownDescription: "How a disk of the template is copied into the VM.",
-				PlanModifiers:       []planmodifier.Set{setplanmodifier.RequiresReplace()},
+				MarkdownDescription: "How a disk of the template is copied into the VM. The engine does not remember it, so that an import takes what is configured.",
+				PlanModifiers: []planmodifier.Set{setplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.SetRequest, resp *setplanmodifier.RequiresReplaceIfFuncResponse) {
+					resp.RequiresReplace = len(req.StateValue.Elements()) > 0
+				}, "other copies are another VM", "other copies are another VM")},
 				NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
-					"disk_id":           schema.StringAttribute{Required: true, MarkdownDescription: "UUID of the template's disk."},
-					"format":            schema.StringAttribute{Optional: true, MarkdownDescription: "`raw` or `cow`."},
-					"provisioning":      schema.StringAttribute{Optional: true, MarkdownDescription: "`sparse` or `non-sparse`."},
-					"storage_domain_id": schema.StringAttribute{Optional: true, MarkdownDescription: "UUID of the storage domain."},
+					"disk_id":           schema.StringAttribute{Required: true, MarkdownDescription: "UUID of the template's disk.", Validators: []validator.String{uuid}},
+					"format":            schema.StringAttribute{Optional: true, MarkdownDescription: "`raw` or `cow`.", Validators: []validator.String{stringvalidator.OneOf(engine.FormatRaw, engine.FormatCow)}},
+					"provisioning":      schema.StringAttribute{Optional: true, MarkdownDescription: "`sparse` or `non-sparse`.", Validators: []validator.String{stringvalidator.OneOf("sparse", "non-sparse")}},
+					"storage_domain_id": schema.StringAttribute{Optional: true, MarkdownDescription: "UUID of the storage domain.", Validators: []validator.String{uuid}},
 				}},
 			},
 		},
@@ -173,21 +160,39 @@ type diskOverrideModel struct {
 	StorageDomainID types.String `tfsdk:"storage_domain_id"`
 }
 
-var vmNamePattern = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
-
 // ValidateConfig checks what belongs together before anything is planned.
 func (r *vmResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var cores, threads, sockets types.Int64
-	var name types.String
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_cores"), &cores)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_threads"), &threads)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("cpu_sockets"), &sockets)...)
-	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("name"), &name)...)
+	if cores.IsUnknown() || threads.IsUnknown() || sockets.IsUnknown() {
+		return
+	}
 	if cores.IsNull() != threads.IsNull() || cores.IsNull() != sockets.IsNull() {
 		resp.Diagnostics.AddAttributeError(path.Root("cpu_cores"), "Incomplete CPU topology", "Set all of cpu_cores, cpu_threads and cpu_sockets, or none.")
 	}
-	if !name.IsUnknown() && !name.IsNull() && !vmNamePattern.MatchString(name.ValueString()) {
-		resp.Diagnostics.AddAttributeError(path.Root("name"), "Invalid VM name", fmt.Sprintf("%q may hold only letters, digits, dash, underscore and dot.", name.ValueString()))
+}
+
+// ModifyPlan decides whether another template, or another way to copy it, needs another VM. An imported clone does not
+// know its template: what is configured is believed.
+func (r *vmResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+		return
+	}
+	var before, after, effective types.String
+	var cloned, clone types.Bool
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("template_id"), &before)...)
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("effective_template_id"), &effective)...)
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("clone"), &cloned)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("template_id"), &after)...)
+	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("clone"), &clone)...)
+	isClone := effective.ValueString() == engine.BlankTemplateID
+	if !after.Equal(before) && !(isClone && before.Equal(effective) && clone.ValueBool()) {
+		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
+	}
+	if !clone.IsUnknown() && clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
+		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
 }
 
@@ -197,37 +202,29 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	vm := &engine.VM{
 		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(m.ClusterID.ValueString()),
 		Template: engine.NewRef(m.TemplateID.ValueString()), InstanceType: engine.NewRef(m.InstanceTypeID.ValueString()),
-		Memory: m.Memory.ValueInt64Pointer(), Type: m.VMType.ValueString(), Soundcard: m.SoundcardEnabled.ValueBoolPointer(),
+		Memory: number(m.Memory), Type: m.VMType.ValueString(), Soundcard: flag(m.SoundcardEnabled),
 	}
-	if !m.CPUCores.IsNull() || m.CPUMode.ValueString() != "" {
+	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
 		vm.CPU = &engine.CPU{Mode: m.CPUMode.ValueString()}
-		if !m.CPUCores.IsNull() {
+		if isKnown(m.CPUCores) {
 			vm.CPU.Topology = &engine.Topology{Cores: m.CPUCores.ValueInt64(), Sockets: m.CPUSockets.ValueInt64(), Threads: m.CPUThreads.ValueInt64()}
 		}
 	}
-	if !m.MemoryBallooning.IsNull() || !m.MaximumMemory.IsNull() {
-		vm.MemoryPolicy = &engine.MemoryPolicy{Ballooning: m.MemoryBallooning.ValueBoolPointer(), Max: m.MaximumMemory.ValueInt64Pointer()}
+	if isKnown(m.MemoryBallooning) || isKnown(m.MaximumMemory) {
+		vm.MemoryPolicy = &engine.MemoryPolicy{Ballooning: flag(m.MemoryBallooning), Max: number(m.MaximumMemory)}
 	}
 	if os := m.OSType.ValueString(); os != "" {
 		vm.OS = &engine.OS{Type: os}
 	}
-	if !m.SerialConsole.IsNull() {
+	if isKnown(m.SerialConsole) {
 		vm.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
 	}
-	if !m.HugePages.IsNull() {
+	if isKnown(m.HugePages) {
 		vm.Properties = &engine.Properties{Items: []engine.Property{{Name: "hugepages", Value: strconv.FormatInt(m.HugePages.ValueInt64(), 10)}}}
 	}
-	if !m.PlacementAffinity.IsNull() || !m.PlacementHosts.IsNull() {
-		vm.PlacementPolicy = &engine.PlacementPolicy{Affinity: m.PlacementAffinity.ValueString()}
-		var ids []string
-		diags.Append(m.PlacementHosts.ElementsAs(ctx, &ids, false)...)
-		if len(ids) > 0 {
-			vm.PlacementPolicy.Hosts = &engine.HostSet{}
-			for _, id := range ids {
-				vm.PlacementPolicy.Hosts.Hosts = append(vm.PlacementPolicy.Hosts.Hosts, engine.Ref{ID: id})
-			}
-		}
-	}
+	var placementDiags diag.Diagnostics
+	vm.PlacementPolicy, placementDiags = m.placement(ctx)
+	diags.Append(placementDiags...)
 	vm.Initialization = m.initialization()
 	if len(m.DiskOverrides) > 0 {
 		vm.DiskAttachments = &engine.DiskOverrides{}
@@ -244,6 +241,42 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 		}
 	}
 	return vm, diags
+}
+
+// placement is nil where it is left to the engine.
+func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.Diagnostics) {
+	if !isKnown(m.PlacementAffinity) && !isKnown(m.PlacementHosts) {
+		return nil, nil
+	}
+	policy := &engine.PlacementPolicy{Affinity: m.PlacementAffinity.ValueString()}
+	if !isKnown(m.PlacementHosts) {
+		return policy, nil
+	}
+	var ids []string
+	diags := m.PlacementHosts.ElementsAs(ctx, &ids, false)
+	policy.Hosts = &engine.HostSet{}
+	for _, id := range ids {
+		policy.Hosts.Hosts = append(policy.Hosts.Hosts, engine.Ref{ID: id})
+	}
+	return policy, diags
+}
+
+func isKnown(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
+
+// number is what a request says: nil where the value is left to the engine.
+func number(value types.Int64) *int64 {
+	if !isKnown(value) {
+		return nil
+	}
+	return value.ValueInt64Pointer()
+}
+
+// flag is what a request says: nil where the value is left to the engine.
+func flag(value types.Bool) *bool {
+	if !isKnown(value) {
+		return nil
+	}
+	return value.ValueBoolPointer()
 }
 
 func (m *vmModel) initialization() *engine.Initialization {
@@ -268,41 +301,129 @@ func (m *vmModel) initialization() *engine.Initialization {
 	return out
 }
 
-// observe takes over what the engine always tells. What the configuration left to the engine stays null.
+// observe takes over what the engine tells. The initialization is left alone: the guest has read it, and the engine may
+// have forgotten it.
 func (m *vmModel) observe(vm *engine.VM) {
 	m.ID, m.Name, m.Status = types.StringValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
+	m.Comment = textOf(m.Comment, vm.CommentText())
 	m.ClusterID = types.StringValue(engine.RefID(vm.Cluster))
 	m.EffectiveTemplateID = types.StringValue(engine.RefID(vm.Template))
+	if !isKnown(m.Clone) {
+		m.Clone = types.BoolValue(m.TemplateID.IsNull() && m.EffectiveTemplateID.ValueString() == engine.BlankTemplateID)
+	}
 	if m.TemplateID.IsNull() || !m.Clone.ValueBool() {
 		m.TemplateID = m.EffectiveTemplateID
 	}
+	m.Memory, m.SoundcardEnabled = types.Int64PointerValue(vm.Memory), types.BoolPointerValue(vm.Soundcard)
+	m.VMType, m.OSType, m.InstanceTypeID = optional(vm.Type), types.StringNull(), optional(engine.RefID(vm.InstanceType))
+	if vm.OS != nil {
+		m.OSType = optional(vm.OS.Type)
+	}
+	m.observeCPU(vm.CPU)
+	m.MaximumMemory, m.MemoryBallooning = types.Int64Null(), types.BoolNull()
+	if policy := vm.MemoryPolicy; policy != nil {
+		m.MaximumMemory, m.MemoryBallooning = types.Int64PointerValue(policy.Max), types.BoolPointerValue(policy.Ballooning)
+	}
+	m.SerialConsole, m.HugePages = types.BoolNull(), types.Int64Null()
+	if vm.Console != nil {
+		m.SerialConsole = types.BoolValue(vm.Console.Enabled)
+	}
+	if vm.Properties != nil {
+		for _, property := range vm.Properties.Items {
+			if size, err := strconv.ParseInt(property.Value, 10, 64); err == nil && property.Name == "hugepages" {
+				m.HugePages = types.Int64Value(size)
+			}
+		}
+	}
+	m.observePlacement(vm.PlacementPolicy)
 }
 
-// refresh takes over what may have been changed outside, as far as the configuration manages it.
-func (m *vmModel) refresh(vm *engine.VM) {
-	imported := m.Name.IsNull()
-	m.observe(vm)
-	if imported || !m.Comment.IsNull() {
-		m.Comment = types.StringValue(vm.CommentText())
+func (m *vmModel) observeCPU(cpu *engine.CPU) {
+	if cpu == nil {
+		cpu = &engine.CPU{}
 	}
-	if vm.Memory != nil && (imported || !m.Memory.IsNull()) {
-		m.Memory = types.Int64Value(*vm.Memory)
+	m.CPUCores, m.CPUSockets, m.CPUThreads = types.Int64Null(), types.Int64Null(), types.Int64Null()
+	if t := cpu.Topology; t != nil {
+		m.CPUCores, m.CPUSockets, m.CPUThreads = types.Int64Value(t.Cores), types.Int64Value(t.Sockets), types.Int64Value(t.Threads)
 	}
-	if vm.CPU != nil && vm.CPU.Topology != nil && (imported || !m.CPUCores.IsNull()) {
-		m.CPUCores, m.CPUSockets, m.CPUThreads = types.Int64Value(vm.CPU.Topology.Cores), types.Int64Value(vm.CPU.Topology.Sockets), types.Int64Value(vm.CPU.Topology.Threads)
+	// The engine tells host_passthrough alone: where it is silent, the mode may be any other.
+	if cpu.Mode != "" || m.CPUMode.IsUnknown() || m.CPUMode.ValueString() == "host_passthrough" {
+		m.CPUMode = optional(cpu.Mode)
 	}
-	if vm.OS != nil && !m.OSType.IsNull() {
-		m.OSType = types.StringValue(vm.OS.Type)
+}
+
+func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
+	if policy == nil {
+		policy = &engine.PlacementPolicy{}
 	}
-	if !m.VMType.IsNull() {
-		m.VMType = types.StringValue(vm.Type)
+	m.PlacementAffinity = optional(policy.Affinity)
+	hosts := []attr.Value{}
+	if policy.Hosts != nil {
+		for _, host := range policy.Hosts.Hosts {
+			hosts = append(hosts, types.StringValue(host.ID))
+		}
 	}
+	if len(hosts) > 0 || isKnown(m.PlacementHosts) {
+		m.PlacementHosts = types.SetValueMust(types.StringType, hosts)
+	} else {
+		m.PlacementHosts = types.SetNull(types.StringType)
+	}
+}
+
+// optional is a text of the engine for which an empty one is none.
+func optional(text string) types.String {
+	if text == "" {
+		return types.StringNull()
+	}
+	return types.StringValue(text)
+}
+
+// observeInitialization takes over what the guest was given; on import only.
+func (m *vmModel) observeInitialization(given *engine.Initialization) {
+	if given == nil {
+		return
+	}
+	m.CustomScript, m.Hostname = optional(given.CustomScript), optional(given.HostName)
+	if given.NICs == nil {
+		return
+	}
+	address := func(ip *engine.IP) []initIPModel {
+		if ip == nil || ip.Address == "" {
+			return nil
+		}
+		return []initIPModel{{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)}}
+	}
+	for _, nic := range given.NICs.Items {
+		m.NICs = append(m.NICs, initNICModel{Name: types.StringValue(nic.Name), IPv4: address(nic.IP), IPv6: address(nic.IPv6)})
+	}
+}
+
+// complete fills in what was not known when it was planned.
+func (m *vmModel) complete(vm *engine.VM) {
+	seen := *m
+	seen.observe(vm)
+	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
+	settle(&m.Clone, seen.Clone)
+	settle(&m.Memory, seen.Memory)
+	settle(&m.MaximumMemory, seen.MaximumMemory)
+	settle(&m.MemoryBallooning, seen.MemoryBallooning)
+	settle(&m.CPUCores, seen.CPUCores)
+	settle(&m.CPUSockets, seen.CPUSockets)
+	settle(&m.CPUThreads, seen.CPUThreads)
+	settle(&m.CPUMode, seen.CPUMode)
+	settle(&m.OSType, seen.OSType)
+	settle(&m.VMType, seen.VMType)
+	settle(&m.InstanceTypeID, seen.InstanceTypeID)
+	settle(&m.HugePages, seen.HugePages)
+	settle(&m.SerialConsole, seen.SerialConsole)
+	settle(&m.SoundcardEnabled, seen.SoundcardEnabled)
+	settle(&m.PlacementAffinity, seen.PlacementAffinity)
+	settle(&m.PlacementHosts, seen.PlacementHosts)
 }
 
 func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var model vmModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
 		return
 	}
 	wanted, diags := model.toEngine(ctx)
@@ -310,82 +431,121 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	// Not interruptible: a request that is cut off in the middle makes a VM that nobody records. It has a time-out.
-	vm, err := r.client.CreateVM(context.WithoutCancel(ctx), wanted, model.Clone.ValueBoolPointer())
-	if err != nil && engine.IsTransient(err) {
-		vm = r.lost(context.WithoutCancel(ctx), wanted)
-	}
-	if vm == nil {
+	vm, err := r.create(ctx, wanted, flag(model.Clone))
+	if err != nil {
 		resp.Diagnostics.AddError("The VM was not created", err.Error())
 		return
 	}
-	model.observe(vm)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	model.complete(vm)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// lost finds the VM whose creation got no answer: the engine may have made it all the same. It is ours if name and
-// comment are what we asked for; without a comment nobody can tell, and it is left alone.
-func (r *vmResource) lost(ctx context.Context, wanted *engine.VM) *engine.VM {
+// create makes the VM once. Where the answer gets lost, it is found by name, comment and cluster: the engine may have
+// made it all the same. Without a comment nobody could tell it from another one of that name, so that these are looked
+// up before.
+func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
+	known := map[string]bool{}
 	if wanted.CommentText() == "" {
-		return nil
-	}
-	for deadline := time.Now().Add(lostWait); time.Now().Before(deadline); time.Sleep(waitFirst) {
-		vms, err := r.client.FindVMs(ctx, wanted.Name)
-		for i := range vms {
-			if err == nil && vms[i].CommentText() == wanted.CommentText() && engine.RefID(vms[i].Cluster) == engine.RefID(wanted.Cluster) {
-				return &vms[i]
-			}
+		before, err := r.client.FindVMs(ctx, wanted.Name)
+		if err != nil {
+			return nil, err
+		}
+		for i := range before {
+			known[before[i].ID] = true
 		}
 	}
-	return nil
+	vm, err := engine.CreateOnce(ctx, "VM "+wanted.Name, progress(ctx, "VM "+wanted.Name),
+		func(ctx context.Context) (*engine.VM, error) { return r.client.CreateVM(ctx, wanted, clone) },
+		func(ctx context.Context) (*engine.VM, error) {
+			vms, err := r.client.FindVMs(ctx, wanted.Name)
+			for i := range vms {
+				vm := &vms[i]
+				if err == nil && !known[vm.ID] && vm.CommentText() == wanted.CommentText() && engine.RefID(vm.Cluster) == engine.RefID(wanted.Cluster) {
+					return vm, nil
+				}
+			}
+			return nil, err
+		})
+	if engine.IsConflict(err) {
+		// Most conflicts are about the name, and the next question is whose it is.
+		owners, findErr := r.client.FindVMs(ctx, wanted.Name)
+		if findErr == nil && len(owners) > 0 {
+			return nil, fmt.Errorf("%w (the name is in use by VM %s with comment %q)", err, owners[0].ID, owners[0].CommentText())
+		}
+	}
+	return vm, err
 }
 
-// lostWait is how long the engine is given to finish a create that it did not answer.
-const lostWait = 10 * time.Second
-
 func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
-	var model vmModel
-	resp.Diagnostics.Append(req.State.Get(ctx, &model)...)
-	if resp.Diagnostics.HasError() {
+	model, ok := load[vmModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
 		return
 	}
-	vm, err := r.client.VM(ctx, model.ID.ValueString())
-	if engine.IsNotFound(err) {
-		resp.State.RemoveResource(ctx)
+	imported, get := model.Name.IsNull(), r.client.VM
+	if imported {
+		get = r.client.VMWithInitialization
+	}
+	vm, err := get(ctx, model.ID.ValueString())
+	if unread(ctx, err, "The VM", resp) {
 		return
 	}
-	if err != nil {
-		resp.Diagnostics.AddError("The VM cannot be read", err.Error())
-		return
+	model.observe(vm)
+	if imported {
+		model.observeInitialization(vm.Initialization)
 	}
-	model.refresh(vm)
-	resp.Diagnostics.Append(resp.State.Set(ctx, &model)...)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// changes is the request for what differs; null leaves a value as it is, but clears the comment.
+func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
+	var diags diag.Diagnostics
+	change := &engine.VM{Name: m.Name.ValueString()}
+	if !m.Comment.Equal(before.Comment) {
+		comment := m.Comment.ValueString()
+		change.Comment = &comment
+	}
+	if !m.Memory.Equal(before.Memory) {
+		change.Memory = number(m.Memory)
+	}
+	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) {
+		change.MemoryPolicy = &engine.MemoryPolicy{Ballooning: flag(m.MemoryBallooning), Max: number(m.MaximumMemory)}
+	}
+	if !m.SerialConsole.Equal(before.SerialConsole) && isKnown(m.SerialConsole) {
+		change.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
+	}
+	if !m.SoundcardEnabled.Equal(before.SoundcardEnabled) {
+		change.Soundcard = flag(m.SoundcardEnabled)
+	}
+	if !m.PlacementAffinity.Equal(before.PlacementAffinity) || !m.PlacementHosts.Equal(before.PlacementHosts) {
+		change.PlacementPolicy, diags = m.placement(ctx)
+	}
+	return change, diags
 }
 
 func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, state vmModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
+	plan, ok := load[vmModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := load[vmModel](ctx, req.State, &resp.Diagnostics)
+	if !ok || !ok2 {
+		return
+	}
+	change, diags := plan.changes(ctx, before)
+	resp.Diagnostics.Append(diags...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	change := &engine.VM{Name: plan.Name.ValueString()}
-	if !plan.Comment.Equal(state.Comment) {
-		comment := plan.Comment.ValueString() // null clears it
-		change.Comment = &comment
-	}
-	if !plan.Memory.Equal(state.Memory) {
-		change.Memory = plan.Memory.ValueInt64Pointer()
-	}
-	vm, err := r.client.UpdateVM(ctx, state.ID.ValueString(), change)
+	id := before.ID.ValueString()
+	var vm *engine.VM
+	err := poll(ctx, "VM "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
+		var err error
+		vm, err = r.client.UpdateVM(ctx, id, change)
+		return err == nil, "", err
+	})
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not updated", err.Error())
 		return
 	}
-	template := plan.TemplateID
-	plan.observe(vm)
-	plan.TemplateID = template // an update does not change it
-	resp.Diagnostics.Append(resp.State.Set(ctx, &plan)...)
+	plan.complete(vm)
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -396,12 +556,9 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 	}
 	err := powerOff(ctx, r.client, id.ValueString(), false, true)
 	if err == nil {
-		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, error) {
+		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 			err := r.client.DeleteVM(ctx, id.ValueString())
-			if engine.IsNotFound(err) {
-				return true, nil
-			}
-			return false, err // deleted is what a second look says, not what the engine accepted
+			return engine.IsNotFound(err), "", ignoreNotFound(err) // deleted is what a second look says, not what the engine accepted
 		})
 	}
 	if err != nil {

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5/tf5server"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // Endpoint is a provider that runs in this process, for one Terraform run.
@@ -18,6 +21,7 @@ type Endpoint struct {
 	Config *plugin.ReattachConfig
 	cancel context.CancelFunc
 	closed chan struct{}
+	own    *engine.Sessions // nil where the sessions are shared with others
 }
 
 // Serve starts an endpoint on a socket of its own. Close ends it.
@@ -26,6 +30,11 @@ type Endpoint struct {
 // of the first to its own engine, and interrupting one would interrupt both.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	quiet()
+	var own *engine.Sessions
+	if options.Sessions == nil {
+		own = &engine.Sessions{}
+		options.Sessions = own
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
 	closed := make(chan struct{})
@@ -39,7 +48,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	}()
 	select {
 	case config := <-configs:
-		return &Endpoint{Config: config, cancel: cancel, closed: closed}, nil
+		return &Endpoint{Config: config, cancel: cancel, closed: closed, own: own}, nil
 	case err := <-failed:
 		cancel()
 		return nil, fmt.Errorf("failed to serve the provider: %w", err)
@@ -59,10 +68,23 @@ var quiet = sync.OnceFunc(func() {
 	}
 })
 
-// Close ends the endpoint; calls that run in it are cancelled.
+// logoutLimit bounds the end of the sessions: Terraform kills a plugin that takes more than two seconds to go.
+const logoutLimit = 1500 * time.Millisecond
+
+// Close ends the endpoint; calls that run in it are cancelled, and sessions that it shares with nobody are ended.
 func (e *Endpoint) Close() {
 	e.cancel()
 	<-e.closed
+	if e.own != nil {
+		Logout(e.own)
+	}
+}
+
+// Logout ends the sessions on their engines, as far as that can be done quickly.
+func Logout(sessions *engine.Sessions) {
+	ctx, cancel := context.WithTimeout(context.Background(), logoutLimit)
+	defer cancel()
+	sessions.Close(ctx)
 }
 
 // InProcess serves endpoints in this process: the Provider of internal/terraform.

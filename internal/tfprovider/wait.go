@@ -2,66 +2,44 @@ package tfprovider
 
 import (
 	"context"
-	"fmt"
-	"time"
+
+	"github.com/hashicorp/terraform-plugin-log/tflog"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-const (
-	// waitLimit bounds every wait: a VM whose disks are copied, not linked, may take minutes.
-	waitLimit = 15 * time.Minute
-	// waitFirst and waitMost bound the pause between two looks.
-	waitFirst = 200 * time.Millisecond
-	waitMost  = 3 * time.Second
-)
+// poll waits as engine.Wait does and reports what it sees.
+func poll(ctx context.Context, what string, look engine.Look) error {
+	return engine.Wait(ctx, what, look, progress(ctx, what))
+}
 
-// poll looks until done says so, through errors that pass by themselves.
-func poll(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	pause := waitFirst
-	var last error
-	for {
-		ok, err := done(ctx)
-		switch {
-		case err == nil && ok:
-			return nil
-		case err != nil && !engine.IsTransient(err):
-			return err
-		case err != nil:
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			if last != nil {
-				return fmt.Errorf("gave up waiting for %s: %w (last error: %w)", what, ctx.Err(), last)
-			}
-			return fmt.Errorf("gave up waiting for %s: %w", what, ctx.Err())
-		case <-time.After(pause):
-		}
-		pause = min(pause*3/2, waitMost)
+// progress reports what a wait sees. Terraform has no channel from a resource to the terminal: it shows that it waits,
+// and for how long; what for is in its log at level INFO, and in the error when a wait ends early.
+func progress(ctx context.Context, what string) func(seen string) {
+	return func(seen string) {
+		tflog.Info(ctx, "waiting for "+what, map[string]any{"seen": seen})
 	}
 }
 
 // powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.
 func powerOff(ctx context.Context, client *engine.Client, id string, graceful, force bool) error {
 	asked := false
-	err := poll(ctx, "VM "+id+" to stop", func(ctx context.Context) (bool, error) {
+	return poll(ctx, "VM "+id+" to stop", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, id)
 		if engine.IsNotFound(err) {
-			return true, nil
+			return true, "", nil
 		} else if err != nil {
-			return false, err
+			return false, "", err
 		}
+		seen := string(vm.Status)
 		switch vm.Status {
 		case engine.VMDown:
-			return true, nil
+			return true, seen, nil
 		case engine.VMImageLocked, engine.VMPoweringDown:
-			return false, nil
+			return false, seen, nil
 		}
 		if asked && graceful {
-			return false, nil // the guest takes its time
+			return false, seen, nil // the guest takes its time
 		}
 		if graceful {
 			err = client.ShutdownVM(ctx, id, force)
@@ -69,10 +47,9 @@ func powerOff(ctx context.Context, client *engine.Client, id string, graceful, f
 			err = client.StopVM(ctx, id, force)
 		}
 		if engine.IsNotFound(err) || engine.IsConflict(err) {
-			return false, nil // the status changed in between: look again
+			return false, seen, nil // the status changed in between: look again
 		}
 		asked = err == nil
-		return false, err
+		return false, seen, err
 	})
-	return err
 }

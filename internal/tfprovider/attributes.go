@@ -1,0 +1,93 @@
+package tfprovider
+
+import (
+	"regexp"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+)
+
+// The shapes of attributes. An attribute that the configuration may leave to the engine is optional and computed: the
+// engine's value is recorded, and removing it from the configuration leaves the object as it is. In the released
+// provider it is only optional, so that an import or a removal plans to replace the object.
+
+var (
+	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), "must be a UUID")
+	// name is what the engine accepts for VMs and templates.
+	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`), "may hold only letters, digits, dash, underscore and dot")
+	notEmpty   = stringvalidator.LengthAtLeast(1)
+)
+
+// computedText is set by the engine once.
+func computedText(description string) schema.StringAttribute {
+	return schema.StringAttribute{Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}}
+}
+
+// liveText is set by the engine and changes by itself.
+func liveText(description string) schema.StringAttribute {
+	return schema.StringAttribute{Computed: true, MarkdownDescription: description}
+}
+
+// fixedText must be set; a change replaces the object.
+func fixedText(description string, validators ...validator.String) schema.StringAttribute {
+	return schema.StringAttribute{Required: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}}
+}
+
+// fixedID must be set to a UUID; a change replaces the object.
+func fixedID(description string) schema.StringAttribute { return fixedText(description, uuid) }
+
+// enginesText may be left to the engine; a change replaces the object.
+func enginesText(description string, validators ...validator.String) schema.StringAttribute {
+	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.String{
+		stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplace(),
+	}}
+}
+
+// enginesNumber may be left to the engine; a change replaces the object.
+func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
+	return schema.Int64Attribute{Optional: true, Computed: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.Int64{
+		int64planmodifier.UseStateForUnknown(), int64planmodifier.RequiresReplace(),
+	}}
+}
+
+// enginesFlag may be left to the engine; a change replaces the object.
+func enginesFlag(description string) schema.BoolAttribute {
+	return schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.Bool{
+		boolplanmodifier.UseStateForUnknown(), boolplanmodifier.RequiresReplace(),
+	}}
+}
+
+// The same, but a change is made in place.
+
+func mutable(a schema.StringAttribute) schema.StringAttribute {
+	a.PlanModifiers = []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
+	return a
+}
+
+func mutableNumber(a schema.Int64Attribute) schema.Int64Attribute {
+	a.PlanModifiers = []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}
+	return a
+}
+
+func mutableFlag(a schema.BoolAttribute) schema.BoolAttribute {
+	a.PlanModifiers = []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}
+	return a
+}
+
+// sizeAttribute is a size in bytes that can only grow.
+func sizeAttribute(description string) schema.Int64Attribute {
+	return schema.Int64Attribute{Required: true, MarkdownDescription: description, Validators: []validator.Int64{int64validator.AtLeast(1)}}
+}
+
+// theID is the optional ID of a *_resize resource, which is that of what it resizes.
+func theID(description string) schema.StringAttribute {
+	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}}
+}
+
+var diskInterfaces = []string{"ide", "sata", "spapr_vscsi", "virtio", "virtio_scsi"}

@@ -1,0 +1,98 @@
+package tfprovider
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// addressLimit is how long after its start a guest is expected to report an address. A guest that has not done it by
+// then has no agent.
+const addressLimit = 10 * time.Minute
+
+func newWaitForIPData() datasource.DataSource {
+	return &waitForIPData{dataBase{typeName: "ovirt_wait_for_ip"}}
+}
+
+// waitForIPData waits only where an address may still come. Terraform reads data sources with every plan and before it
+// destroys, and a VM without an agent must not hold these up.
+type waitForIPData struct{ dataBase }
+
+type waitForIPModel struct {
+	ID         types.String             `tfsdk:"id"`
+	VMID       types.String             `tfsdk:"vm_id"`
+	Interfaces []reportedInterfaceModel `tfsdk:"interfaces"`
+}
+
+type reportedInterfaceModel struct {
+	Name string   `tfsdk:"name"`
+	IPv4 []string `tfsdk:"ipv4_addresses"`
+	IPv6 []string `tfsdk:"ipv6_addresses"`
+}
+
+func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	addresses := types.SetType{ElemType: types.StringType}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Waits until the guest of a virtual machine reports an address. It does not wait for a VM that is down, nor for one that has run for 10 minutes without: then it is empty, with a warning.",
+		Attributes: map[string]schema.Attribute{
+			"id":    dataID("UUID of the VM."),
+			"vm_id": requiredID("UUID of the VM."),
+			"interfaces": schema.SetAttribute{Computed: true, MarkdownDescription: "Interfaces of the guest with addresses that are neither loopback nor link-local.",
+				ElementType: types.ObjectType{AttrTypes: map[string]attr.Type{"name": types.StringType, "ipv4_addresses": addresses, "ipv6_addresses": addresses}}},
+		},
+	}
+}
+
+func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	model, ok := load[waitForIPModel](ctx, req.Config, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	vmID := model.VMID.ValueString()
+	ctx, cancel := context.WithTimeout(ctx, addressLimit)
+	defer cancel()
+	begin := time.Now()
+	var interfaces []engine.GuestInterface
+	err := poll(ctx, "VM "+vmID+" to report an address", func(ctx context.Context) (bool, string, error) {
+		var err error
+		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
+			return err == nil, "", err
+		}
+		vm, err := d.client.VM(ctx, vmID)
+		if err != nil {
+			return false, "", err
+		}
+		switch started, known := vm.StartedAt(); {
+		case vm.Status == engine.VMDown:
+			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID+" is down. Let this data source depend on what starts it.")
+			return true, "", nil
+		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
+			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID+" has run since "+started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
+			return true, "", nil
+		}
+		return false, string(vm.Status), nil
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The VM has reported no address", err.Error())
+		return
+	}
+	texts := func(addresses []netip.Addr) []string {
+		out := []string{}
+		for _, address := range addresses {
+			out = append(out, address.String())
+		}
+		return out
+	}
+	model.ID, model.Interfaces = model.VMID, []reportedInterfaceModel{}
+	for _, i := range interfaces {
+		model.Interfaces = append(model.Interfaces, reportedInterfaceModel{Name: i.Name, IPv4: texts(i.IPv4), IPv6: texts(i.IPv6)})
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}

@@ -1,0 +1,242 @@
+package tfprovider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/float64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure      = (*affinityGroupResource)(nil)
+	_ resource.ResourceWithImportState    = (*affinityGroupResource)(nil)
+	_ resource.ResourceWithModifyPlan     = (*affinityGroupResource)(nil)
+	_ resource.ResourceWithValidateConfig = (*affinityGroupResource)(nil)
+)
+
+func newAffinityGroupResource() resource.Resource {
+	return &affinityGroupResource{base{typeName: "ovirt_affinity_group"}}
+}
+
+type affinityGroupResource struct{ base }
+
+func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	rule := func(description string) schema.SetNestedBlock {
+		return schema.SetNestedBlock{
+			MarkdownDescription: description + " Without it the rule is off.",
+			Validators:          []validator.Set{setvalidator.SizeAtMost(1)},
+			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
+				"affinity": schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{stringvalidator.OneOf("positive", "negative")},
+					MarkdownDescription: "`positive` keeps together, `negative` (default) keeps apart."},
+				"enforcing": schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: "A VM that cannot keep the rule does not start; `false` by default."},
+			}},
+		}
+	}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "An affinity group of a cluster. A change is made in place, so that its members stay.",
+		Attributes: map[string]schema.Attribute{
+			"id":          computedText("UUID of the affinity group."),
+			"cluster_id":  fixedID("UUID of the cluster."),
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the cluster.", Validators: []validator.String{notEmpty}},
+			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the group."},
+			"enforcing": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. The engine keeps this and `enforcing` of `vms_rule` in one place."},
+			"priority": schema.Float64Attribute{Optional: true, Computed: true, MarkdownDescription: "Order in which groups are looked at.",
+				PlanModifiers: []planmodifier.Float64{float64planmodifier.UseStateForUnknown()}},
+		},
+		Blocks: map[string]schema.Block{
+			"hosts_rule": rule("Rule for VMs and hosts."),
+			"vms_rule":   rule("Rule for VMs among each other."),
+		},
+	}
+}
+
+type affinityGroupModel struct {
+	ID          types.String        `tfsdk:"id"`
+	ClusterID   types.String        `tfsdk:"cluster_id"`
+	Name        types.String        `tfsdk:"name"`
+	Description types.String        `tfsdk:"description"`
+	Enforcing   types.Bool          `tfsdk:"enforcing"`
+	Priority    types.Float64       `tfsdk:"priority"`
+	HostsRule   []affinityRuleModel `tfsdk:"hosts_rule"`
+	VMsRule     []affinityRuleModel `tfsdk:"vms_rule"`
+}
+
+type affinityRuleModel struct {
+	Affinity  types.String `tfsdk:"affinity"`
+	Enforcing types.Bool   `tfsdk:"enforcing"`
+}
+
+func (m *affinityRuleModel) toEngine() *engine.AffinityRule {
+	return &engine.AffinityRule{Enabled: true, Enforcing: m.Enforcing.ValueBool(), Positive: m.Affinity.ValueString() == "positive"}
+}
+
+func ruleToEngine(rules []affinityRuleModel) *engine.AffinityRule {
+	if len(rules) == 0 {
+		return &engine.AffinityRule{}
+	}
+	return rules[0].toEngine()
+}
+
+func ruleFromEngine(rule *engine.AffinityRule) []affinityRuleModel {
+	if rule == nil || !rule.Enabled {
+		return nil
+	}
+	affinity := "negative"
+	if rule.Positive {
+		affinity = "positive"
+	}
+	return []affinityRuleModel{{Affinity: types.StringValue(affinity), Enforcing: types.BoolValue(rule.Enforcing)}}
+}
+
+func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
+	group := &engine.AffinityGroup{
+		Name: m.Name.ValueString(), Enforcing: m.Enforcing.ValueBoolPointer(), Priority: m.Priority.ValueFloat64Pointer(),
+		HostsRule: ruleToEngine(m.HostsRule), VMsRule: ruleToEngine(m.VMsRule),
+	}
+	if m.Priority.IsUnknown() {
+		group.Priority = nil
+	}
+	description := m.Description.ValueString()
+	group.Description = &description
+	if len(m.VMsRule) == 0 && m.Enforcing.ValueBool() {
+		group.VMsRule = nil // a rule that is off would turn enforcing off with it
+	}
+	return group
+}
+
+func (m *affinityGroupModel) observe(group *engine.AffinityGroup) {
+	m.ID, m.Name, m.Description = types.StringValue(group.ID), types.StringValue(group.Name), textOf(m.Description, group.DescriptionText())
+	m.Enforcing, m.Priority = types.BoolValue(group.Enforcing != nil && *group.Enforcing), types.Float64PointerValue(group.Priority)
+	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
+}
+
+// ValidateConfig refuses what the engine would store in one place.
+func (r *affinityGroupResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+	var enforcing types.Bool
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
+	rules, known := block[affinityRuleModel](ctx, req.Config, "vms_rule", &resp.Diagnostics)
+	if !known || len(rules) != 1 || enforcing.IsUnknown() || enforcing.IsNull() {
+		return
+	}
+	if rule := rules[0].Enforcing; !rule.IsUnknown() && !rule.IsNull() && !rule.Equal(enforcing) {
+		resp.Diagnostics.AddAttributeError(path.Root("enforcing"), "enforcing contradicts vms_rule", "The engine keeps both in one place: leave enforcing out, or give both the same value.")
+	}
+}
+
+// ModifyPlan fills in the defaults of the rules, and follows the rule for VMs where enforcing is left out. The framework
+// cannot do it within a set, whose elements have no other name than their values.
+func (r *affinityGroupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	if req.Plan.Raw.IsNull() {
+		return
+	}
+	var enforcing types.Bool
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
+	for _, name := range []string{"hosts_rule", "vms_rule"} {
+		rules, known := block[affinityRuleModel](ctx, req.Config, name, &resp.Diagnostics)
+		if !known || len(rules) != 1 {
+			continue
+		}
+		rule := &rules[0]
+		if rule.Affinity.IsNull() {
+			rule.Affinity = types.StringValue("negative")
+		}
+		if rule.Enforcing.IsNull() {
+			rule.Enforcing = types.BoolValue(false)
+			if name == "vms_rule" && !enforcing.IsNull() {
+				rule.Enforcing = enforcing
+			}
+		}
+		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), rules)...)
+		if name == "vms_rule" && enforcing.IsNull() {
+			resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("enforcing"), rule.Enforcing)...)
+		}
+	}
+}
+
+func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	cluster, name := model.ClusterID.ValueString(), model.Name.ValueString()
+	group, err := createNamed(ctx, "affinity group "+name,
+		func(ctx context.Context) (*engine.AffinityGroup, error) {
+			return r.client.CreateAffinityGroup(ctx, cluster, model.toEngine())
+		},
+		func(ctx context.Context) (*engine.AffinityGroup, error) {
+			return r.client.FindAffinityGroup(ctx, cluster, name)
+		},
+		func(owner *engine.AffinityGroup) string { return "affinity group " + owner.ID })
+	if err != nil {
+		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
+		return
+	}
+	model.ID = types.StringValue(group.ID)
+	settle(&model.Priority, types.Float64PointerValue(group.Priority))
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	group, err := r.client.AffinityGroup(ctx, model.ClusterID.ValueString(), model.ID.ValueString())
+	if unread(ctx, err, "The affinity group", resp) {
+		return
+	}
+	model.observe(group)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	model, ok := load[affinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	id := model.ID.ValueString()
+	unlock, err := groupLocks.lock(ctx, id)
+	if err != nil {
+		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
+		return
+	}
+	defer unlock()
+	err = poll(ctx, "affinity group "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
+		group, err := r.client.UpdateAffinityGroup(ctx, model.ClusterID.ValueString(), id, model.toEngine())
+		if err == nil {
+			settle(&model.Priority, types.Float64PointerValue(group.Priority))
+		}
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[affinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	remove(ctx, "affinity group "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.DeleteAffinityGroup(ctx, model.ClusterID.ValueString(), model.ID.ValueString())
+	})
+}
+
+// ImportState takes CLUSTER-UUID/GROUP-UUID.
+func (r *affinityGroupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, "cluster_id", "id")
+}

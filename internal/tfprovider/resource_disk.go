@@ -1,0 +1,210 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*diskResource)(nil)
+	_ resource.ResourceWithImportState = (*diskResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*diskResource)(nil)
+)
+
+func newDiskResource() resource.Resource {
+	return &diskResource{base{typeName: "ovirt_disk"}}
+}
+
+type diskResource struct{ base }
+
+// diskAttributes are those of all resources that make a disk.
+func diskAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"id":                computedText("UUID of the disk."),
+		"alias":             mutable(enginesText("Alias of the disk; need not be unique.")),
+		"format":            fixedText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
+		"sparse":            enginesFlag("Take space on the storage as it is written."),
+		"storage_domain_id": fixedID("UUID of the storage domain."),
+		"status":            liveText("Status of the disk: `ok`, `locked` or `illegal`."),
+		"total_size":        schema.Int64Attribute{Computed: true, MarkdownDescription: "Bytes that the disk takes on the storage."},
+	}
+}
+
+func (r *diskResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	attributes := diskAttributes()
+	attributes["size"] = sizeAttribute("Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as `ovirt_disk_resize`, is left as it is.")
+	resp.Schema = schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}
+}
+
+type diskModel struct {
+	ID              types.String `tfsdk:"id"`
+	Alias           types.String `tfsdk:"alias"`
+	Format          types.String `tfsdk:"format"`
+	Size            types.Int64  `tfsdk:"size"`
+	Sparse          types.Bool   `tfsdk:"sparse"`
+	StorageDomainID types.String `tfsdk:"storage_domain_id"`
+	Status          types.String `tfsdk:"status"`
+	TotalSize       types.Int64  `tfsdk:"total_size"`
+}
+
+// observe takes over what the engine tells. A size that is larger than what was asked for is no drift: it cannot be
+// undone, and another resource may have asked for it.
+func (m *diskModel) observe(disk *engine.Disk) {
+	m.ID, m.Alias = types.StringValue(disk.ID), types.StringValue(disk.AliasText())
+	m.Format, m.Sparse = types.StringValue(disk.Format), types.BoolPointerValue(disk.Sparse)
+	m.Status, m.TotalSize = types.StringValue(string(disk.Status)), types.Int64Value(disk.TotalSize)
+	if m.Size.IsNull() || m.Size.IsUnknown() || disk.ProvisionedSize < m.Size.ValueInt64() {
+		m.Size = types.Int64Value(disk.ProvisionedSize)
+	}
+	domains := disk.StorageDomainIDs()
+	if len(domains) > 0 && !slices.Contains(domains, m.StorageDomainID.ValueString()) {
+		m.StorageDomainID = types.StringValue(domains[0]) // imported, or moved
+	}
+}
+
+// complete fills in what was not known when it was planned.
+func (m *diskModel) complete(disk *engine.Disk) {
+	seen := *m
+	seen.observe(disk)
+	m.ID = seen.ID
+	settle(&m.Alias, seen.Alias)
+	settle(&m.Sparse, seen.Sparse)
+	settle(&m.Size, seen.Size)
+	settle(&m.Status, seen.Status)
+	settle(&m.TotalSize, seen.TotalSize)
+}
+
+// aliasOf is the alias to ask for; nil leaves it to the engine.
+func (m *diskModel) aliasOf() *string {
+	if m.Alias.IsUnknown() {
+		return nil
+	}
+	return m.Alias.ValueStringPointer()
+}
+
+func (m *diskModel) sparseOf() *bool {
+	if m.Sparse.IsUnknown() {
+		return nil
+	}
+	return m.Sparse.ValueBoolPointer()
+}
+
+// refuseShrinking is the ModifyPlan of a size.
+func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, diags *diag.Diagnostics) {
+	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
+		return
+	}
+	var before, after types.Int64
+	diags.Append(req.State.GetAttribute(ctx, path.Root("size"), &before)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("size"), &after)...)
+	if !after.IsUnknown() && after.ValueInt64() < before.ValueInt64() {
+		diags.AddAttributeError(path.Root("size"), "size cannot shrink",
+			fmt.Sprintf("The disk has %d bytes, and size asks for %d. The engine cannot make a disk smaller: delete it and make another one, or ask for at least what it has.", before.ValueInt64(), after.ValueInt64()))
+	}
+}
+
+func (r *diskResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	refuseShrinking(ctx, req, &resp.Diagnostics)
+}
+
+func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.client.CreateDiskOnce(ctx, &engine.Disk{
+		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: model.sparseOf(),
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: model.StorageDomainID.ValueString()}}},
+	}, progress(ctx, "disk to be created"))
+	if err != nil {
+		resp.Diagnostics.AddError("The disk was not created", err.Error())
+		return
+	}
+	// It exists now: whatever happens later, the state has it.
+	created := *model
+	created.complete(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
+	if err := r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID+" to be ready")); err != nil {
+		resp.Diagnostics.AddError("The disk is not ready", err.Error())
+		return
+	}
+	if ready, err := r.client.Disk(ctx, disk.ID); err == nil {
+		model.complete(ready)
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	}
+}
+
+func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[diskModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.client.Disk(ctx, model.ID.ValueString())
+	if unread(ctx, err, "The disk", resp) {
+		return
+	}
+	model.observe(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	plan, ok := load[diskModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.update(ctx, plan)
+	if err != nil {
+		resp.Diagnostics.AddError("The disk was not updated", err.Error())
+		return
+	}
+	plan.complete(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+}
+
+// update renames and grows the disk as planned.
+func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error) {
+	id := plan.ID.ValueString()
+	err := poll(ctx, "disk "+id+" to be renamed", func(ctx context.Context) (bool, string, error) {
+		disk, err := b.client.Disk(ctx, id)
+		if err == nil && plan.aliasOf() != nil && disk.AliasText() != *plan.aliasOf() {
+			err = b.client.UpdateDisk(ctx, id, &engine.Disk{Alias: plan.aliasOf()})
+		}
+		return err == nil, "", err
+	})
+	if err == nil {
+		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id+" to grow"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.client.Disk(ctx, id)
+}
+
+func (r *diskResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	r.deleteDisk(ctx, req, resp)
+}
+
+func (b *base) deleteDisk(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var id types.String
+	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("id"), &id)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if err := b.client.RemoveDisk(ctx, id.ValueString(), progress(ctx, "disk "+id.ValueString()+" to be deleted")); err != nil {
+		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
+	}
+}
+
+func (r *diskResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+}

@@ -1,0 +1,108 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-log/tflog"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var _ resource.ResourceWithConfigure = (*diskFromImageResource)(nil)
+
+func newDiskFromImageResource() resource.Resource {
+	return &diskFromImageResource{base{typeName: "ovirt_disk_from_image"}}
+}
+
+type diskFromImageResource struct{ base }
+
+func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	attributes := diskAttributes()
+	attributes["size"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Size in bytes: that of the image.",
+		PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}}
+	attributes["source_file"] = fixedText("Path of a raw or qcow2 image on the machine that runs Terraform. Another path makes another disk; other content in the same file does not.", notEmpty)
+	resp.Schema = schema.Schema{MarkdownDescription: "A disk that is made of a local image file.", Attributes: attributes}
+}
+
+type diskFromImageModel struct {
+	diskModel
+	SourceFile types.String `tfsdk:"source_file"`
+}
+
+func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.upload(ctx, model)
+	if err != nil {
+		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
+		return
+	}
+	model.complete(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
+	image, err := os.Open(model.SourceFile.ValueString())
+	if err != nil {
+		return nil, fmt.Errorf("source_file: %w", err)
+	}
+	defer image.Close()
+	info, err := image.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("source_file: %w", err)
+	}
+	options := engine.UploadOptions{
+		Image: image, Size: info.Size(), StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: model.sparseOf(),
+		Report: progress(ctx, "upload of "+model.SourceFile.ValueString()),
+	}
+	if alias := model.aliasOf(); alias != nil {
+		options.Alias = *alias
+	}
+	tenth := int64(-1)
+	return r.client.UploadImage(ctx, options, func(sent, total int64) {
+		if now := sent * 10 / total; now != tenth {
+			tenth = now
+			tflog.Info(ctx, "uploading "+model.SourceFile.ValueString(), map[string]any{"sent": sent, "total": total})
+		}
+	})
+}
+
+func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[diskFromImageModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.client.Disk(ctx, model.ID.ValueString())
+	if unread(ctx, err, "The disk", resp) {
+		return
+	}
+	model.observe(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	plan, ok := load[diskFromImageModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	disk, err := r.update(ctx, &plan.diskModel)
+	if err != nil {
+		resp.Diagnostics.AddError("The disk was not updated", err.Error())
+		return
+	}
+	plan.complete(disk)
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+}
+
+func (r *diskFromImageResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	r.deleteDisk(ctx, req, resp)
+}

@@ -1,0 +1,180 @@
+package tfprovider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*resizeResource)(nil)
+	_ resource.ResourceWithImportState = (*resizeResource)(nil)
+	_ resource.ResourceWithModifyPlan  = (*resizeResource)(nil)
+)
+
+// resizeResource gives disks their size: ovirt_disk_resize one, ovirt_vm_disks_resize those from which a VM boots.
+//
+// Its size is the least that a disk must have. That lets it live beside ovirt_disk, which reads its own size in the same
+// way: whoever asks for more gets it, and neither plans to take it back.
+type resizeResource struct {
+	base
+	// owner is the attribute that names what is resized.
+	owner string
+	// about are the descriptions of the resource, its owner and its size.
+	about, aboutOwner, aboutSize string
+	// disks finds what is resized; IsNotFound tells that the owner is gone.
+	disks func(ctx context.Context, client *engine.Client, owner string) ([]engine.Disk, error)
+}
+
+func newDiskResizeResource() resource.Resource {
+	return &resizeResource{
+		base: base{typeName: "ovirt_disk_resize"}, owner: "disk_id",
+		about:      "The size of a disk that something else has made, such as a template's disk in a VM. Destroying it changes nothing.",
+		aboutOwner: "UUID of the disk.", aboutSize: "Size in bytes. It can only grow; a disk that is larger already is an error.",
+		disks: func(ctx context.Context, client *engine.Client, owner string) ([]engine.Disk, error) {
+			disk, err := client.Disk(ctx, owner)
+			if err != nil {
+				return nil, err
+			}
+			return []engine.Disk{*disk}, nil
+		},
+	}
+}
+
+func newVMDisksResizeResource() resource.Resource {
+	return &resizeResource{
+		base: base{typeName: "ovirt_vm_disks_resize"}, owner: "vm_id",
+		about:      "The size of the disks from which a VM boots. Its other disks are data, and are left alone. Destroying it changes nothing.",
+		aboutOwner: "UUID of the VM.", aboutSize: "Size in bytes of each bootable disk. It can only grow; a disk that is larger already is an error.",
+		disks: bootableDisks,
+	}
+}
+
+// bootableDisks reads the disks from which the VM boots.
+func bootableDisks(ctx context.Context, client *engine.Client, vmID string) ([]engine.Disk, error) {
+	attachments, err := client.DiskAttachments(ctx, vmID)
+	if err != nil {
+		return nil, err
+	}
+	var disks []engine.Disk
+	for i := range attachments {
+		if attachments[i].Bootable == nil || !*attachments[i].Bootable {
+			continue
+		}
+		disk, err := client.Disk(ctx, attachments[i].DiskID())
+		if engine.IsNotFound(err) {
+			continue // detached and deleted between the two looks
+		} else if err != nil {
+			return nil, err
+		}
+		disks = append(disks, *disk)
+	}
+	return disks, nil
+}
+
+func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: r.about,
+		Attributes: map[string]schema.Attribute{
+			"id":    theID("The same as " + r.owner + "."),
+			r.owner: fixedID(r.aboutOwner),
+			"size":  sizeAttribute(r.aboutSize),
+		},
+	}
+}
+
+func (r *resizeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+	refuseShrinking(ctx, req, &resp.Diagnostics)
+}
+
+type attributeReader interface {
+	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
+}
+
+// read reads what is resized, and its size in bytes; 0 where it is null.
+func (r *resizeResource) read(ctx context.Context, source attributeReader, diags *diag.Diagnostics) (owner string, size int64) {
+	var id types.String
+	var bytes types.Int64
+	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &id)...)
+	diags.Append(source.GetAttribute(ctx, path.Root("size"), &bytes)...)
+	return id.ValueString(), bytes.ValueInt64()
+}
+
+// grow makes the disks as large as planned.
+func (r *resizeResource) grow(ctx context.Context, plan attributeReader, diags *diag.Diagnostics) (owner string, size int64) {
+	owner, size = r.read(ctx, plan, diags)
+	if diags.HasError() {
+		return owner, size
+	}
+	disks, err := r.disks(ctx, r.client, owner)
+	if err == nil && len(disks) == 0 {
+		err = errors.New("the VM has no bootable disk")
+	}
+	if err != nil {
+		diags.AddError("The disks were not resized", err.Error())
+		return owner, size
+	}
+	for _, disk := range disks {
+		if disk.ProvisionedSize > size {
+			diags.AddAttributeError(path.Root("size"), "size cannot shrink", fmt.Sprintf("Disk %s has %d bytes already, and size asks for %d.", disk.ID, disk.ProvisionedSize, size))
+			return owner, size
+		}
+	}
+	for _, disk := range disks {
+		if err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID+" to grow")); err != nil {
+			diags.AddAttributeError(path.Root("size"), "The disk was not resized", err.Error())
+			return owner, size
+		}
+	}
+	return owner, size
+}
+
+func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	owner, size := r.grow(ctx, req.Plan, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(r.owner), owner)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("size"), size)...)
+}
+
+func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	owner, size := r.read(ctx, req.State, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	disks, err := r.disks(ctx, r.client, owner)
+	if unread(ctx, err, "The disks", resp) {
+		return
+	}
+	for _, disk := range disks {
+		if size == 0 || disk.ProvisionedSize < size {
+			size = disk.ProvisionedSize
+		}
+	}
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
+	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("size"), size)...)
+}
+
+func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	if r.grow(ctx, req.Plan, &resp.Diagnostics); !resp.Diagnostics.HasError() {
+		resp.State.Raw = req.Plan.Raw
+	}
+}
+
+// Delete leaves the disks as they are.
+func (r *resizeResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {}
+
+// ImportState takes the UUID of what is resized.
+func (r *resizeResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, r.owner)
+}

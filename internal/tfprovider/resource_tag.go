@@ -1,0 +1,115 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*tagResource)(nil)
+	_ resource.ResourceWithImportState = (*tagResource)(nil)
+)
+
+func newTagResource() resource.Resource {
+	return &tagResource{fixed{base{typeName: "ovirt_tag"}}}
+}
+
+type tagResource struct{ fixed }
+
+func (r *tagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A tag for virtual machines.",
+		Attributes: map[string]schema.Attribute{
+			"id":   computedText("UUID of the tag."),
+			"name": fixedText("Name of the tag; unique on the engine.", notEmpty),
+			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the tag.",
+				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
+		},
+	}
+}
+
+type tagModel struct {
+	ID          types.String `tfsdk:"id"`
+	Name        types.String `tfsdk:"name"`
+	Description types.String `tfsdk:"description"`
+}
+
+func (m *tagModel) observe(tag *engine.Tag) {
+	m.ID, m.Name, m.Description = types.StringValue(tag.ID), types.StringValue(tag.Name), textOf(m.Description, tag.Description)
+}
+
+func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[tagModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	name := model.Name.ValueString()
+	tag, err := createNamed(ctx, "tag "+name,
+		func(ctx context.Context) (*engine.Tag, error) {
+			return r.client.CreateTag(ctx, &engine.Tag{Name: name, Description: model.Description.ValueString()})
+		},
+		func(ctx context.Context) (*engine.Tag, error) { return r.client.FindTag(ctx, name) },
+		func(owner *engine.Tag) string { return "tag " + owner.ID })
+	if err != nil {
+		resp.Diagnostics.AddError("The tag was not created", err.Error())
+		return
+	}
+	model.ID = types.StringValue(tag.ID)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[tagModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	tag, err := r.client.Tag(ctx, model.ID.ValueString())
+	if unread(ctx, err, "The tag", resp) {
+		return
+	}
+	model.observe(tag)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[tagModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	remove(ctx, "tag "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.DeleteTag(ctx, model.ID.ValueString())
+	})
+}
+
+func (r *tagResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+}
+
+// createNamed creates an object whose name is unique. It first asks whether the name is taken, and says by whom: then an
+// object of that name that is found after a lost answer is the one that was asked for.
+func createNamed[T any](ctx context.Context, what string, create, find func(context.Context) (*T, error), describe func(*T) string) (*T, error) {
+	taken := func(owner *T) error {
+		return fmt.Errorf("%s exists already: the name is in use by %s; import that, or choose another name", what, describe(owner))
+	}
+	if owner, err := find(ctx); err != nil {
+		return nil, err
+	} else if owner != nil {
+		return nil, taken(owner)
+	}
+	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), create, find)
+	if engine.IsConflict(err) && !engine.IsTransient(err) {
+		if owner, findErr := find(ctx); findErr == nil && owner != nil { // somebody was faster
+			return nil, taken(owner)
+		}
+	}
+	return made, err
+}

@@ -1,0 +1,167 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*templateResource)(nil)
+	_ resource.ResourceWithImportState = (*templateResource)(nil)
+)
+
+func newTemplateResource() resource.Resource {
+	return &templateResource{base{typeName: "ovirt_template"}}
+}
+
+type templateResource struct{ base }
+
+func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	vm := fixedID("UUID of the VM that the template is made of; it must be down.")
+	// The engine does not remember it, so that after an import it is not known, and what is configured is believed.
+	vm.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+		resp.RequiresReplace = !req.StateValue.IsNull()
+	}, "a template of another VM is another template", "a template of another VM is another template")}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A template of virtual machines. It is ready when its disks are copied.",
+		Attributes: map[string]schema.Attribute{
+			"id":          computedText("UUID of the template."),
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the template: letters, digits, dash, underscore and dot.", Validators: []validator.String{objectName}},
+			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the template."},
+			"vm_id":       vm,
+		},
+	}
+}
+
+type templateModel struct {
+	ID          types.String `tfsdk:"id"`
+	Name        types.String `tfsdk:"name"`
+	Description types.String `tfsdk:"description"`
+	VMID        types.String `tfsdk:"vm_id"`
+}
+
+func (r *templateResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	template, err := r.create(ctx, model)
+	if err != nil {
+		resp.Diagnostics.AddError("The template was not created", err.Error())
+		return
+	}
+	// It exists now: whatever happens later, the state has it.
+	model.ID = types.StringValue(template.ID)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	err = poll(ctx, "template "+template.ID+" to be ready", func(ctx context.Context) (bool, string, error) {
+		seen, err := r.client.TemplateByID(ctx, template.ID)
+		if err != nil {
+			return false, "", err
+		}
+		if seen.Status == engine.TemplateIllegal {
+			return false, "", fmt.Errorf("template %s is illegal: the engine could not copy its disks", template.ID)
+		}
+		return seen.Status == engine.TemplateOK, seen.Status, nil
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The template is not ready", err.Error())
+	}
+}
+
+// create makes the template once. Its name is unique in a data center only, so that one that is found after a lost
+// answer is ours if it was not there before.
+func (r *templateResource) create(ctx context.Context, model *templateModel) (*engine.Template, error) {
+	name := model.Name.ValueString()
+	before, err := r.client.FindTemplates(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, t := range before {
+		known[t.ID] = true
+	}
+	template, err := engine.CreateOnce(ctx, "template "+name, progress(ctx, "template "+name),
+		func(ctx context.Context) (*engine.Template, error) {
+			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), model.VMID.ValueString())
+		},
+		func(ctx context.Context) (*engine.Template, error) {
+			now, err := r.client.FindTemplates(ctx, name)
+			for i := range now {
+				if err == nil && !known[now[i].ID] {
+					return &now[i], nil
+				}
+			}
+			return nil, err
+		})
+	if engine.IsConflict(err) && len(before) > 0 {
+		return nil, fmt.Errorf("%w (the name is in use by template %s)", err, before[0].ID)
+	}
+	return template, err
+}
+
+func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	template, err := r.client.TemplateByID(ctx, model.ID.ValueString())
+	if unread(ctx, err, "The template", resp) {
+		return
+	}
+	model.Name, model.Description = types.StringValue(template.Name), textOf(model.Description, template.Description)
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *templateResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	plan, ok := load[templateModel](ctx, req.Plan, &resp.Diagnostics)
+	before, ok2 := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	if !ok || !ok2 {
+		return
+	}
+	if !plan.Name.Equal(before.Name) || !plan.Description.Equal(before.Description) {
+		id := plan.ID.ValueString()
+		err := poll(ctx, "template "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
+			_, err := r.client.UpdateTemplate(ctx, id, plan.Name.ValueString(), plan.Description.ValueString())
+			return err == nil, "", err
+		})
+		if err != nil {
+			resp.Diagnostics.AddError("The template was not updated", err.Error())
+			return
+		}
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+}
+
+func (r *templateResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[templateModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	id := model.ID.ValueString()
+	err := poll(ctx, "template "+id+" to be deleted", func(ctx context.Context) (bool, string, error) {
+		seen, err := r.client.TemplateByID(ctx, id)
+		if engine.IsNotFound(err) {
+			return true, "", nil
+		} else if err != nil || seen.Status == engine.TemplateLocked {
+			return false, engine.TemplateLocked, err
+		}
+		return false, seen.Status, ignoreNotFound(r.client.DeleteTemplate(ctx, id)) // deleted is what a second look says
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The template was not deleted", err.Error())
+	}
+}
+
+func (r *templateResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
+}

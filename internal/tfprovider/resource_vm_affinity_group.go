@@ -1,0 +1,148 @@
+package tfprovider
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmAffinityGroupResource)(nil)
+	_ resource.ResourceWithImportState = (*vmAffinityGroupResource)(nil)
+)
+
+func newVMAffinityGroupResource() resource.Resource {
+	return &vmAffinityGroupResource{fixed{base{typeName: "ovirt_vm_affinity_group"}}}
+}
+
+type vmAffinityGroupResource struct{ fixed }
+
+func (r *vmAffinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The membership of a virtual machine in an affinity group.",
+		Attributes: map[string]schema.Attribute{
+			"id":                computedText("UUID of the VM."),
+			"cluster_id":        fixedID("UUID of the cluster."),
+			"affinity_group_id": fixedText("UUID of the affinity group.", notEmpty),
+			"vm_id":             fixedID("UUID of the VM."),
+		},
+	}
+}
+
+type vmAffinityGroupModel struct {
+	ID        types.String `tfsdk:"id"`
+	ClusterID types.String `tfsdk:"cluster_id"`
+	GroupID   types.String `tfsdk:"affinity_group_id"`
+	VMID      types.String `tfsdk:"vm_id"`
+}
+
+// groupLocks serialise changes to one affinity group: the engine refuses one of two that come at once. They span all
+// runs in the process, because machines of one cluster share their groups.
+var groupLocks = keyedLocks{held: map[string]chan struct{}{}}
+
+// keyedLocks are mutexes by key whose waiters give up with their context.
+type keyedLocks struct {
+	mu   sync.Mutex
+	held map[string]chan struct{}
+}
+
+func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	for {
+		l.mu.Lock()
+		released, busy := l.held[key]
+		if !busy {
+			mine := make(chan struct{})
+			l.held[key] = mine
+			l.mu.Unlock()
+			return func() {
+				l.mu.Lock()
+				delete(l.held, key)
+				l.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *vmAffinityGroupResource) member(ctx context.Context, model *vmAffinityGroupModel) (bool, error) {
+	group, err := r.client.AffinityGroup(ctx, model.ClusterID.ValueString(), model.GroupID.ValueString())
+	if err != nil {
+		return false, err
+	}
+	return group.Has(model.VMID.ValueString()), nil
+}
+
+func (r *vmAffinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[vmAffinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	group, vm := model.GroupID.ValueString(), model.VMID.ValueString()
+	unlock, err := groupLocks.lock(ctx, group)
+	if err == nil {
+		defer unlock()
+		err = poll(ctx, "VM "+vm+" to join affinity group "+group, func(ctx context.Context) (bool, string, error) {
+			err := r.client.AddToAffinityGroup(ctx, model.ClusterID.ValueString(), group, vm)
+			if err != nil { // it may be in the group already, or an answer was lost
+				if member, lookErr := r.member(ctx, model); lookErr == nil && member {
+					return true, "", nil
+				}
+			}
+			return err == nil, "", err
+		})
+	}
+	if err != nil {
+		resp.Diagnostics.AddError("The VM was not added to the affinity group", err.Error())
+		return
+	}
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmAffinityGroupResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	member, err := r.member(ctx, model)
+	if unread(ctx, err, "The affinity group", resp) {
+		return
+	}
+	if !member {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmAffinityGroupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	group, vm := model.GroupID.ValueString(), model.VMID.ValueString()
+	unlock, err := groupLocks.lock(ctx, group)
+	if err != nil {
+		resp.Diagnostics.AddError("The VM was not removed from the affinity group", err.Error())
+		return
+	}
+	defer unlock()
+	remove(ctx, "VM "+vm+" in affinity group "+group, &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveFromAffinityGroup(ctx, model.ClusterID.ValueString(), group, vm)
+	})
+}
+
+// ImportState takes CLUSTER-UUID/GROUP-UUID/VM-UUID.
+func (r *vmAffinityGroupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, "cluster_id", "affinity_group_id", "vm_id")
+}

@@ -1,0 +1,114 @@
+package tfprovider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*graphicsConsolesResource)(nil)
+	_ resource.ResourceWithImportState = (*graphicsConsolesResource)(nil)
+)
+
+func newVMGraphicsConsolesResource() resource.Resource {
+	return &graphicsConsolesResource{base{typeName: "ovirt_vm_graphics_consoles"}}
+}
+
+// graphicsConsolesResource removes all graphics consoles of a VM, which is all that the released provider can do.
+type graphicsConsolesResource struct{ base }
+
+func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Removes the graphics consoles of a virtual machine. Destroying it brings none back.",
+		Attributes: map[string]schema.Attribute{
+			"id":    computedText("UUID of the VM."),
+			"vm_id": fixedID("UUID of the VM."),
+		},
+		Blocks: map[string]schema.Block{"console": schema.SetNestedBlock{
+			MarkdownDescription: "A graphics console that the VM has. It cannot be configured: a VM with this resource has none.",
+			Validators:          []validator.Set{setvalidator.SizeAtMost(0)},
+			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
+				"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the graphics console."},
+			}},
+		}},
+	}
+}
+
+type graphicsConsolesModel struct {
+	ID       types.String           `tfsdk:"id"`
+	VMID     types.String           `tfsdk:"vm_id"`
+	Consoles []graphicsConsoleModel `tfsdk:"console"`
+}
+
+type graphicsConsoleModel struct {
+	ID types.String `tfsdk:"id"`
+}
+
+// removeAll removes the consoles, and looks until none is left.
+func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID string) error {
+	return poll(ctx, "graphics consoles of VM "+vmID+" to be removed", func(ctx context.Context) (bool, string, error) {
+		ids, err := r.client.GraphicsConsoles(ctx, vmID)
+		for _, id := range ids {
+			if err == nil {
+				err = ignoreNotFound(r.client.DeleteGraphicsConsole(ctx, vmID, id))
+			}
+		}
+		return err == nil && len(ids) == 0, "", err
+	})
+}
+
+func (r *graphicsConsolesResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	if err := r.removeAll(ctx, model.VMID.ValueString()); err != nil {
+		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
+		return
+	}
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[graphicsConsolesModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	ids, err := r.client.GraphicsConsoles(ctx, model.VMID.ValueString())
+	if unread(ctx, err, "The graphics consoles", resp) {
+		return
+	}
+	model.ID, model.Consoles = model.VMID, nil
+	for _, id := range ids {
+		model.Consoles = append(model.Consoles, graphicsConsoleModel{types.StringValue(id)})
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Update is planned where the VM has got consoles again.
+func (r *graphicsConsolesResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	if err := r.removeAll(ctx, model.VMID.ValueString()); err != nil {
+		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Delete leaves the VM as it is.
+func (r *graphicsConsolesResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {
+}
+
+// ImportState takes the UUID of the VM.
+func (r *graphicsConsolesResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, "vm_id")
+}

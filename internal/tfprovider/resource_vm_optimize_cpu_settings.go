@@ -1,0 +1,81 @@
+package tfprovider
+
+import (
+	"context"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*optimizeCPUResource)(nil)
+	_ resource.ResourceWithImportState = (*optimizeCPUResource)(nil)
+)
+
+func newVMOptimizeCPUResource() resource.Resource {
+	return &optimizeCPUResource{fixed{base{typeName: "ovirt_vm_optimize_cpu_settings"}}}
+}
+
+type optimizeCPUResource struct{ fixed }
+
+func (r *optimizeCPUResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. Destroying it turns that off.",
+		Attributes: map[string]schema.Attribute{
+			"id":    computedText("UUID of the VM."),
+			"vm_id": fixedID("UUID of the VM."),
+		},
+	}
+}
+
+type optimizeCPUModel struct {
+	ID   types.String `tfsdk:"id"`
+	VMID types.String `tfsdk:"vm_id"`
+}
+
+func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[optimizeCPUModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	err := poll(ctx, "CPU settings of VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
+		err := r.client.OptimizeCPU(ctx, model.VMID.ValueString(), true)
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The CPU settings were not optimized", err.Error())
+		return
+	}
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Read only asks whether the VM is still there: the engine does not tell the setting.
+func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	_, err := r.client.VM(ctx, model.VMID.ValueString())
+	if unread(ctx, err, "The VM", resp) {
+		return
+	}
+	model.ID = model.VMID
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	remove(ctx, "CPU settings of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.OptimizeCPU(ctx, model.VMID.ValueString(), false)
+	})
+}
+
+// ImportState takes the UUID of the VM.
+func (r *optimizeCPUResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, "vm_id")
+}

@@ -1,0 +1,99 @@
+package tfprovider
+
+import (
+	"context"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*vmTagResource)(nil)
+	_ resource.ResourceWithImportState = (*vmTagResource)(nil)
+)
+
+func newVMTagResource() resource.Resource {
+	return &vmTagResource{fixed{base{typeName: "ovirt_vm_tag"}}}
+}
+
+type vmTagResource struct{ fixed }
+
+func (r *vmTagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A tag on a virtual machine.",
+		Attributes: map[string]schema.Attribute{
+			"id":     computedText("UUID of the tag and UUID of the VM, with an underscore between them."),
+			"tag_id": fixedID("UUID of the tag."),
+			"vm_id":  fixedID("UUID of the VM."),
+		},
+	}
+}
+
+type vmTagModel struct {
+	ID    types.String `tfsdk:"id"`
+	TagID types.String `tfsdk:"tag_id"`
+	VMID  types.String `tfsdk:"vm_id"`
+}
+
+func (r *vmTagResource) tagged(ctx context.Context, model *vmTagModel) (bool, error) {
+	tags, err := r.client.VMTags(ctx, model.VMID.ValueString())
+	return slices.ContainsFunc(tags, func(tag engine.Tag) bool { return tag.ID == model.TagID.ValueString() }), err
+}
+
+func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[vmTagModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	err := poll(ctx, "tag "+model.TagID.ValueString()+" on VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
+		err := r.client.TagVM(ctx, model.VMID.ValueString(), model.TagID.ValueString())
+		if err != nil { // an earlier try may have done it although its answer was lost
+			if tagged, lookErr := r.tagged(ctx, model); lookErr == nil && tagged {
+				return true, "", nil
+			}
+		}
+		return err == nil, "", err
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The VM was not tagged", err.Error())
+		return
+	}
+	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmTagResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[vmTagModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	tagged, err := r.tagged(ctx, model)
+	if unread(ctx, err, "The tags of the VM", resp) {
+		return
+	}
+	if !tagged {
+		resp.State.RemoveResource(ctx)
+		return
+	}
+	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+func (r *vmTagResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[vmTagModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	remove(ctx, "tag "+model.TagID.ValueString()+" of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.UntagVM(ctx, model.VMID.ValueString(), model.TagID.ValueString())
+	})
+}
+
+// ImportState takes TAG-UUID/VM-UUID.
+func (r *vmTagResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	importParts(ctx, req, resp, "tag_id", "vm_id")
+}
