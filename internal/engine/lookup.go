@@ -24,6 +24,7 @@ type listCache struct {
 	templates    cachedList[Template]
 	networks     cachedList[Network]
 	vnicProfiles cachedList[VNICProfile]
+	storage      cachedList[StorageDomain]
 }
 
 type cachedList[T any] struct {
@@ -168,4 +169,15 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 	}
 	return nil, &NameError{Kind: "vNIC profile", Name: name, Scope: fmt.Sprintf("network %q", network.Name),
 		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
+}
+
+// StorageDomain returns the storage domain for disks of that name in the data center, or a NameError.
+func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
+	usable := func(d StorageDomain) bool { return d.Type == "data" && d.in(dc.ID) }
+	item, all, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return usable(d) && d.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "storage domain", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
+		Known: names(all, usable, func(d StorageDomain) string { return d.Name })}
 }

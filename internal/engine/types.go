@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/xml"
+	"slices"
 	"time"
 )
 
@@ -248,4 +249,22 @@ type VNICProfile struct {
 	ID      string `xml:"id,attr"`
 	Name    string `xml:"name"`
 	Network Ref    `xml:"network"`
+}
+
+// StorageDomain holds disks.
+type StorageDomain struct {
+	ID   string `xml:"id,attr"`
+	Name string `xml:"name"`
+	// Type is "data" for one that holds disks.
+	Type string `xml:"type"`
+	// An engine names the data center in one of two ways, by its version.
+	DataCenter  *Ref `xml:"data_center"`
+	DataCenters *struct {
+		Items []Ref `xml:"data_center"`
+	} `xml:"data_centers"`
+}
+
+func (d StorageDomain) in(dataCenterID string) bool {
+	return RefID(d.DataCenter) == dataCenterID ||
+		d.DataCenters != nil && slices.ContainsFunc(d.DataCenters.Items, func(r Ref) bool { return r.ID == dataCenterID })
 }

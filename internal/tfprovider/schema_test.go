@@ -1,17 +1,26 @@
 package tfprovider
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 )
 
-// released is the schema of ovirt/ovirt 2.2.0, cut down to what configurations and states depend on: names, types, modes
-// and nesting of blocks.
+// released is the schema of ovirt/ovirt 2.2.0, cut down to what configurations and states depend on: names, types, modes,
+// and nesting and numbers of blocks.
 type released map[string]entry
 
 type entry struct {
@@ -19,19 +28,84 @@ type entry struct {
 	Mode      string   `json:"mode,omitempty"`
 	Sensitive bool     `json:"sensitive,omitempty"`
 	Nesting   string   `json:"nesting,omitempty"`
+	Min       int      `json:"min,omitempty"`
+	Max       int      `json:"max,omitempty"`
 	Block     released `json:"block,omitempty"`
 }
 
-func entries(t *testing.T, block *tfprotov5.SchemaBlock) released {
+// deliberate are the differences from the released schema, each with its reason. A path that is listed and does not
+// differ fails the test: the list says neither more nor less than there is.
+var deliberate = map[string]string{
+	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of clusters: a plan must not show it",
+
+	"resource ovirt_vm.clone":                     leftToTheEngine,
+	"resource ovirt_vm.cpu_cores":                 leftToTheEngine,
+	"resource ovirt_vm.cpu_mode":                  leftToTheEngine,
+	"resource ovirt_vm.cpu_sockets":               leftToTheEngine,
+	"resource ovirt_vm.cpu_threads":               leftToTheEngine,
+	"resource ovirt_vm.huge_pages":                leftToTheEngine,
+	"resource ovirt_vm.instance_type_id":          leftToTheEngine,
+	"resource ovirt_vm.maximum_memory":            leftToTheEngine,
+	"resource ovirt_vm.memory":                    leftToTheEngine,
+	"resource ovirt_vm.memory_ballooning":         leftToTheEngine,
+	"resource ovirt_vm.os_type":                   leftToTheEngine,
+	"resource ovirt_vm.placement_policy_affinity": leftToTheEngine,
+	"resource ovirt_vm.placement_policy_host_ids": leftToTheEngine,
+	"resource ovirt_vm.serial_console":            leftToTheEngine,
+	"resource ovirt_vm.soundcard_enabled":         leftToTheEngine,
+	"resource ovirt_vm.vm_type":                   leftToTheEngine,
+	"resource ovirt_disk.alias":                   leftToTheEngine,
+	"resource ovirt_disk.sparse":                  leftToTheEngine,
+	"resource ovirt_disk_from_image.alias":        leftToTheEngine,
+	"resource ovirt_disk_from_image.sparse":       leftToTheEngine,
+	"resource ovirt_affinity_group.priority":      leftToTheEngine,
+
+	"resource ovirt_vm_start.status":                      hasDefault,
+	"resource ovirt_vm_start.stop_behavior":               hasDefault,
+	"resource ovirt_vm_start.force_stop":                  hasDefault,
+	"resource ovirt_disk_attachment.active":               hasDefault,
+	"resource ovirt_disk_attachment.bootable":             hasDefault,
+	"resource ovirt_disk_attachments.detach_unmanaged":    hasDefault,
+	"resource ovirt_disk_attachments.remove_unmanaged":    hasDefault,
+	"resource ovirt_disk_attachments.attachment.active":   hasDefault,
+	"resource ovirt_disk_attachments.attachment.bootable": hasDefault,
+	"resource ovirt_affinity_group.enforcing":             hasDefault,
+	"resource ovirt_affinity_group.hosts_rule.affinity":   hasDefault,
+	"resource ovirt_affinity_group.hosts_rule.enforcing":  hasDefault,
+	"resource ovirt_affinity_group.vms_rule.affinity":     hasDefault,
+	"resource ovirt_affinity_group.vms_rule.enforcing":    hasDefault,
+
+	"resource ovirt_vm_graphics_consoles.console": "a block that can be written but does nothing is a trap: none is accepted",
+}
+
+const (
+	leftToTheEngine = "computed as well: what the configuration leaves out is recorded, so that an import and a state of the released provider plan nothing"
+	hasDefault      = "computed as well: the released provider has a default that its schema does not show, and this is how the framework says it"
+)
+
+// ours is the schema of this provider.
+func ours(t *testing.T) map[string]released {
+	t.Helper()
+	server := providerserver.NewProtocol5(New(Options{}))()
+	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
+	if err != nil || len(schemas.Diagnostics) > 0 {
+		t.Fatalf("%v, %v", err, schemas.Diagnostics)
+	}
+	got := map[string]released{"provider": entries(t, schemas.Provider.Block, nil)}
+	numbers := blockNumbers(t)
+	for name, schema := range schemas.ResourceSchemas {
+		got["resource "+name] = entries(t, schema.Block, numbers["resource "+name])
+	}
+	for name, schema := range schemas.DataSourceSchemas {
+		got["data "+name] = entries(t, schema.Block, numbers["data "+name])
+	}
+	return got
+}
+
+func entries(t *testing.T, block *tfprotov5.SchemaBlock, numbers released) released {
 	t.Helper()
 	out := released{}
 	for _, a := range block.Attributes {
-		mode := "computed"
-		if a.Required {
-			mode = "required"
-		} else if a.Optional {
-			mode = "optional"
-		}
 		encoded, err := a.Type.MarshalJSON() //nolint:staticcheck // the only way to the wire form
 		if err != nil {
 			t.Fatal(err)
@@ -40,13 +114,89 @@ func entries(t *testing.T, block *tfprotov5.SchemaBlock) released {
 		if err := json.Unmarshal(encoded, &kind); err != nil {
 			t.Fatal(err)
 		}
-		out[a.Name] = entry{Type: kind, Mode: mode, Sensitive: a.Sensitive}
+		out[a.Name] = entry{Type: kind, Mode: mode(a.Required, a.Optional, a.Computed), Sensitive: a.Sensitive}
 	}
 	for _, b := range block.BlockTypes {
 		nesting := map[tfprotov5.SchemaNestedBlockNestingMode]string{
 			tfprotov5.SchemaNestedBlockNestingModeList: "list", tfprotov5.SchemaNestedBlockNestingModeSet: "set",
 		}[b.Nesting]
-		out[b.TypeName] = entry{Nesting: nesting, Block: entries(t, b.Block)}
+		n := numbers[b.TypeName]
+		out[b.TypeName] = entry{Nesting: nesting, Min: n.Min, Max: n.Max, Block: entries(t, b.Block, n.Block)}
+	}
+	return out
+}
+
+func mode(required, optional, computed bool) string {
+	var out []string
+	for _, m := range []struct {
+		set  bool
+		name string
+	}{{required, "required"}, {optional, "optional"}, {computed, "computed"}} {
+		if m.set {
+			out = append(out, m.name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// blockNumbers reads how many blocks the validators allow: the framework does not put it on the wire.
+func blockNumbers(t *testing.T) map[string]released {
+	t.Helper()
+	out := map[string]released{}
+	provider := &ovirtProvider{}
+	for _, make := range provider.Resources(t.Context()) {
+		var name resource.MetadataResponse
+		var made resource.SchemaResponse
+		r := make()
+		r.Metadata(t.Context(), resource.MetadataRequest{}, &name)
+		r.Schema(t.Context(), resource.SchemaRequest{}, &made)
+		out["resource "+name.TypeName] = numbersOf(t.Context(), made.Schema.Blocks)
+	}
+	for _, make := range provider.DataSources(t.Context()) {
+		var made datasource.SchemaResponse
+		make().Schema(t.Context(), datasource.SchemaRequest{}, &made)
+		if len(made.Schema.Blocks) > 0 {
+			t.Error("a data source has blocks, which this test does not look at")
+		}
+	}
+	return out
+}
+
+var (
+	atLeast = regexp.MustCompile(`at least (\d+) elements`)
+	atMost  = regexp.MustCompile(`at most (\d+) elements`)
+)
+
+func numbersOf(ctx context.Context, blocks map[string]schema.Block) released {
+	out := released{}
+	for name, block := range blocks {
+		var descriptions []string
+		var nested schema.NestedBlockObject
+		switch b := block.(type) {
+		case schema.ListNestedBlock:
+			nested = b.NestedObject
+			for _, v := range b.Validators {
+				descriptions = append(descriptions, v.Description(ctx))
+			}
+		case schema.SetNestedBlock:
+			nested = b.NestedObject
+			for _, v := range b.Validators {
+				descriptions = append(descriptions, v.Description(ctx))
+			}
+		}
+		number := entry{Block: numbersOf(ctx, nested.Blocks)}
+		for _, description := range descriptions {
+			if match := atLeast.FindStringSubmatch(description); match != nil {
+				number.Min, _ = strconv.Atoi(match[1])
+			}
+			if match := atMost.FindStringSubmatch(description); match != nil {
+				number.Max, _ = strconv.Atoi(match[1])
+				if number.Max == 0 {
+					number.Max = -1 // none: 0 means any number
+				}
+			}
+		}
+		out[name] = number
 	}
 	return out
 }
@@ -60,16 +210,32 @@ func TestTheSchemaIsThatOfTheReleasedProvider(t *testing.T) {
 	if err := json.Unmarshal(content, &want); err != nil {
 		t.Fatal(err)
 	}
-	server := providerserver.NewProtocol5(New(Options{}))()
-	schemas, err := server.GetProviderSchema(t.Context(), &tfprotov5.GetProviderSchemaRequest{})
-	if err != nil || len(schemas.Diagnostics) > 0 {
-		t.Fatalf("%v, %v", err, schemas.Diagnostics)
+	compare(t, want, ours(t))
+
+	t.Run("also as the released provider itself tells it", func(t *testing.T) {
+		file := os.Getenv("CAPOLVM_RELEASED_SCHEMA")
+		if file == "" {
+			t.Skip("CAPOLVM_RELEASED_SCHEMA does not name the output of `terraform providers schema -json` for ovirt/ovirt 2.2.0")
+		}
+		compare(t, dump(t, file), ours(t))
+	})
+}
+
+// compare reports what differs and is not listed, and what is listed and does not differ.
+func compare(t *testing.T, want, got map[string]released) {
+	t.Helper()
+	differences := map[string]string{}
+	differ("", toEntries(want), toEntries(got), differences)
+	for path, difference := range differences {
+		if deliberate[path] == "" {
+			t.Errorf("%s: %s", path, difference)
+		}
 	}
-	got := map[string]released{"provider": entries(t, schemas.Provider.Block)}
-	for name, schema := range schemas.ResourceSchemas {
-		got[name] = entries(t, schema.Block)
+	for path := range deliberate {
+		if differences[path] == "" {
+			t.Errorf("%s is listed as a deliberate difference, and does not differ", path)
+		}
 	}
-	compare(t, "", toEntries(want), toEntries(got))
 }
 
 func toEntries(sets map[string]released) released {
@@ -80,25 +246,111 @@ func toEntries(sets map[string]released) released {
 	return out
 }
 
-func compare(t *testing.T, path string, want, got released) {
-	t.Helper()
+func differ(path string, want, got released, differences map[string]string) {
 	for name, w := range want {
 		g, ok := got[name]
 		switch {
 		case !ok:
-			t.Errorf("%s%s is missing", path, name)
+			differences[path+name] = "is missing"
+			continue
 		case w.Block != nil:
-			if w.Nesting != g.Nesting {
-				t.Errorf("%s%s is a %s, want %s", path, name, g.Nesting, w.Nesting)
-			}
-			compare(t, path+name+".", w.Block, g.Block)
-		case !reflect.DeepEqual(w, g):
-			t.Errorf("%s%s is %+v, want %+v", path, name, g, w)
+			differ(path+name+".", w.Block, g.Block, differences)
+		}
+		w.Block, g.Block = nil, nil
+		if !reflect.DeepEqual(w, g) {
+			differences[path+name] = fmt.Sprintf("is %+v, and %+v in the released provider", g, w)
 		}
 	}
 	for name := range got {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s%s is not in the released provider", path, name)
+			differences[path+name] = "is not in the released provider"
 		}
+	}
+}
+
+// dump reads the output of `terraform providers schema -json`.
+func dump(t *testing.T, file string) map[string]released {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Block dumpedBlock `json:"block"`
+	}
+	var all struct {
+		Providers map[string]struct {
+			Provider    object            `json:"provider"`
+			Resources   map[string]object `json:"resource_schemas"`
+			DataSources map[string]object `json:"data_source_schemas"`
+		} `json:"provider_schemas"`
+	}
+	if err := json.Unmarshal(content, &all); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]released{}
+	for name, provider := range all.Providers {
+		if !strings.HasSuffix(name, "/ovirt/ovirt") {
+			continue
+		}
+		out["provider"] = provider.Provider.Block.entries()
+		for name, resource := range provider.Resources {
+			out["resource "+name] = resource.Block.entries()
+		}
+		for name, data := range provider.DataSources {
+			out["data "+name] = data.Block.entries()
+		}
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s does not describe ovirt/ovirt", file)
+	}
+	return out
+}
+
+type dumpedBlock struct {
+	Attributes map[string]struct {
+		Type                                    any
+		Required, Optional, Computed, Sensitive bool
+	} `json:"attributes"`
+	Blocks map[string]struct {
+		Nesting string      `json:"nesting_mode"`
+		Min     int         `json:"min_items"`
+		Max     int         `json:"max_items"`
+		Block   dumpedBlock `json:"block"`
+	} `json:"block_types"`
+}
+
+func (b dumpedBlock) entries() released {
+	out := released{}
+	for name, a := range b.Attributes {
+		out[name] = entry{Type: a.Type, Mode: mode(a.Required, a.Optional, a.Computed), Sensitive: a.Sensitive}
+	}
+	for name, block := range b.Blocks {
+		out[name] = entry{Nesting: block.Nesting, Min: block.Min, Max: block.Max, Block: block.Block.entries()}
+	}
+	return out
+}
+
+func TestEveryAttributeIsDescribed(t *testing.T) {
+	provider := &ovirtProvider{}
+	var names []string
+	for _, make := range provider.Resources(t.Context()) {
+		var name resource.MetadataResponse
+		var made resource.SchemaResponse
+		r := make()
+		r.Metadata(t.Context(), resource.MetadataRequest{}, &name)
+		r.Schema(t.Context(), resource.SchemaRequest{}, &made)
+		if diags := made.Schema.ValidateImplementation(t.Context()); diags.HasError() {
+			t.Errorf("%s: %v", name.TypeName, diags)
+		}
+		for attribute, a := range made.Schema.Attributes {
+			if a.GetMarkdownDescription() == "" {
+				t.Errorf("%s.%s has no description", name.TypeName, attribute)
+			}
+		}
+		names = append(names, name.TypeName)
+	}
+	if slices.Sort(names); len(names) != 16 || len(slices.Compact(names)) != 16 {
+		t.Errorf("there are %d resources: %q", len(names), names)
 	}
 }

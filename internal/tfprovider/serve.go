@@ -61,7 +61,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 // quiet turns the SDK's own log off, unless somebody asks for it. Served in process it would write every call with all
 // its values to stderr, whatever the level of our log is.
 var quiet = sync.OnceFunc(func() {
-	for _, name := range []string{"TF_LOG_SDK", "TF_LOG_PROVIDER"} {
+	for _, name := range []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"} {
 		if _, set := os.LookupEnv(name); !set {
 			_ = os.Setenv(name, "off")
 		}

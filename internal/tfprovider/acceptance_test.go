@@ -1,0 +1,303 @@
+package tfprovider_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+// quick are timings for tests that do not look at what lies between two statuses.
+var quick = ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}
+
+// site is an engine, and the names of what is in it from the start.
+type site struct {
+	sim    *ovirtsim.Server
+	client *engine.Client
+	// ids are replaced in configurations: $cluster, $template, $profile, $storage.
+	ids map[string]string
+}
+
+func newSite(t *testing.T, timings ovirtsim.Timings) *site {
+	t.Helper()
+	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings})
+	must(t, err)
+	t.Cleanup(sim.Close)
+	client, err := engine.New(engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()})
+	must(t, err)
+	ctx := t.Context()
+	dc, err := client.DataCenter(ctx, "Default")
+	must(t, err)
+	cluster, err := client.Cluster(ctx, dc, "Default")
+	must(t, err)
+	template, err := client.Template(ctx, dc, "ol9-k8s")
+	must(t, err)
+	network, err := client.Network(ctx, dc, "kvm-vlan")
+	must(t, err)
+	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	must(t, err)
+	storage, err := client.StorageDomain(ctx, dc, "olvm-data")
+	must(t, err)
+	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID, "$template": template.ID, "$profile": profile.ID, "$storage": storage.ID}}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// vm is the only VM of that name.
+func (s *site) vm(t *testing.T, name string) *engine.VM {
+	t.Helper()
+	vms, err := s.client.FindVMs(t.Context(), name)
+	must(t, err)
+	if len(vms) != 1 {
+		t.Fatalf("the engine has %d VMs named %s", len(vms), name)
+	}
+	return &vms[0]
+}
+
+// count counts the requests of that method whose path ends so.
+func (s *site) count(method, suffix string) int {
+	n := 0
+	for _, r := range s.sim.Requests() {
+		if r.Method == method && strings.HasSuffix(r.Path, suffix) {
+			n++
+		}
+	}
+	return n
+}
+
+// workspace is a configuration and its state, run by a real executor against the provider in this process.
+type workspace struct {
+	t       *testing.T
+	site    *site
+	dir     string
+	options tfprovider.Options
+	// url and ca are the engine's, unless something stands before it.
+	url string
+	ca  []byte
+}
+
+func newWorkspace(t *testing.T, s *site) *workspace {
+	t.Helper()
+	return &workspace{t: t, site: s, dir: t.TempDir(), url: s.sim.URL() + "/api/", ca: s.sim.CA()}
+}
+
+// config writes the configuration of the resources.
+func (w *workspace) config(resources string) *workspace {
+	w.t.Helper()
+	for name, id := range w.site.ids {
+		resources = strings.ReplaceAll(resources, name, id)
+	}
+	header := fmt.Sprintf(`terraform {
+  required_providers {
+    ovirt = {
+      source = "registry.terraform.io/ovirt/ovirt"
+    }
+  }
+}
+provider "ovirt" {
+  url           = %q
+  username      = %q
+  password      = %q
+  tls_ca_bundle = %q
+}
+`, w.url, w.site.sim.Username(), w.site.sim.Password(), w.ca)
+	must(w.t, os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(header+resources), 0o600))
+	return w
+}
+
+// command prepares a run; end must be called after it.
+func (w *workspace) command(ctx context.Context, args ...string) (command *exec.Cmd, end func()) {
+	w.t.Helper()
+	endpoint, err := tfprovider.Serve(ctx, w.options)
+	must(w.t, err)
+	c := endpoint.Config
+	attach, err := json.Marshal(map[string]any{tfprovider.Address: map[string]any{
+		"Protocol": string(c.Protocol), "ProtocolVersion": c.ProtocolVersion, "Pid": c.Pid, "Test": c.Test,
+		"Addr": map[string]string{"Network": c.Addr.Network(), "String": c.Addr.String()},
+	}})
+	must(w.t, err)
+	command = exec.CommandContext(ctx, testenv.Executable(w.t).Path, args...)
+	command.Dir = w.dir
+	command.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TF_CLI_CONFIG_FILE=" + os.DevNull, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+		"TF_REATTACH_PROVIDERS=" + string(attach),
+	}
+	return command, endpoint.Close
+}
+
+// run runs the executor and returns what it said, and how it ended.
+func (w *workspace) run(args ...string) (output string, exit int) {
+	w.t.Helper()
+	command, end := w.command(w.t.Context(), args...)
+	defer end()
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	err := command.Run()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		w.t.Fatal(err)
+	}
+	return out.String(), command.ProcessState.ExitCode()
+}
+
+func (w *workspace) succeed(args ...string) string {
+	w.t.Helper()
+	output, exit := w.run(args...)
+	if exit != 0 {
+		w.t.Fatalf("%s ended with %d:\n%s", strings.Join(args, " "), exit, output)
+	}
+	return output
+}
+
+func (w *workspace) apply() string {
+	w.t.Helper()
+	return w.succeed("apply", "-auto-approve", "-no-color", "-input=false")
+}
+
+func (w *workspace) destroy() string {
+	w.t.Helper()
+	return w.succeed("destroy", "-auto-approve", "-no-color", "-input=false")
+}
+
+func (w *workspace) importID(address, id string) {
+	w.t.Helper()
+	w.succeed("import", "-no-color", "-input=false", address, id)
+}
+
+// fail applies, and returns what the executor said as one line.
+func (w *workspace) fail() string {
+	w.t.Helper()
+	output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false")
+	if exit == 0 {
+		w.t.Fatalf("apply succeeded:\n%s", output)
+	}
+	// Messages are wrapped and framed for the terminal.
+	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(output)), " ")
+}
+
+// settled fails unless a plan has nothing to do.
+func (w *workspace) settled() {
+	w.t.Helper()
+	if output, exit := w.run("plan", "-detailed-exitcode", "-no-color", "-input=false"); exit != 0 {
+		w.t.Fatalf("the plan is not empty (%d):\n%s", exit, output)
+	}
+}
+
+// plans are the actions that a plan would take, by address.
+func (w *workspace) plans() map[string]string {
+	w.t.Helper()
+	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
+	var plan struct {
+		Changes []struct {
+			Address string
+			Change  struct{ Actions []string }
+		} `json:"resource_changes"`
+	}
+	must(w.t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
+	out := map[string]string{}
+	for _, c := range plan.Changes {
+		if action := strings.Join(c.Change.Actions, "+"); action != "no-op" && action != "read" {
+			out[c.Address] = action
+		}
+	}
+	return out
+}
+
+// wants fails unless the plan is exactly this; pairs are address and action.
+func (w *workspace) wants(pairs ...string) {
+	w.t.Helper()
+	got := w.plans()
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if got[pairs[i]] != pairs[i+1] {
+			w.t.Errorf("the plan for %s is %q, want %s", pairs[i], got[pairs[i]], pairs[i+1])
+		}
+		delete(got, pairs[i])
+	}
+	if len(got) > 0 {
+		w.t.Errorf("the plan also has %v", got)
+	}
+}
+
+// value is an attribute of a resource in the state.
+func (w *workspace) value(address, attribute string) any {
+	w.t.Helper()
+	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
+	must(w.t, err)
+	var state struct {
+		Resources []struct {
+			Mode, Type, Name string
+			Instances        []struct{ Attributes map[string]any }
+		}
+	}
+	must(w.t, json.Unmarshal(content, &state))
+	for _, r := range state.Resources {
+		name := r.Type + "." + r.Name
+		if r.Mode == "data" {
+			name = "data." + name
+		}
+		if name == address && len(r.Instances) == 1 {
+			return r.Instances[0].Attributes[attribute]
+		}
+	}
+	return nil
+}
+
+func (w *workspace) text(address, attribute string) string {
+	w.t.Helper()
+	text, _ := w.value(address, attribute).(string)
+	return text
+}
+
+// forget drops the state, as a lost one.
+func (w *workspace) forget() {
+	w.t.Helper()
+	for _, name := range []string{"terraform.tfstate", "terraform.tfstate.backup"} {
+		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// interruptWhen applies, and interrupts the executor once when the condition holds. It returns what it said.
+func (w *workspace) interruptWhen(condition func() bool) string {
+	w.t.Helper()
+	command, end := w.command(w.t.Context(), "apply", "-auto-approve", "-no-color", "-input=false")
+	defer end()
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = &out, &out
+	must(w.t, command.Start())
+	waitFor(w.t, condition)
+	must(w.t, command.Process.Signal(syscall.SIGINT))
+	if err := command.Wait(); err == nil {
+		w.t.Fatalf("the interrupted apply succeeded:\n%s", out.String())
+	}
+	return out.String()
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

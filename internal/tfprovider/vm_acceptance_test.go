@@ -1,0 +1,488 @@
+package tfprovider_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+)
+
+// machine is a VM as CAPOLVM renders it.
+const machine = `
+resource "ovirt_vm" "a" {
+  name        = "a"
+  comment     = "owner <of> a && \"b\""
+  cluster_id  = "$cluster"
+  template_id = "$template"
+  cpu_cores   = 2
+  cpu_sockets = 1
+  cpu_threads = 1
+  memory      = 4294967296
+
+  initialization_hostname      = "a"
+  initialization_custom_script = "#cloud-config\nruncmd: ['test 1 < 2 && echo canary']\n"
+  initialization_nic {
+    name = "enp1s0"
+    ipv4 {
+      address = "10.0.0.9"
+      netmask = "255.255.255.0"
+      gateway = "10.0.0.1"
+    }
+  }
+}
+resource "ovirt_nic" "a" {
+  name            = "nic1"
+  vm_id           = ovirt_vm.a.id
+  vnic_profile_id = "$profile"
+}
+resource "ovirt_vm_start" "a" {
+  vm_id         = ovirt_vm.a.id
+  stop_behavior = "stop"
+  force_stop    = true
+  depends_on    = [ovirt_nic.a]
+}
+`
+
+func TestAMachineFromCreationToDestruction(t *testing.T) {
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	w.settled()
+	vm, err := s.client.VMWithInitialization(t.Context(), s.vm(t, "a").ID)
+	must(t, err)
+	if vm.Status != engine.VMUp {
+		t.Errorf("the VM is %s", vm.Status)
+	}
+	// R3: text arrives as it was written.
+	if got := vm.CommentText(); got != `owner <of> a && "b"` {
+		t.Errorf("the comment is %q", got)
+	}
+	if vm.Initialization == nil || vm.Initialization.CustomScript != "#cloud-config\nruncmd: ['test 1 < 2 && echo canary']\n" {
+		t.Errorf("the initialization is %+v", vm.Initialization)
+	}
+	w.destroy()
+	if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
+	s := newSite(t, quick)
+	w := newWorkspace(t, s)
+	defaults := strings.Replace(strings.Replace(machine, "  stop_behavior = \"stop\"\n", "", 1), "  force_stop    = true\n", "", 1)
+	w.config(defaults).apply()
+	vm, nic := w.text("ovirt_vm.a", "id"), w.text("ovirt_nic.a", "id")
+	w.forget()
+	w.importID("ovirt_vm.a", vm)
+	w.importID("ovirt_nic.a", vm+"/"+nic)
+	w.importID("ovirt_vm_start.a", vm)
+	w.settled()
+
+	t.Run("also where the configuration leaves the hardware to the template", func(t *testing.T) {
+		w := newWorkspace(t, s).config(`
+resource "ovirt_vm" "b" {
+  name        = "b"
+  cluster_id  = "$cluster"
+  template_id = "$template"
+}`)
+		w.apply()
+		w.settled()
+		id := w.text("ovirt_vm.b", "id")
+		w.forget()
+		w.importID("ovirt_vm.b", id)
+		w.settled()
+	})
+}
+
+func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
+	tests := map[string]struct {
+		from, to string
+		want     string
+		check    func(*engine.VM) bool
+	}{
+		"memory is sent":                                         {`memory      = 4294967296`, `memory      = 8589934592`, "update", func(vm *engine.VM) bool { return *vm.Memory == 8<<30 }},
+		"the comment is sent":                                    {`owner <of> a`, `other <owner> of a`, "update", func(vm *engine.VM) bool { return strings.HasPrefix(vm.CommentText(), "other <owner>") }},
+		"the comment can be cleared":                             {"  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", "update", func(vm *engine.VM) bool { return vm.CommentText() == "" }},
+		"the name is sent":                                       {`name        = "a"`, `name        = "renamed"`, "update", func(vm *engine.VM) bool { return vm.Name == "renamed" }},
+		"CPUs need another VM":                                   {`cpu_cores   = 2`, `cpu_cores   = 4`, "delete+create", nil},
+		"user data needs another VM":                             {`echo canary`, `echo other`, "delete+create", nil},
+		"memory that is no longer configured stays as it is":     {"  memory      = 4294967296\n", "", "", func(vm *engine.VM) bool { return *vm.Memory == 4<<30 }},
+		"an instance type needs another VM (R8)":                 {`memory      = 4294967296`, "memory      = 4294967296\n  instance_type_id = \"99999999-9999-4999-8999-999999999999\"", "delete+create", nil},
+		"the clone of a VM that is linked needs another VM (R8)": {`memory      = 4294967296`, "memory      = 4294967296\n  clone = true", "delete+create", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, quick)
+			w := newWorkspace(t, s).config(machine)
+			w.options.ReturnOnStart = true
+			w.apply()
+			id := w.text("ovirt_vm.a", "id")
+			w.config(strings.Replace(machine, test.from, test.to, 1))
+			if got := w.plans()["ovirt_vm.a"]; got != test.want {
+				t.Fatalf("the plan is %q, want %q", got, test.want)
+			}
+			if test.check == nil {
+				return
+			}
+			w.apply()
+			w.settled()
+			vm, err := s.client.VM(t.Context(), id)
+			must(t, err)
+			if !test.check(vm) {
+				t.Errorf("the engine has %+v", vm)
+			}
+		})
+	}
+}
+
+func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	id := w.text("ovirt_vm.a", "id")
+	memory, comment := int64(2<<30), "changed by hand"
+	_, err := s.client.UpdateVM(t.Context(), id, &engine.VM{Memory: &memory, Comment: &comment})
+	must(t, err)
+	w.wants("ovirt_vm.a", "update")
+	w.apply()
+	if vm := s.vm(t, "a"); *vm.Memory != 4<<30 || vm.CommentText() == comment {
+		t.Errorf("the engine has %d bytes of memory and the comment %q", *vm.Memory, vm.CommentText())
+	}
+	must(t, s.client.DeleteNIC(t.Context(), id, w.text("ovirt_nic.a", "id")))
+	w.wants("ovirt_nic.a", "create")
+}
+
+func TestWhatWasDeletedOutsideIsPlannedAnew(t *testing.T) { // R11
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	id := w.text("ovirt_vm.a", "id")
+	gone := func() {
+		must(t, s.client.StopVM(t.Context(), id, true))
+		waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), id) == nil })
+	}
+	gone()
+	w.wants("ovirt_vm.a", "create", "ovirt_nic.a", "create", "ovirt_vm_start.a", "create")
+	w.apply()
+	id = w.text("ovirt_vm.a", "id")
+	gone()
+	w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
+}
+
+func TestADuplicateNameFailsAtOnceAndNamesTheOwner(t *testing.T) { // R4
+	s := newSite(t, quick)
+	first := newWorkspace(t, s).config(machine)
+	first.apply()
+	second := newWorkspace(t, s).config(strings.Replace(machine, `"owner <of>`, `"another <of>`, 1))
+	begin := time.Now()
+	message := second.fail()
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if !strings.Contains(message, "already in use") || !strings.Contains(message, first.text("ovirt_vm.a", "id")) || !strings.Contains(message, "owner <of> a") {
+		t.Errorf("the message is %q", message)
+	}
+}
+
+func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	w.succeed("state", "rm", "ovirt_vm_start.a")
+	w.apply() // starts a VM that is up
+	if n := s.count("POST", "/start"); n != 1 {
+		t.Errorf("%d starts were asked for", n)
+	}
+	w.succeed("state", "rm", "ovirt_vm_start.a")
+	w.destroy() // deletes a VM that is up
+	if left := s.sim.Summary(); left.VMs != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
+	slow := quick
+	slow.PowerUp = 3 * time.Second
+	s := newSite(t, slow)
+	w := newWorkspace(t, s).config(machine)
+	// Another run at the same time is not touched.
+	other := newWorkspace(t, s).config(strings.Replace(machine, `name        = "a"`, `name        = "other"`, 1))
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		if output, exit := other.run("apply", "-auto-approve", "-no-color", "-input=false"); exit != 0 {
+			t.Errorf("the other run ended with %d:\n%s", exit, output)
+		}
+	})
+	w.interruptWhen(func() bool {
+		for _, vm := range s.sim.VMs() {
+			if vm.Name == "a" && vm.Status == "powering_up" {
+				return true
+			}
+		}
+		return false
+	})
+	w.apply()
+	w.settled()
+	wait.Wait()
+	w.destroy()
+}
+
+func TestATransientStatusPlansNothing(t *testing.T) { // R7
+	slow := quick
+	slow.PowerUp = time.Minute
+	s := newSite(t, slow)
+	w := newWorkspace(t, s).config(machine)
+	w.options.ReturnOnStart = true
+	w.apply()
+	waitFor(t, func() bool { return s.vm(t, "a").Status == "powering_up" })
+	w.settled()
+
+	t.Run("but a VM that is down is started, not made anew", func(t *testing.T) {
+		s := newSite(t, quick)
+		w := newWorkspace(t, s).config(machine)
+		w.apply()
+		id := w.text("ovirt_vm.a", "id")
+		must(t, s.client.StopVM(t.Context(), id, true))
+		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
+		w.wants("ovirt_vm_start.a", "update")
+		w.apply()
+		if vm := s.vm(t, "a"); vm.ID != id || vm.Status != engine.VMUp {
+			t.Errorf("the VM is %s %s", vm.ID, vm.Status)
+		}
+		w.settled()
+	})
+}
+
+func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
+	timings := quick
+	timings.PowerUp = 4 * time.Second
+	s := newSite(t, timings)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	ended := time.Now()
+	var started time.Time
+	for _, r := range s.sim.Requests() {
+		if strings.HasSuffix(r.Path, "/start") {
+			started = r.Time
+		}
+	}
+	if late := ended.Sub(started) - timings.Launch - timings.PowerUp; late > 3*time.Second { // one second is the executor's
+		t.Errorf("apply ended %s after the VM was up", late)
+	}
+}
+
+func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
+	var wait sync.WaitGroup
+	for range 2 {
+		s := newSite(t, quick)
+		w := newWorkspace(t, s).config(machine)
+		wait.Go(func() {
+			if output, exit := w.run("apply", "-auto-approve", "-no-color", "-input=false"); exit != 0 {
+				t.Errorf("apply ended with %d:\n%s", exit, output)
+			} else if left := s.sim.Summary(); left.VMs != 1 || left.NICs != 1 {
+				t.Errorf("the engine has %+v", left)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func TestUserDataIsHiddenInPlans(t *testing.T) { // R15
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	if plan := w.succeed("plan", "-no-color", "-input=false"); strings.Contains(plan, "canary") || !strings.Contains(plan, "(sensitive value)") {
+		t.Errorf("the plan is\n%s", plan)
+	}
+}
+
+func TestSessionsAreReusedAndRevoked(t *testing.T) {
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	before := s.sim.Summary()
+	w.apply()
+	w.destroy()
+	after := s.sim.Summary()
+	if after.Sessions != before.Sessions || after.Logins-before.Logins != 2 {
+		t.Errorf("two runs made %d logins and left %d sessions", after.Logins-before.Logins, after.Sessions-before.Sessions)
+	}
+
+	t.Run("also by the stand-alone plug-in", func(t *testing.T) {
+		plugin := t.TempDir()
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(plugin, "terraform-provider-ovirt"), "../../cmd/terraform-provider-ovirt")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		settings := filepath.Join(plugin, "cli.tfrc")
+		must(t, os.WriteFile(settings, []byte(`provider_installation {
+  dev_overrides { "registry.terraform.io/ovirt/ovirt" = "`+plugin+`" }
+  direct {}
+}`), 0o600))
+		before := s.sim.Summary()
+		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, "apply", "-auto-approve", "-no-color", "-input=false")
+		command.Dir, command.Env = w.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + plugin, "TF_CLI_CONFIG_FILE=" + settings, "CHECKPOINT_DISABLE=1"}
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		after := s.sim.Summary()
+		if after.Logins == before.Logins || after.Sessions != before.Sessions {
+			t.Errorf("a run made %d logins and left %d sessions", after.Logins-before.Logins, after.Sessions-before.Sessions)
+		}
+	})
+}
+
+func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R17
+	for name, config := range map[string]string{
+		"by its comment":                      machine,
+		"without one, by not being there yet": strings.Replace(machine, "  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, quick)
+			w := newWorkspace(t, s)
+			proxy := lossy(t, s, "/vms")
+			w.url, w.ca = proxy.URL+"/ovirt-engine", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
+			w.config(config).apply()
+			if n := s.sim.Summary().VMs; n != 1 {
+				t.Errorf("the engine has %d VMs", n)
+			}
+			w.settled()
+		})
+	}
+}
+
+// lossy is a proxy before the engine that swallows the first answer to a create in that collection.
+func lossy(t *testing.T, s *site, collection string) *httptest.Server {
+	t.Helper()
+	target, err := url.Parse(s.sim.URL())
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.sim.CA())
+	var lost atomic.Bool
+	reverse := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, collection) && lost.CompareAndSwap(false, true) {
+				r.Body = io.NopCloser(strings.NewReader("<vm><name>cut off"))
+				r.ContentLength = -1
+				r.Header.Del("Content-Length")
+			}
+			return nil
+		},
+	}
+	proxy := httptest.NewTLSServer(reverse)
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+func TestAddressesAreWaitedForOnlyWhereTheyMayCome(t *testing.T) { // R5, R6
+	config := machine + `
+data "ovirt_wait_for_ip" "a" {
+  vm_id      = ovirt_vm.a.id
+  depends_on = [ovirt_vm_start.a]
+}`
+	t.Run("a VM that is gone is an error, not a crash", func(t *testing.T) {
+		s := newSite(t, quick)
+		w := newWorkspace(t, s).config(`data "ovirt_wait_for_ip" "a" { vm_id = "99999999-9999-4999-8999-999999999999" }`)
+		if message := w.fail(); !strings.Contains(message, "99999999-9999-4999-8999-999999999999") {
+			t.Errorf("the message is %q", message)
+		}
+	})
+	t.Run("a VM that is down is not waited for", func(t *testing.T) {
+		s := newSite(t, quick)
+		w := newWorkspace(t, s).config(strings.Split(machine, `resource "ovirt_vm_start"`)[0] + `data "ovirt_wait_for_ip" "a" { vm_id = ovirt_vm.a.id }`)
+		w.apply()
+		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
+		begin := time.Now()
+		w.apply()
+		w.destroy()
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+	t.Run("a wait can be interrupted", func(t *testing.T) {
+		s := newSite(t, quick)
+		w := newWorkspace(t, s).config(config)
+		w.interruptWhen(func() bool { return s.count("GET", "/reporteddevices") > 0 })
+	})
+}
+
+func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(machine)
+	w.apply()
+	// The released provider records nothing of what the configuration leaves out but the types, and the live status.
+	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
+	must(t, err)
+	text := string(content)
+	for _, attribute := range []string{"clone", "maximum_memory", "memory_ballooning", "serial_console", "soundcard_enabled", "cpu_mode", "huge_pages", "placement_policy_affinity"} {
+		text = nullAttribute(text, attribute)
+	}
+	text = strings.ReplaceAll(text, `"status": "up"`, `"status": "powering_up"`)
+	must(t, os.WriteFile(filepath.Join(w.dir, "terraform.tfstate"), []byte(text), 0o600))
+	w.settled()
+	w.wants()
+	w.config(strings.Replace(machine, `memory      = 4294967296`, `memory      = 8589934592`, 1))
+	output := w.succeed("plan", "-no-color", "-input=false", "-refresh=false")
+	if !strings.Contains(output, "0 to add, 2 to change, 0 to destroy") && !strings.Contains(output, "0 to add, 1 to change, 0 to destroy") {
+		t.Errorf("without a refresh the plan is\n%s", output)
+	}
+}
+
+// nullAttribute sets an attribute to null in the text of a state.
+func nullAttribute(state, attribute string) string {
+	lines := strings.Split(state, "\n")
+	for i, line := range lines {
+		if key, _, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == `"`+attribute+`"` && !strings.HasSuffix(line, "[") {
+			lines[i] = key + ": null,"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
+	s := newSite(t, quick)
+	vm := func(body string) string {
+		return `resource "ovirt_vm" "a" {
+  name        = "a"
+  cluster_id  = "$cluster"
+  template_id = "$template"
+` + body + "}\n"
+	}
+	tests := map[string]struct{ config, want string }{
+		"half a topology":                 {vm("cpu_cores = 2\n"), "cpu_threads"},
+		"a cluster by its name":           {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
+		"a name that the engine refuses":  {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
+		"two initialization_nic":          {vm(strings.Repeat("initialization_nic {\n name = \"e\"\n ipv4 {}\n}\n", 2)), "at most 1"},
+		"initialization_nic without IPv4": {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
+		"a status other than up":          {"resource \"ovirt_vm_start\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n", "up"},
+		"attachments without one":         {"resource \"ovirt_disk_attachments\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n}\n", "attachment"},
+		"enforcing twice":                 {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n enforcing = true\n vms_rule {\n enforcing = false\n }\n}\n", "contradicts"},
+		"a console that cannot be made":   {"resource \"ovirt_vm_graphics_consoles\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n console {}\n}\n", "console"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if message := newWorkspace(t, s).config(test.config).fail(); !strings.Contains(message, test.want) {
+				t.Errorf("the message is %q", message)
+			}
+		})
+	}
+	if n := s.sim.Summary().VMs; n != 0 {
+		t.Errorf("the engine has %d VMs", n)
+	}
+}
