@@ -354,15 +354,19 @@ func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R1
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, quick)
 			w := newWorkspace(t, s)
-			proxy := lossy(t, s, "/vms")
-			w.url, w.ca = proxy.URL+"/ovirt-engine", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
-			w.config(config).apply()
+			w.through(lossy(t, s, "/vms")).config(config).apply()
 			if n := s.sim.Summary().VMs; n != 1 {
 				t.Errorf("the engine has %d VMs", n)
 			}
 			w.settled()
 		})
 	}
+}
+
+// through sends the requests through a proxy.
+func (w *workspace) through(proxy *httptest.Server) *workspace {
+	w.url, w.ca = proxy.URL+"/ovirt-engine", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
+	return w
 }
 
 // lossy is a proxy before the engine that swallows the first answer to a create in that collection.
