@@ -173,3 +173,11 @@ func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
 	}
 	return nil
 }
+
+// UnplugNIC takes a network interface out of a VM that runs, as one must before it can be removed.
+func (c *Client) UnplugNIC(ctx context.Context, vmID, id string) error {
+	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
+		return fmt.Errorf("failed to unplug network interface %s of VM %s: %w", id, vmID, err)
+	}
+	return nil
+}

@@ -167,7 +167,12 @@ resource "ovirt_vm_affinity_group" "a" {
 
 func TestConsolesAndCPUSettings(t *testing.T) {
 	s := newSite(t, quick)
-	config := plainVM + `
+	// The engine pins the CPUs only of a VM that is pinned to a host.
+	config := strings.Replace(plainVM, "}\n", `  placement_policy_affinity = "pinned"
+  placement_policy_host_ids = [sort([for host in data.ovirt_cluster_hosts.h.hosts : host.id])[0]]
+}
+data "ovirt_cluster_hosts" "h" { cluster_id = "$cluster" }
+`, 1) + `
 resource "ovirt_vm_graphics_consoles" "a" {
   vm_id = ovirt_vm.a.id
 }

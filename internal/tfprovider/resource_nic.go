@@ -94,8 +94,15 @@ func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if !ok {
 		return
 	}
-	remove(ctx, "network interface "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteNIC(ctx, model.VMID.ValueString(), model.ID.ValueString())
+	vmID, id := model.VMID.ValueString(), model.ID.ValueString()
+	remove(ctx, "network interface "+id, &resp.Diagnostics, func(ctx context.Context) error {
+		err := r.client.DeleteNIC(ctx, vmID, id)
+		if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
+			if err = r.client.UnplugNIC(ctx, vmID, id); err == nil {
+				err = r.client.DeleteNIC(ctx, vmID, id)
+			}
+		}
+		return err
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 var (
@@ -40,8 +42,12 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 		return
 	}
 	err := poll(ctx, "CPU settings of VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
-		err := r.client.OptimizeCPU(ctx, model.VMID.ValueString(), true)
-		return err == nil, "", err
+		vm, err := r.client.VM(ctx, model.VMID.ValueString())
+		if err != nil || vm.Status == engine.VMImageLocked {
+			return false, string(engine.VMImageLocked), err
+		}
+		err = r.client.OptimizeCPU(ctx, vm.ID, true)
+		return err == nil, string(vm.Status), err
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The CPU settings were not optimized", err.Error())
@@ -70,8 +76,15 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	if !ok {
 		return
 	}
-	remove(ctx, "CPU settings of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.OptimizeCPU(ctx, model.VMID.ValueString(), false)
+	id := model.VMID.ValueString()
+	remove(ctx, "CPU settings of VM "+id, &resp.Diagnostics, func(ctx context.Context) error {
+		err := r.client.OptimizeCPU(ctx, id, false)
+		if engine.IsConflict(err) && !engine.IsTransient(err) {
+			// It can be changed only while the VM is down, and a destruction that stops here would be of no use.
+			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
+			return nil
+		}
+		return err
 	})
 }
 
