@@ -207,3 +207,20 @@ func TestBaseURL(t *testing.T) {
 		}
 	}
 }
+
+func TestARequestThatHangsTimesOut(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	config.Timeout = 300 * time.Millisecond
+	c := client(t, config)
+	if _, err := c.Product(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sim.Inject(ovirtsim.Fault{Path: "/vms", DelayMillis: 5000}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	var unreachable *engine.UnreachableError
+	if _, err := c.VMs(t.Context()); !errors.As(err, &unreachable) || time.Since(begin) > 3*time.Second {
+		t.Errorf("got %v after %s", err, time.Since(begin))
+	}
+}

@@ -1,0 +1,198 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// qcow2 is a header, and what is wrong with it.
+func qcow2(change func(fields map[string]any)) []byte {
+	fields := map[string]any{"magic": [4]byte{'Q', 'F', 'I', 0xfb}, "version": uint32(3), "backing": uint64(0), "bits": uint32(16), "size": uint64(1 << 30), "crypt": uint32(0)}
+	if change != nil {
+		change(fields)
+	}
+	var out bytes.Buffer
+	for _, name := range []string{"magic", "version", "backing", "", "bits", "size", "crypt"} {
+		value := fields[name]
+		if name == "" {
+			value = uint32(0)
+		}
+		_ = binary.Write(&out, binary.BigEndian, value)
+	}
+	return append(out.Bytes(), make([]byte, 1000)...)
+}
+
+func TestReadImage(t *testing.T) {
+	with := func(name string, value any) []byte { return qcow2(func(f map[string]any) { f[name] = value }) }
+	tests := map[string]struct {
+		content []byte
+		format  string
+		size    int64
+		problem string
+	}{
+		"qcow2 tells its size":                     {qcow2(nil), engine.FormatCow, 1 << 30, ""},
+		"anything else is raw, in whole sectors":   {[]byte(strings.Repeat("x", 1000)), engine.FormatRaw, 1024, ""},
+		"a tiny file is raw":                       {[]byte("x"), engine.FormatRaw, 512, ""},
+		"an empty file":                            {nil, "", 0, "empty"},
+		"a backing file":                           {with("backing", uint64(512)), "", 0, "backing file"},
+		"an encrypted image":                       {with("crypt", uint32(1)), "", 0, "encrypted"},
+		"a version that nobody knows":              {with("version", uint32(9)), "", 0, "version 9"},
+		"no virtual size":                          {with("size", uint64(0)), "", 0, "damaged"},
+		"a virtual size that is not whole sectors": {with("size", uint64(1000)), "", 0, "damaged"},
+		"a header that ends":                       {qcow2(nil)[:20], "", 0, "ends within its header"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			image, err := engine.ReadImage(bytes.NewReader(test.content), int64(len(test.content)))
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) {
+					t.Errorf("got %+v, %v", image, err)
+				}
+				return
+			}
+			if err != nil || image.Format != test.format || image.VirtualSize != test.size {
+				t.Errorf("got %+v, %v", image, err)
+			}
+		})
+	}
+}
+
+// storage is an engine that can do nothing but take one image.
+type storage struct {
+	mu      sync.Mutex
+	server  *httptest.Server
+	disk    bool
+	phase   string
+	data    []byte
+	ranges  []string
+	breakAt int // the chunk that fails once; 0 for none
+	refuse  bool
+	auth    bool // a chunk came with a session
+}
+
+func newStorage(t *testing.T) *storage {
+	t.Helper()
+	s := &storage{}
+	s.server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+func (s *storage) client(t *testing.T) *engine.Client {
+	return client(t, engine.Config{URL: s.server.URL, Username: "u", Password: "p", CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})})
+}
+
+func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := strings.TrimPrefix(r.URL.Path, "/ovirt-engine")
+	disk := func() { fmt.Fprint(w, `<disk id="d"><alias>a</alias><status>ok</status><format>raw</format></disk>`) }
+	transfer := func() {
+		// Nobody listens on the host's own address.
+		fmt.Fprintf(w, `<image_transfer id="t"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`, s.phase, s.server.URL)
+	}
+	switch key := r.Method + " " + path; {
+	case strings.HasPrefix(path, "/sso/"):
+		fmt.Fprint(w, `{"access_token":"x"}`)
+	case key == "POST /api/disks":
+		s.disk = true
+		disk()
+	case key == "GET /api/disks/d" && s.disk:
+		disk()
+	case key == "DELETE /api/disks/d" && s.disk:
+		s.disk = false
+	case key == "POST /api/imagetransfers":
+		s.phase = "transferring"
+		transfer()
+	case key == "GET /api/imagetransfers/t":
+		transfer()
+	case key == "POST /api/imagetransfers/t/finalize":
+		s.phase = "finished_success"
+	case key == "POST /api/imagetransfers/t/cancel":
+		s.phase = "finished_failure"
+	case key == "GET /api":
+		fmt.Fprint(w, `<api/>`)
+	case key == "OPTIONS /data":
+	case key == "PUT /data":
+		s.auth = s.auth || r.Header.Get("Authorization") != ""
+		s.ranges = append(s.ranges, r.Header.Get("Content-Range")+" flush="+r.URL.Query().Get("flush"))
+		content, _ := io.ReadAll(r.Body)
+		switch {
+		case s.refuse:
+			w.WriteHeader(http.StatusForbidden)
+		case len(s.ranges) == s.breakAt:
+			panic(http.ErrAbortHandler) // the connection breaks
+		default:
+			s.data = append(s.data, content...)
+		}
+	default:
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `<fault><reason>Operation Failed</reason></fault>`)
+	}
+}
+
+func TestUploadImage(t *testing.T) {
+	content := []byte(strings.Repeat("0123456789", 100))
+	options := engine.UploadOptions{Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: "s", ChunkBytes: 400}
+	t.Run("in chunks, by the proxy, and a chunk again where the connection broke", func(t *testing.T) {
+		s := newStorage(t)
+		s.breakAt = 2
+		var sent []int64
+		disk, err := s.client(t).UploadImage(t.Context(), options, func(n, _ int64) { sent = append(sent, n) })
+		if err != nil || disk.ID != "d" {
+			t.Fatalf("got %+v, %v", disk, err)
+		}
+		if !bytes.Equal(s.data, content) || s.auth {
+			t.Errorf("%d bytes arrived, with a session: %t", len(s.data), s.auth)
+		}
+		want := "bytes 0-399/* flush=n,bytes 400-799/* flush=n,bytes 400-799/* flush=n,bytes 800-999/* flush=y"
+		if got := strings.Join(s.ranges, ","); got != want {
+			t.Errorf("the chunks were %s", got)
+		}
+		if fmt.Sprint(sent) != "[0 400 800 1000]" {
+			t.Errorf("the progress was %v", sent)
+		}
+	})
+	for name, begin := range map[string]func(*storage) context.Context{
+		"a refusal leaves nothing": func(s *storage) context.Context { s.refuse = true; return context.Background() },
+		"an interrupt leaves nothing": func(*storage) context.Context {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStorage(t)
+			if _, err := s.client(t).UploadImage(begin(s), options, nil); err == nil {
+				t.Fatal("the upload succeeded")
+			}
+			if s.disk || s.phase == "transferring" {
+				t.Errorf("left behind: disk %t, transfer %s", s.disk, s.phase)
+			}
+		})
+	}
+}
+
+func TestAWaitSaysWhatItSawLast(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var reported []string
+	err := engine.Wait(ctx, "the VM to start", func(context.Context) (bool, string, error) {
+		cancel()
+		return false, "powering_up", nil
+	}, func(seen string) { reported = append(reported, seen) })
+	if err == nil || !strings.Contains(err.Error(), "the VM to start") || !strings.Contains(err.Error(), "powering_up") || len(reported) != 1 {
+		t.Errorf("got %v, reported %q", err, reported)
+	}
+}
