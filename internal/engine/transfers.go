@@ -246,7 +246,7 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 		if target == "" {
 			continue
 		}
-		_, err := u.data(ctx, http.MethodOptions, target, nil, nil)
+		err := u.data(ctx, http.MethodOptions, target, nil, nil)
 		var refused *Fault
 		if err == nil || errors.As(err, &refused) && refused.StatusCode < 500 {
 			return target, nil // somebody answers, even if not to this
@@ -287,7 +287,7 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 	}
 	pause := waitFirst
 	for try := 1; ; try++ {
-		_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, header, io.NewSectionReader(u.options.Image, begin, end-begin))
+		err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, header, io.NewSectionReader(u.options.Image, begin, end-begin))
 		if err == nil {
 			return nil
 		}
@@ -308,10 +308,10 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 
 // data sends a request to a data endpoint: the engine's CA signs its certificate too, and the URL is the ticket, so no
 // session is shown.
-func (u *upload) data(ctx context.Context, method, target string, header http.Header, body *io.SectionReader) (int, error) {
+func (u *upload) data(ctx context.Context, method, target string, header http.Header, body *io.SectionReader) error {
 	parsed, err := url.Parse(target)
 	if err != nil || parsed.Scheme != "https" {
-		return 0, fmt.Errorf("the engine names a data endpoint that is not an https URL: %q", target)
+		return fmt.Errorf("the engine names a data endpoint that is not an https URL: %q", target)
 	}
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
@@ -321,7 +321,7 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 	}
 	request, err := http.NewRequestWithContext(ctx, method, target, payload)
 	if err != nil {
-		return 0, fmt.Errorf("failed to build the request: %w", err)
+		return fmt.Errorf("failed to build the request: %w", err)
 	}
 	if header != nil {
 		request.Header = header.Clone()
@@ -331,18 +331,18 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 	}
 	response, err := u.http.Do(request)
 	if err != nil {
-		return 0, transportError(err)
+		return transportError(err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
 	if err != nil {
-		return 0, &UnreachableError{Err: err}
+		return &UnreachableError{Err: err}
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		// The path is the ticket, which is a secret as long as the transfer lives.
-		return response.StatusCode, &Fault{Method: method, Path: parsed.Host, StatusCode: response.StatusCode, Detail: strings.TrimSpace(string(content))}
+		return &Fault{Method: method, Path: parsed.Host, StatusCode: response.StatusCode, Detail: strings.TrimSpace(string(content))}
 	}
-	return response.StatusCode, nil
+	return nil
 }
 
 // undo cancels the transfer and deletes the disk.

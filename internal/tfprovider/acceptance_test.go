@@ -138,6 +138,7 @@ func (w *workspace) command(ctx context.Context, args ...string) (command *exec.
 	command.Dir = w.dir
 	command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TF_CLI_CONFIG_FILE=" + os.DevNull, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+		"GOGC=off", "GOMEMLIMIT=512MiB", "GOMAXPROCS=1", // as a run of the manager
 		"TF_REATTACH_PROVIDERS=" + string(attach),
 	}
 	return command, endpoint.Close

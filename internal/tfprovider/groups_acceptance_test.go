@@ -9,6 +9,7 @@ import (
 )
 
 func TestATagFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := plainVM + `
 resource "ovirt_tag" "t" {
@@ -52,6 +53,7 @@ resource "ovirt_vm_tag" "t" {
 }
 
 func TestAnAffinityGroupFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	group := `
 resource "ovirt_affinity_group" "g" {
@@ -135,6 +137,7 @@ data "ovirt_affinity_group" "g" {
 }
 
 func TestManyVMsJoinAGroupAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := `
 resource "ovirt_affinity_group" "g" {
@@ -166,6 +169,7 @@ resource "ovirt_vm_affinity_group" "a" {
 }
 
 func TestConsolesAndCPUSettings(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	// The engine pins the CPUs only of a VM that is pinned to a host.
 	config := strings.Replace(plainVM, "}\n", `  placement_policy_affinity = "pinned"
@@ -200,6 +204,7 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 }
 
 func TestDataSourcesThatListThings(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(plainVM + `
 data "ovirt_blank_template" "b" {}

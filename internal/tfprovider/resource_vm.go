@@ -188,7 +188,8 @@ func (r *vmResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("template_id"), &after)...)
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("clone"), &clone)...)
 	isClone := effective.ValueString() == engine.BlankTemplateID
-	if !after.Equal(before) && !(isClone && before.Equal(effective) && clone.ValueBool()) {
+	importedClone := isClone && before.Equal(effective) && clone.ValueBool()
+	if !after.Equal(before) && !importedClone {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("template_id"))
 	}
 	if !clone.IsUnknown() && clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {

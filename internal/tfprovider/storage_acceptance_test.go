@@ -41,6 +41,7 @@ func (s *site) disk(t *testing.T, id string) *engine.Disk {
 }
 
 func TestADiskFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(disk)
 	w.apply()
@@ -95,6 +96,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 }
 
 func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
+	t.Parallel()
 	s := newSite(t, quick)
 	resize := func(size int64) string {
 		return disk + fmt.Sprintf("resource \"ovirt_disk_resize\" \"d\" {\n  disk_id = ovirt_disk.d.id\n  size = %d\n}\n", size)
@@ -124,6 +126,7 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 }
 
 func TestAResizeIsGoneWithItsDisk(t *testing.T) { // R11
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(disk)
 	w.apply()
@@ -136,6 +139,7 @@ func TestAResizeIsGoneWithItsDisk(t *testing.T) { // R11
 }
 
 func TestTheDisksFromWhichAVMBootsAreResizedAndNoOthers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := disk + plainVM + `
 resource "ovirt_disk_attachment" "d" {
@@ -177,6 +181,7 @@ resource "ovirt_vm_disks_resize" "a" {
 }
 
 func TestADiskAttachmentFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := disk + plainVM + `
 resource "ovirt_disk_attachment" "d" {
@@ -212,6 +217,7 @@ resource "ovirt_disk_attachment" "d" {
 }
 
 func TestDiskAttachmentsKeepWhatIsManaged(t *testing.T) { // R12
+	t.Parallel()
 	config := func(more, flags string) string {
 		return disk + strings.ReplaceAll(disk, `"d"`, `"e"`) + plainVM + `
 resource "ovirt_disk_attachments" "a" {
@@ -296,6 +302,7 @@ resource "ovirt_disk_attachments" "a" {
 }
 
 func TestATemplateFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := plainVM + `
 resource "ovirt_template" "t" {
@@ -324,7 +331,7 @@ data "ovirt_template_disk_attachments" "t" {
 	w.apply()
 	w.settled()
 
-	other := newWorkspace(t, s).config(strings.Replace(strings.Replace(config, `name        = "a"`, `name        = "b"`, 1), "data \"ovirt_template", "data \"ovirt_template", 1))
+	other := newWorkspace(t, s).config(strings.Replace(config, `name        = "a"`, `name        = "b"`, 1))
 	if message := other.fail(); !strings.Contains(message, id) { // R4
 		t.Errorf("the message is %q", message)
 	}
@@ -356,6 +363,7 @@ func image(t *testing.T, bytes_ int, virtual uint64) string {
 }
 
 func TestADiskFromAnImage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	config := func(file, format string) string {
 		return fmt.Sprintf("resource \"ovirt_disk_from_image\" \"i\" {\n  alias = \"image\"\n  format = %q\n  sparse = true\n  source_file = %q\n  storage_domain_id = \"$storage\"\n}\n", format, file)
@@ -401,6 +409,7 @@ func TestADiskFromAnImage(t *testing.T) {
 }
 
 func TestADiskWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R17
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s)
 	w.through(lossy(t, s, "/disks")).config(disk).apply()

@@ -59,6 +59,7 @@ resource "ovirt_vm_start" "a" {
 `
 
 func TestAMachineFromCreationToDestruction(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
@@ -82,6 +83,7 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 }
 
 func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s)
 	defaults := strings.Replace(strings.Replace(machine, "  stop_behavior = \"stop\"\n", "", 1), "  force_stop    = true\n", "", 1)
@@ -110,6 +112,7 @@ resource "ovirt_vm" "b" {
 }
 
 func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
+	t.Parallel()
 	tests := map[string]struct {
 		from, to string
 		want     string
@@ -152,6 +155,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 }
 
 func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
@@ -171,6 +175,7 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 }
 
 func TestWhatWasDeletedOutsideIsPlannedAnew(t *testing.T) { // R11
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
@@ -203,6 +208,7 @@ func TestADuplicateNameFailsAtOnceAndNamesTheOwner(t *testing.T) { // R4
 }
 
 func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
@@ -219,6 +225,7 @@ func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
 }
 
 func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
+	t.Parallel()
 	slow := quick
 	slow.PowerUp = 3 * time.Second
 	s := newSite(t, slow)
@@ -246,6 +253,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 }
 
 func TestATransientStatusPlansNothing(t *testing.T) { // R7
+	t.Parallel()
 	slow := quick
 	slow.PowerUp = time.Minute
 	s := newSite(t, slow)
@@ -290,6 +298,7 @@ func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
 }
 
 func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
+	t.Parallel()
 	var wait sync.WaitGroup
 	for range 2 {
 		s := newSite(t, quick)
@@ -306,6 +315,7 @@ func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 }
 
 func TestUserDataIsHiddenInPlans(t *testing.T) { // R15
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	if plan := w.succeed("plan", "-no-color", "-input=false"); strings.Contains(plan, "canary") || !strings.Contains(plan, "(sensitive value)") {
@@ -314,6 +324,7 @@ func TestUserDataIsHiddenInPlans(t *testing.T) { // R15
 }
 
 func TestSessionsAreReusedAndRevoked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	before := s.sim.Summary()
@@ -349,6 +360,7 @@ func TestSessionsAreReusedAndRevoked(t *testing.T) {
 }
 
 func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R17
+	t.Parallel()
 	for name, config := range map[string]string{
 		"by its comment":                      machine,
 		"without one, by not being there yet": strings.Replace(machine, "  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", 1),
@@ -397,6 +409,7 @@ func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 }
 
 func TestAddressesAreWaitedForOnlyWhereTheyMayCome(t *testing.T) { // R5, R6
+	t.Parallel()
 	config := machine + `
 data "ovirt_wait_for_ip" "a" {
   vm_id      = ovirt_vm.a.id
@@ -429,6 +442,7 @@ data "ovirt_wait_for_ip" "a" {
 }
 
 func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
@@ -462,6 +476,7 @@ func nullAttribute(state, attribute string) string {
 }
 
 func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, quick)
 	vm := func(body string) string {
 		return `resource "ovirt_vm" "a" {
