@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0-dev)
 LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=$(VERSION)
 
-UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e$$)
+UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e$$ -e /internal/tfprovider$$)
 TOOLS := go run ./hack/tools
 
 .DEFAULT_GOAL := help
@@ -29,8 +29,8 @@ test-unit: executor ## Run unit tests, under a minute
 	go test $(UNIT_PACKAGES)
 
 .PHONY: test-integration
-test-integration: tools ## Run the controllers against a real kube-apiserver
-	go test ./controllers -parallel 8 -timeout 10m
+test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
+	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
 
 .PHONY: test-e2e
 test-e2e: tools ## Run clusters from end to end

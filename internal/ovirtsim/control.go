@@ -140,8 +140,10 @@ type VMInfo struct {
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"`
 	Status  string `json:"status"`
-	Cluster string `json:"cluster"`
-	Host    string `json:"host,omitempty"`
+	// DataCenter and Cluster by name.
+	DataCenter string `json:"dataCenter"`
+	Cluster    string `json:"cluster"`
+	Host       string `json:"host,omitempty"`
 	// MemoryBytes and CPUs that it has.
 	MemoryBytes int64      `json:"memoryBytes"`
 	CPUs        int64      `json:"cpus"`
@@ -192,7 +194,8 @@ func (s *Server) diskInfo(d *disk) DiskInfo {
 // vmInfo is all but the node, which the guest knows.
 func (s *Server) vmInfo(v *vm, tags map[string][]string) VMInfo {
 	out := VMInfo{
-		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, Cluster: s.store.clusterName(v.Cluster), Host: s.store.hostName(v.Host),
+		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, DataCenter: s.store.dataCenterName(s.store.dataCenterOf(v.Cluster)),
+		Cluster: s.store.clusterName(v.Cluster), Host: s.store.hostName(v.Host),
 		MemoryBytes: v.Memory, CPUs: v.CPU.count(), Addresses: v.addresses(), GuestError: v.GuestError, Boots: v.Boots, Tags: tags[v.ID],
 	}
 	for _, n := range s.store.nicsOf(v.ID) {

@@ -118,6 +118,7 @@ func (s *Server) Inject(fault Fault) error {
 	if err := fault.compile(); err != nil {
 		return err
 	}
+	defer s.watchers.changed()
 	s.front.Lock()
 	defer s.front.Unlock()
 	s.faultIDs++
@@ -148,6 +149,7 @@ func (s *Server) Hits() int {
 
 // ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
+	defer s.watchers.changed()
 	s.front.Lock()
 	defer s.front.Unlock()
 	s.faults = nil
