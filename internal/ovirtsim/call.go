@@ -35,9 +35,10 @@ type callKey struct{}
 // id is the part of the path that a pattern calls by that name.
 func (c *call) id(name string) string { return c.r.PathValue(name) }
 
-// allContent says whether the client asks for what the engine keeps out of plain answers, user data above all.
+// allContent says whether an answer has what the engine leaves out of plain reads because it costs more queries: consoles,
+// sound cards and the like. Answers to changes always have it.
 func (c *call) allContent() bool {
-	return c.r.Header.Get("All-Content") == "true" || c.query.Get("all_content") == "true"
+	return c.r.Method != http.MethodGet || c.r.Header.Get("All-Content") == "true" || c.query.Get("all_content") == "true"
 }
 
 // correlation is the client's ID for the operation.

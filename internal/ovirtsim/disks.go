@@ -432,7 +432,7 @@ func addAttachment(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := require(c.body, "DiskAttachment", "disk", "interface", "bootable"); err != nil {
+	if err := require(c.body, "DiskAttachment", "disk", "interface"); err != nil {
 		return nil, err
 	}
 	in := c.body
@@ -460,8 +460,8 @@ func addAttachment(c *call) (*element, error) {
 	case c.store.storageDomains.get(d.Domain).DataCenter != c.store.dataCenterOf(v.Cluster):
 		return nil, conflict("Cannot attach Virtual Disk. The disk is not in the data center of the VM.")
 	}
-	made := &attachment{
-		Owner: v.ID, Disk: d.ID, Interface: in.value("interface"), Bootable: in.yes("bootable"), Active: !in.has("active") || in.yes("active"),
+	made := &attachment{ // a disk that is there already stays unplugged unless the client says otherwise
+		Owner: v.ID, Disk: d.ID, Interface: in.value("interface"), Bootable: in.yes("bootable"), Active: fresh && !in.has("active") || in.yes("active"),
 		ReadOnly: in.yes("read_only"), PassDiscard: in.yes("pass_discard"),
 	}
 	if err := c.bootable(v, made); err != nil {

@@ -222,6 +222,40 @@ func listNetworkProfiles(c *call) (*element, error) {
 	return profilesOf(c, c.id("id"))
 }
 
+func addVNICProfile(c *call) (*element, error) {
+	in := c.body
+	if err := require(in, "VnicProfile", "name", "network.id"); err != nil {
+		return nil, err
+	}
+	on := c.store.networks.get(refID(in.get("network")))
+	if on == nil {
+		return nil, notFound("Network", refID(in.get("network")))
+	}
+	made := &vnicProfile{ID: newID(), Name: in.value("name"), Network: on.ID}
+	for _, other := range c.store.vnicProfiles.rows {
+		if other.Network == made.Network && other.Name == made.Name {
+			return nil, conflict("Cannot add VM network interface profile. The VM network interface profile's name is already used by an existing profile for the same network.")
+		}
+	}
+	c.store.vnicProfiles.put(made.ID, made)
+	c.created = true
+	return profileDocument(c, made), nil
+}
+
+func removeVNICProfile(c *call) (*element, error) {
+	p, err := one(c.store.vnicProfiles, "VnicProfile", c.id("id"))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range c.store.nics.rows {
+		if n.Profile == p.ID {
+			return nil, conflict("Cannot remove VM network interface profile. Several VMs or templates use it.")
+		}
+	}
+	c.store.vnicProfiles.drop(p.ID)
+	return c.complete(), nil
+}
+
 func getVNICProfile(c *call) (*element, error) {
 	p, err := one(c.store.vnicProfiles, "VnicProfile", c.id("id"))
 	if err != nil {

@@ -39,8 +39,9 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /affinitylabels/{id}/hosts": listLabelHosts, "POST /affinitylabels/{id}/hosts": addLabelHost, "DELETE /affinitylabels/{id}/hosts/{host}": removeLabelHost,
 
 		"GET /networks": listNetworks, "GET /networks/{id}": getNetwork, "GET /networks/{id}/vnicprofiles": listNetworkProfiles,
-		"GET /vnicprofiles": listVNICProfiles, "GET /vnicprofiles/{id}": getVNICProfile,
-		"GET /storagedomains": listStorageDomains, "GET /storagedomains/{id}": getStorageDomain, "GET /storagedomains/{id}/disks": listStorageDomainDisks,
+		"GET /vnicprofiles": listVNICProfiles, "POST /vnicprofiles": addVNICProfile, "GET /vnicprofiles/{id}": getVNICProfile,
+		"DELETE /vnicprofiles/{id}": removeVNICProfile,
+		"GET /storagedomains":       listStorageDomains, "GET /storagedomains/{id}": getStorageDomain, "GET /storagedomains/{id}/disks": listStorageDomainDisks,
 		"GET /storagedomains/{id}/files": listNothing("files"),
 		"GET /instancetypes":             listInstanceTypes, "GET /instancetypes/{id}": getInstanceType,
 

@@ -301,6 +301,9 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 		s.logout(w, r)
 	case "GET /services/pki-resource":
 		s.pkiResource(w, r)
+	case "GET ": // people's entry; API clients that were given a URL without /api end up here too
+		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+		_, _ = w.Write([]byte("<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine simulator</h1></body></html>\n"))
 	case "GET /services/health":
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	default:

@@ -20,15 +20,16 @@ import (
 
 // The phases of a transfer.
 const (
-	phaseInitializing     = "initializing"
-	phaseTransferring     = "transferring"
-	phasePausedSystem     = "paused_system"
-	phasePausedUser       = "paused_user"
-	phaseFinalizing       = "finalizing_success"
-	phaseFinishedSuccess  = "finished_success"
-	phaseFinishedFailure  = "finished_failure"
-	phaseCancelled        = "cancelled_user"
-	phaseCancelledTimeout = "cancelled_system"
+	phaseInitializing    = "initializing"
+	phaseTransferring    = "transferring"
+	phasePausedSystem    = "paused_system"
+	phasePausedUser      = "paused_user"
+	phaseFinalizing      = "finalizing_success"
+	phaseFinishedSuccess = "finished_success"
+	phaseFinishedFailure = "finished_failure"
+	phaseCancelledUser   = "cancelled_user"
+	phaseCancelledSystem = "cancelled_system"
+	phaseFinishedCleanup = "finished_cleanup"
 )
 
 // imagesPath is where the data endpoint is served, beside the engine.
@@ -42,7 +43,8 @@ func transferDocument(c *call, t *imageTransfer) *element {
 	out := object("image_transfer", t.ID, "imagetransfers", t.ID).actions("cancel", "extend", "finalize", "pause", "resume").flag("active", t.Phase == phaseTransferring).
 		str("direction", t.Direction).str("format", t.Format).num("inactivity_timeout", t.InactivityTimeout).str("phase", t.Phase).flag("shallow", false).
 		str("timeout_policy", t.TimeoutPolicy).num("transferred", t.Transferred)
-	if t.Phase == phaseTransferring || t.Phase == phasePausedSystem || t.Phase == phasePausedUser {
+	switch t.Phase {
+	case phaseInitializing, phaseTransferring, phasePausedSystem, phasePausedUser: // from the beginning: some clients keep the first answer
 		out.str("transfer_url", c.transferURL(t)).str("proxy_url", c.transferURL(t))
 	}
 	return out.add(ref("disk", "disks", t.Disk), ref("image", "disks", t.Disk))
@@ -148,21 +150,26 @@ func (s *Server) watchActivity(t *imageTransfer) {
 			s.store.transfers.put(t.ID, t)
 			s.event(1030, "warning", "Transfer was paused by system: no activity.", eventOf{})
 		default:
-			s.endTransfer(t, phaseCancelledTimeout)
+			t.Phase = phaseCancelledSystem
+			s.arrangeTransfer(t, phaseFinishedFailure, s.options.Timings.Disk/2)
 		}
 	})
 }
 
-// endTransfer is the end of a transfer: the disk is usable, or it is removed if what it was given was not complete. The
-// transfer itself can be seen for a while.
+// endTransfer is the end of a transfer: the disk is usable; or it is illegal, for what it was given is not an image; or it
+// is gone, for the user gave it up. The transfer itself can be seen for a while.
 func (s *Server) endTransfer(t *imageTransfer, phase string) {
 	t.Phase = phase
 	s.store.transfers.put(t.ID, t)
 	if d := s.store.disks.get(t.Disk); d != nil {
-		if phase == phaseFinishedSuccess || t.Direction == "download" {
+		switch {
+		case phase == phaseFinishedSuccess || t.Direction == "download":
 			d.Status = statusOK
 			s.store.disks.put(d.ID, d)
-		} else {
+		case phase == phaseFinishedFailure:
+			d.Status = statusIllegal
+			s.store.disks.put(d.ID, d)
+		default:
 			s.dropDisk(d)
 		}
 	}
@@ -262,8 +269,8 @@ func cancelTransfer(c *call) (*element, error) {
 	}
 	switch t.Phase {
 	case phaseInitializing, phaseTransferring, phasePausedSystem, phasePausedUser:
-		t.Phase = "finalizing_cleanup"
-		c.arrangeTransfer(t, phaseCancelled, c.options.Timings.Disk/2)
+		t.Phase = phaseCancelledUser
+		c.arrangeTransfer(t, phaseFinishedCleanup, c.options.Timings.Disk/2)
 	case phaseFinalizing:
 		return nil, conflict("Cannot cancel Image Transfer. The transfer is being finalized.")
 	}

@@ -38,7 +38,6 @@ func vmDocument(c *call, v *vm) *element {
 		add(cpuElement(v.CPUMode, v.CPU)).num("memory", v.Memory).
 		add(el("memory_policy").flag("ballooning", v.Ballooning).num("guaranteed", v.GuaranteedMemory).num("max", v.MaxMemory)).
 		add(el("os").str("type", v.OSType)).str("type", v.Type).
-		add(el("console").flag("enabled", v.Console)).flag("soundcard_enabled", v.Soundcard).
 		flag("delete_protected", v.DeleteProtected).add(el("high_availability").flag("enabled", v.HighlyAvailable).num("priority", 1)).
 		str("origin", "ovirt").flag("next_run_configuration_exists", v.NextMemory != 0 || v.NextCPU.Cores != 0).flag("run_once", false).flag("stateless", false).
 		str("creation_time", stamp(v.Created)).str("status", v.Status).opt("stop_reason", v.StopReason)
@@ -67,16 +66,35 @@ func vmDocument(c *call, v *vm) *element {
 		}
 		out.add(display.num("monitors", 1))
 	}
-	out.add(v.Kept...)
-	if c.allContent() { // the engine keeps user data out of plain answers
-		out.add(v.Initialization)
+	full := c.allContent()
+	for _, e := range v.Kept {
+		if full || !costly[e.name] {
+			out.add(e)
+		}
 	}
+	if full {
+		out.add(el("console").flag("enabled", v.Console)).flag("soundcard_enabled", v.Soundcard)
+	}
+	out.add(shown(v.Initialization))
 	original := v.Original
 	if c.store.templates.get(original) == nil {
 		original = blankTemplateID
 	}
 	return out.add(ref("cluster", "clusters", v.Cluster), ref("template", "templates", v.Template), ref("original_template", "templates", original),
 		ref("instance_type", "instancetypes", v.InstanceType), ref("host", "hosts", v.Host))
+}
+
+// costly are elements that are only in full answers.
+var costly = map[string]bool{"virtio_scsi": true, "rng_device": true}
+
+// shown is the initialization of a VM as the engine tells it: everything but the password.
+func shown(initialization *element) *element {
+	if initialization == nil || !initialization.has("root_password") {
+		return initialization
+	}
+	out := *initialization
+	out.kids = slices.DeleteFunc(slices.Clone(out.kids), func(e *element) bool { return e.name == "root_password" })
+	return &out
 }
 
 func vmKey(v *vm) string { return v.Name + v.ID }
@@ -169,6 +187,7 @@ func addVM(c *call) (*element, error) {
 	made := &vm{
 		ID: newID(), Cluster: group.ID, Status: statusDown, Template: source.ID, Original: source.ID, Memory: source.Memory, CPU: source.CPU, OSType: source.OSType,
 		Type: source.Type, Ballooning: true, Created: time.Now(), Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
+		Soundcard: source.ID == blankTemplateID, // which has one, whatever the type of the VM
 	}
 	if t := in.get("instance_type"); t != nil {
 		sized := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name })
