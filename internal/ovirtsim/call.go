@@ -111,9 +111,10 @@ func refID(e *element) string { return orElse(e.attr("id"), e.value("id")) }
 
 // serveAPI answers one call below /ovirt-engine/api.
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, fault *Fault, entry *Request) {
-	user, ok := s.authenticate(r)
+	user, ok := s.authenticate(w, r)
 	if !ok {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="oVirt Engine"`)
+		w.Header().Add("WWW-Authenticate", `Bearer realm="oVirt Engine"`)
+		w.Header().Add("WWW-Authenticate", `Basic realm="oVirt Engine"`)
 		s.reply(w, r, http.StatusUnauthorized, faultDocument("Unauthorized", "The session is missing or has expired"))
 		return
 	}

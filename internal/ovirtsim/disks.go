@@ -34,6 +34,11 @@ func (s *Server) wakeDisk(d *disk) {
 	})
 }
 
+// on says whether a disk is on a storage domain; that of a template may be on several.
+func (d *disk) on(domainID string) bool {
+	return d.Domain == domainID || slices.Contains(d.Copies, domainID)
+}
+
 // dropDisk takes a disk out of the inventory, with its content and where it is attached.
 func (s *Server) dropDisk(d *disk) {
 	for _, a := range s.store.attachmentsOfDisk(d.ID) {
@@ -46,14 +51,14 @@ func (s *Server) dropDisk(d *disk) {
 func (s *Server) imagePath(diskID string) string { return filepath.Join(s.images, diskID+".img") }
 
 func diskDocument(c *call, d *disk) *element {
-	out := object("disk", d.ID, "disks", d.ID).links("statistics", "permissions").actions("copy", "move").str("name", d.Name).str("alias", d.Name).str("description", d.Description).
+	out := object("disk", d.ID, "disks", d.ID).links("statistics", "permissions").actions("copy", "move").str("name", d.Name).str("alias", d.Name).opt("description", d.Description).
 		num("actual_size", d.Actual).str("backup", "none").str("content_type", d.ContentType).str("format", d.Format).str("image_id", c.store.idOf("", "image", d.ID)).
 		num("initial_size", d.Initial).flag("propagate_errors", false).num("provisioned_size", d.Provisioned).flag("read_only", false).flag("shareable", d.Shareable).
 		flag("sparse", d.Sparse).str("status", d.Status).str("storage_type", "image").num("total_size", d.Actual).flag("wipe_after_delete", d.WipeAfterDelete)
 	if d.Format == "cow" {
 		out.str("qcow_version", "qcow2_v3")
 	}
-	out.add(refs("storage_domains", "storage_domain", "storagedomains", []string{d.Domain}))
+	out.add(refs("storage_domains", "storage_domain", "storagedomains", append([]string{d.Domain}, d.Copies...)))
 	var vms []string
 	for _, a := range c.store.attachmentsOfDisk(d.ID) {
 		if c.store.vms.get(a.Owner) != nil {
@@ -281,8 +286,21 @@ func copyDisk(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.store.ofTemplate(d) && (c.body.value("disk", "alias") == "" && c.body.value("disk", "name") == "") { // the same disk, on one more storage domain
+		if d.on(domain.ID) {
+			return nil, conflict("Cannot copy Virtual Disk. The disk already exists on the target Storage Domain %s.", domain.Name)
+		}
+		if err := c.fits(d, domain, d.Actual); err != nil {
+			return nil, err
+		}
+		d.Copies = append(d.Copies, domain.ID)
+		c.work("Copying Disk "+d.Name, d.ID)
+		c.arrangeDisk(d, statusOK, 2*c.options.Timings.Disk)
+		return c.complete(), nil
+	}
 	made := *d
-	made.ID, made.Domain, made.Parent, made.Name = newID(), domain.ID, "", orElse(c.body.value("disk", "alias"), d.Name)
+	made.Copies = nil
+	made.ID, made.Domain, made.Parent, made.Name = newID(), domain.ID, "", orElse(c.body.value("disk", "alias"), orElse(c.body.value("disk", "name"), d.Name))
 	if err := c.fits(&made, domain, made.Actual); err != nil {
 		return nil, err
 	}
@@ -360,7 +378,7 @@ func (c *call) copyDisks(v *vm, source *template, overrides []*element, clone bo
 		switch {
 		case made.Format != "raw" && made.Format != "cow":
 			return nil, malformed("format is neither raw nor cow: " + made.Format)
-		case !clone && domain.ID != origin.Domain:
+		case !clone && !origin.on(domain.ID):
 			return nil, conflict("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
 		case !clone && made.Format == "raw":
 			return nil, conflict("Cannot add VM. Thin provisioned VMs need disks of the cow format; clone the template for raw ones.")

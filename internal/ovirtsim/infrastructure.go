@@ -99,7 +99,7 @@ func (s *store) hostName(id string) string {
 }
 
 func dataCenterDocument(_ *call, d *dataCenter) *element {
-	return object("data_center", d.ID, "datacenters", d.ID).links("clusters", "networks", "storagedomains").str("name", d.Name).str("description", d.Description).
+	return object("data_center", d.ID, "datacenters", d.ID).links("clusters", "networks", "storagedomains").str("name", d.Name).opt("description", d.Description).
 		str("comment", "").flag("local", false).str("quota_mode", "disabled").str("status", "up").str("storage_format", "v5").
 		add(el("version").num("major", 4).num("minor", 7))
 }
@@ -121,7 +121,7 @@ func getDataCenter(c *call) (*element, error) {
 }
 
 func clusterDocument(_ *call, g *cluster) *element {
-	return object("cluster", g.ID, "clusters", g.ID).links("networks", "affinitygroups").str("name", g.Name).str("description", g.Description).str("comment", "").
+	return object("cluster", g.ID, "clusters", g.ID).links("networks", "affinitygroups").str("name", g.Name).opt("description", g.Description).str("comment", "").
 		flag("ballooning_enabled", true).add(el("cpu").str("architecture", "x86_64").str("type", g.CPUType)).flag("gluster_service", false).flag("ha_reservation", false).
 		flag("threads_as_cores", false).flag("virt_service", true).add(el("version").num("major", 4).num("minor", 7)).add(ref("data_center", "datacenters", g.DataCenter))
 }
@@ -156,7 +156,7 @@ func listDataCenterClusters(c *call) (*element, error) {
 }
 
 func networkDocument(_ *call, n *network) *element {
-	out := object("network", n.ID, "networks", n.ID).links("vnicprofiles").str("name", n.Name).str("description", n.Description).str("comment", "").
+	out := object("network", n.ID, "networks", n.ID).links("vnicprofiles").str("name", n.Name).opt("description", n.Description).str("comment", "").
 		num("mtu", 0).flag("port_isolation", false).flag("stp", false).add(el("usages").items(leaf("usage", "vm")))
 	if n.VLAN != 0 {
 		out.add(el("vlan").set("id", strconv.FormatInt(n.VLAN, 10)))
@@ -203,7 +203,7 @@ func getNetwork(c *call) (*element, error) {
 }
 
 func profileDocument(_ *call, p *vnicProfile) *element {
-	return object("vnic_profile", p.ID, "vnicprofiles", p.ID).str("name", p.Name).str("description", "").str("comment", "").
+	return object("vnic_profile", p.ID, "vnicprofiles", p.ID).str("name", p.Name).str("comment", "").
 		add(el("pass_through").str("mode", "disabled")).flag("port_mirroring", false).add(ref("network", "networks", p.Network))
 }
 
@@ -267,7 +267,7 @@ func getVNICProfile(c *call) (*element, error) {
 // usage is what the disks of a storage domain take, and what they may grow to.
 func (s *store) usage(domainID string) (used, committed int64) {
 	for _, d := range s.disks.rows {
-		if d.Domain == domainID {
+		if d.on(domainID) {
 			used += d.Actual
 			committed += d.Provisioned
 		}
@@ -277,7 +277,7 @@ func (s *store) usage(domainID string) (used, committed int64) {
 
 func storageDomainDocument(c *call, d *storageDomain) *element {
 	used, committed := c.store.usage(d.ID)
-	return object("storage_domain", d.ID, "storagedomains", d.ID).links("disks", "files").str("name", d.Name).str("description", "").str("comment", "").
+	return object("storage_domain", d.ID, "storagedomains", d.ID).links("disks", "files").str("name", d.Name).str("comment", "").
 		num("available", d.Bytes-used).flag("backup", false).num("block_size", 512).num("committed", committed).num("critical_space_action_blocker", 5).
 		flag("discard_after_delete", false).str("external_status", "ok").flag("master", true).add(el("storage").str("type", d.StorageType)).
 		str("storage_format", "v5").str("status", "active").str("type", "data").num("used", used).num("warning_low_space_indicator", 10).flag("wipe_after_delete", false).
@@ -314,11 +314,21 @@ func listStorageDomainDisks(c *call) (*element, error) {
 	if _, err := getStorageDomain(c); err != nil {
 		return nil, err
 	}
-	return disksWhere(c, func(d *disk) bool { return d.Domain == c.id("id") })
+	return disksWhere(c, func(d *disk) bool { return d.on(c.id("id")) })
+}
+
+// ofDomain does an operation on a disk that is seen through its storage domain.
+func ofDomain(op operation) operation {
+	return func(c *call) (*element, error) {
+		if d := c.store.disks.get(c.id("id")); d != nil && !d.on(c.id("domain")) {
+			return nil, notFound("Disk", d.ID)
+		}
+		return op(c)
+	}
 }
 
 func instanceTypeDocument(_ *call, t *instanceType) *element {
-	return object("instance_type", t.ID, "instancetypes", t.ID).str("name", t.Name).str("description", "").str("comment", "").add(cpuElement("", t.CPU)).num("memory", t.Memory).
+	return object("instance_type", t.ID, "instancetypes", t.ID).str("name", t.Name).str("comment", "").add(cpuElement("", t.CPU)).num("memory", t.Memory).
 		add(el("memory_policy").flag("ballooning", true).num("guaranteed", t.Memory).num("max", 4*t.Memory))
 }
 
@@ -356,7 +366,7 @@ func hostDocument(c *call, h *host) *element {
 		}
 	}
 	out := object("host", h.ID, "hosts", h.ID).links("statistics", "affinitylabels").actions("activate", "deactivate", "fence").str("name", h.Name).
-		str("description", "").str("comment", "").str("address", h.Address).
+		str("comment", "").str("address", h.Address).
 		add(el("cpu").num("speed", 2400).str("name", "Simulated CPU @ 2.40GHz").add(topologyElement(h.CPU))).
 		num("max_scheduling_memory", max(h.Memory-used, 0)).num("memory", h.Memory).add(el("os").str("type", "OL").add(el("version").str("full_version", "8.10"))).
 		add(el("summary").num("active", running).num("migrating", 0).num("total", running)).str("status", h.Status).str("type", "ovirt_node")

@@ -78,6 +78,8 @@ type (
 		Sparse, Shareable, WipeAfterDelete                     bool
 		// Provisioned, Actual and Initial sizes in bytes.
 		Provisioned, Actual, Initial int64
+		// Copies are further storage domains that a template's disk was copied to.
+		Copies []string
 		// Parent is the template's disk that a linked one depends on.
 		Parent string
 		// SHA256 of what was uploaded last.

@@ -42,6 +42,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vnicprofiles": listVNICProfiles, "POST /vnicprofiles": addVNICProfile, "GET /vnicprofiles/{id}": getVNICProfile,
 		"DELETE /vnicprofiles/{id}": removeVNICProfile,
 		"GET /storagedomains":       listStorageDomains, "GET /storagedomains/{id}": getStorageDomain, "GET /storagedomains/{id}/disks": listStorageDomainDisks,
+		"GET /storagedomains/{domain}/disks/{id}": ofDomain(getDisk), "DELETE /storagedomains/{domain}/disks/{id}": ofDomain(removeDisk),
 		"GET /storagedomains/{id}/files": listNothing("files"),
 		"GET /instancetypes":             listInstanceTypes, "GET /instancetypes/{id}": getInstanceType,
 

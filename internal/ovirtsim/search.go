@@ -26,10 +26,10 @@ type condition struct {
 	pattern  *regexp.Regexp
 }
 
-var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[^\s=<>!"]+`)
+var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
 // parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
-// tighter; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc" and "page N" at
+// tighter and parentheses group; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc" and "page N" at
 // the end; and a leading "Vms:" as the web interface writes it.
 func parseSearch(text string) (*query, error) {
 	bad := func(why string) error { return invalid("The search query %q is not valid: %s", text, why) }
@@ -43,74 +43,120 @@ func parseSearch(text string) (*query, error) {
 	if strings.Count(rest, `"`)%2 != 0 {
 		return nil, bad("a quote is not closed")
 	}
-	tokens := searchToken.FindAllString(rest, -1)
-	q := &query{any: [][]condition{nil}}
-	word := func(i int) string {
-		if i < len(tokens) {
-			return strings.ToLower(tokens[i])
+	p := &searchParser{tokens: searchToken.FindAllString(rest, -1), bad: bad}
+	q := &query{any: [][]condition{nil}} // which holds for everything
+	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
+		var err error
+		if q.any, err = p.alternatives(); err != nil {
+			return nil, err
 		}
-		return ""
 	}
-	joined := true // whether a condition may follow
-	for i := 0; i < len(tokens); {
-		switch word(i) {
+	for p.word(0) != "" {
+		switch p.word(0) {
 		case "sortby":
-			if q.sort = word(i + 1); q.sort == "" {
+			if q.sort = p.word(1); q.sort == "" {
 				return nil, bad("sortby names no field")
 			}
-			i += 2
-			if word(i) == "asc" || word(i) == "desc" {
-				q.desc = word(i) == "desc"
-				i++
+			p.at += 2
+			if order := p.word(0); order == "asc" || order == "desc" {
+				q.desc = order == "desc"
+				p.at++
 			}
-			continue
 		case "page":
-			n, err := strconv.Atoi(word(i + 1))
+			n, err := strconv.Atoi(p.word(1))
 			if err != nil || n < 1 {
 				return nil, bad("page needs a number")
 			}
 			q.page = n
-			i += 2
-			continue
-		case "and", "or":
-			if joined {
-				return nil, bad(word(i) + " stands at the wrong place")
-			}
-			if word(i) == "or" {
-				q.any = append(q.any, nil)
-			}
-			joined = true
-			i++
-			continue
-		}
-		if !joined {
-			return nil, bad("there is no and or or before " + tokens[i])
-		}
-		made := condition{operator: "=", value: tokens[i]}
-		switch operator := word(i + 1); operator {
-		case "=", "!=", "<", ">", "<=", ">=":
-			if i+2 >= len(tokens) {
-				return nil, bad("there is nothing behind " + operator)
-			}
-			made = condition{field: word(i), operator: operator, value: tokens[i+2]}
-			i += 3
+			p.at += 2
 		default:
-			i++
+			return nil, bad("there is no and or or before " + p.tokens[p.at])
 		}
-		made.value = strings.Trim(made.value, `"`)
-		if strings.ContainsAny(made.operator, "<>") {
-			if _, err := strconv.ParseFloat(made.value, 64); err != nil {
-				return nil, bad(made.value + " is not a number")
-			}
-		}
-		made.pattern = regexp.MustCompile("^(?is:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
-		q.any[len(q.any)-1] = append(q.any[len(q.any)-1], made)
-		joined = false
-	}
-	if len(q.any) > 1 && joined || len(q.any) == 1 && joined && len(q.any[0]) > 0 {
-		return nil, bad("it ends in the middle")
 	}
 	return q, nil
+}
+
+// searchParser reads conditions from left to right into alternatives.
+type searchParser struct {
+	tokens []string
+	at     int
+	bad    func(why string) error
+}
+
+// word is the token at a distance from the current one, in lower case; "" behind the end.
+func (p *searchParser) word(distance int) string {
+	if p.at+distance < len(p.tokens) {
+		return strings.ToLower(p.tokens[p.at+distance])
+	}
+	return ""
+}
+
+// alternatives are joined by "or".
+func (p *searchParser) alternatives() ([][]condition, error) {
+	out, err := p.conjunction()
+	for err == nil && p.word(0) == "or" {
+		p.at++
+		var more [][]condition
+		more, err = p.conjunction()
+		out = append(out, more...)
+	}
+	return out, err
+}
+
+// conjunction is what "and" joins. Each alternative of one side goes with each of the other.
+func (p *searchParser) conjunction() ([][]condition, error) {
+	out, err := p.term()
+	for err == nil && p.word(0) == "and" {
+		p.at++
+		var more, both [][]condition
+		if more, err = p.term(); err != nil {
+			break
+		}
+		for _, left := range out {
+			for _, right := range more {
+				both = append(both, slices.Concat(left, right))
+			}
+		}
+		out = both
+	}
+	return out, err
+}
+
+// term is a condition, or alternatives in parentheses.
+func (p *searchParser) term() ([][]condition, error) {
+	switch word := p.word(0); word {
+	case "":
+		return nil, p.bad("it ends in the middle")
+	case "and", "or", "sortby", "page", ")", "=", "!=", "<", ">", "<=", ">=":
+		return nil, p.bad(word + " stands at the wrong place")
+	case "(":
+		p.at++
+		inside, err := p.alternatives()
+		if err == nil && p.word(0) != ")" {
+			err = p.bad("a parenthesis is not closed")
+		}
+		p.at++
+		return inside, err
+	}
+	made := condition{operator: "=", value: p.tokens[p.at]}
+	switch operator := p.word(1); operator {
+	case "=", "!=", "<", ">", "<=", ">=":
+		if p.at+2 >= len(p.tokens) {
+			return nil, p.bad("there is nothing behind " + operator)
+		}
+		made = condition{field: p.word(0), operator: operator, value: p.tokens[p.at+2]}
+		p.at += 3
+	default:
+		p.at++
+	}
+	made.value = strings.Trim(made.value, `"`)
+	if strings.ContainsAny(made.operator, "<>") {
+		if _, err := strconv.ParseFloat(made.value, 64); err != nil {
+			return nil, p.bad(made.value + " is not a number")
+		}
+	}
+	made.pattern = regexp.MustCompile("^(?is:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
+	return [][]condition{{made}}, nil
 }
 
 func (c *condition) holds(values []string) bool {

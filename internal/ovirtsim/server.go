@@ -301,7 +301,12 @@ func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
 		s.logout(w, r)
 	case "GET /services/pki-resource":
 		s.pkiResource(w, r)
-	case "GET ": // people's entry; API clients that were given a URL without /api end up here too
+	case "GET ": // people's entry, which sends clients without cookies in a circle: that is how they learn that it is not the API
+		if _, err := r.Cookie("welcome"); err != nil {
+			http.SetCookie(w, &http.Cookie{Name: "welcome", Value: "1", Path: enginePath, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+			http.Redirect(w, r, enginePath, http.StatusFound)
+			return
+		}
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 		_, _ = w.Write([]byte("<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine simulator</h1></body></html>\n"))
 	case "GET /services/health":

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,34 +34,48 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PostForm.Get("username")
+	if err := s.login(name, r.PostForm.Get("password")); err != nil {
+		refuse(http.StatusUnauthorized, "access_denied", err.Error())
+		return
+	}
+	token, expiry := s.openSession(name)
+	answerJSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "ovirt-app-api", "exp": expiry.UnixMilli()})
+}
+
+// login checks a password, and locks the user of too many wrong ones.
+func (s *Server) login(name, password string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.store.userNamed(name)
+	wrong := &refusal{detail: "Cannot authenticate user '" + name + "'. The username or password is incorrect."}
 	switch {
 	case found == nil:
-		refuse(http.StatusUnauthorized, "access_denied", "Cannot authenticate user '"+name+"'. The username or password is incorrect.")
-		return
+		return wrong
 	case found.Locked:
-		refuse(http.StatusUnauthorized, "access_denied", "Cannot authenticate user '"+name+"' because the account is disabled or locked. Please contact the system administrator.")
-		return
-	case found.Password != r.PostForm.Get("password"):
+		return &refusal{detail: "Cannot authenticate user '" + name + "' because the user account is disabled or locked. Please contact the system administrator."}
+	case found.Password != password:
 		found.Failures++
 		found.Locked = found.Failures >= maxFailures
 		s.store.users.put(found.ID, found)
-		refuse(http.StatusUnauthorized, "access_denied", "Cannot authenticate user '"+name+"'. The username or password is incorrect.")
 		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
-		return
+		return wrong
 	}
 	if found.Failures > 0 {
 		found.Failures = 0
 		s.store.users.put(found.ID, found)
 	}
-	token, expiry := randomHex(32), time.Now().Add(s.options.TokenLifetime)
 	s.front.Lock()
-	s.sessions[token] = session{user: name, expiry: expiry}
 	s.logins++
 	s.front.Unlock()
-	answerJSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "ovirt-app-api", "exp": expiry.UnixMilli()})
+	return nil
+}
+
+func (s *Server) openSession(user string) (token string, expiry time.Time) {
+	token, expiry = randomHex(32), time.Now().Add(s.options.TokenLifetime)
+	s.front.Lock()
+	defer s.front.Unlock()
+	s.sessions[token] = session{user: user, expiry: expiry}
+	return token, expiry
 }
 
 func (s *store) userNamed(name string) *user {
@@ -78,18 +93,43 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 		answerJSON(w, http.StatusBadRequest, map[string]any{"error_code": "invalid_request", "error": "the token is missing"})
 		return
 	}
-	s.front.Lock()
-	delete(s.sessions, r.Form.Get("token"))
-	s.front.Unlock()
+	s.closeSession(r.Form.Get("token"))
 	answerJSON(w, http.StatusOK, struct{}{})
 }
 
-// authenticate returns the user of a request's session, and prolongs it: the engine counts from the last use.
-func (s *Server) authenticate(r *http.Request) (string, bool) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+// sessionCookie holds the session of a client that logged in with HTTP Basic and asked for one.
+const sessionCookie = "JSESSIONID"
+
+// authenticate returns the user of a request: by the cookie of a session, by the token of one, or by HTTP Basic, which
+// older clients use. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the first request
+// with the cookie and without that header ends the session, which is how such clients log out.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (string, bool) {
+	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), func(c rune) bool { return c == ',' || c == ' ' }), "persistent-auth")
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		if user, ok := s.useSession(cookie.Value); ok {
+			if !persistent {
+				s.closeSession(cookie.Value)
+			}
+			return user, true
+		}
+	}
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return s.useSession(token)
+	}
+	name, password, ok := r.BasicAuth()
+	if !ok || s.login(name, password) != nil {
 		return "", false
 	}
+	if persistent {
+		token, _ := s.openSession(name)
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: token, Path: apiPath, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+		w.Header().Set(sessionCookie, token) // the engine repeats it for clients that do not parse cookies
+	}
+	return name, true
+}
+
+// useSession returns the user of a session and prolongs it: the engine counts from the last use.
+func (s *Server) useSession(token string) (string, bool) {
 	s.front.Lock()
 	defer s.front.Unlock()
 	found, known := s.sessions[token]
@@ -100,6 +140,12 @@ func (s *Server) authenticate(r *http.Request) (string, bool) {
 	found.expiry = time.Now().Add(s.options.TokenLifetime)
 	s.sessions[token] = found
 	return found.user, true
+}
+
+func (s *Server) closeSession(token string) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	delete(s.sessions, token)
 }
 
 // ExpireSessions makes every token invalid, as a restart of the engine does.
