@@ -109,14 +109,9 @@ func (c *call) changeGroup(g *affinityGroup) error {
 		}
 		next.Priority = int64(priority)
 	}
-	if in.has("enforcing") || in.has("positive") {
-		next.VMsRule = rule{Enabled: true, Enforcing: in.yes("enforcing"), Positive: in.yes("positive")}
-	}
-	for name, r := range map[string]*rule{"vms_rule": &next.VMsRule, "hosts_rule": &next.HostsRule} {
-		if e := in.get(name); e != nil {
-			*r = rule{Enabled: !e.has("enabled") || e.yes("enabled"), Enforcing: e.yes("enforcing"), Positive: e.yes("positive")}
-		}
-	}
+	next.VMsRule.change(in)
+	next.VMsRule.change(in.get("vms_rule"))
+	next.HostsRule.change(in.get("hosts_rule"))
 	for name, set := range map[string]*[]string{"vms": &next.VMs, "hosts": &next.Hosts} {
 		if !in.has(name) {
 			continue
@@ -136,6 +131,19 @@ func (c *call) changeGroup(g *affinityGroup) error {
 	}
 	*g = next
 	return nil
+}
+
+// change applies what a request says of a rule. To say whether it is positive enables it, as the engine has it.
+func (r *rule) change(in *element) {
+	if in.has("enforcing") {
+		r.Enforcing = in.yes("enforcing")
+	}
+	if in.has("positive") {
+		r.Positive, r.Enabled = in.yes("positive"), true
+	}
+	if in.has("enabled") {
+		r.Enabled = in.yes("enabled")
+	}
 }
 
 func removeAffinityGroup(c *call) (*element, error) {

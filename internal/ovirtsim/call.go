@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -110,7 +111,7 @@ func incomplete(what string, missing ...string) error {
 func refID(e *element) string { return orElse(e.attr("id"), e.value("id")) }
 
 // serveAPI answers one call below /ovirt-engine/api.
-func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, fault *Fault, entry *Request) {
+func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, entry *Request) {
 	user, ok := s.authenticate(w, r)
 	if !ok {
 		w.Header().Add("WWW-Authenticate", `Bearer realm="oVirt Engine"`)
@@ -124,9 +125,6 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, fault *Fault, 
 	}
 	c := &call{Server: s, user: user}
 	status, document := s.run(c, r, entry)
-	if fault != nil && s.after(fault, w, r, status, document) {
-		return
-	}
 	s.reply(w, r, status, document)
 }
 
@@ -138,15 +136,7 @@ func (s *Server) run(c *call, r *http.Request, entry *Request) (int, *element) {
 	if err := c.readBody(r, entry); err != nil {
 		return statusOf(err)
 	}
-	s.mu.Lock()
-	document, err := c.op(c)
-	if err == nil && r.Method == http.MethodGet {
-		document, err = c.follow(document)
-	}
-	if failed := s.store.flush(); failed != nil && err == nil {
-		err = failed
-	}
-	s.mu.Unlock()
+	document, err := c.execute()
 	if r.Method != http.MethodGet {
 		s.watchers.changed()
 	}
@@ -157,6 +147,26 @@ func (s *Server) run(c *call, r *http.Request, entry *Request) (int, *element) {
 		return http.StatusCreated, document
 	}
 	return http.StatusOK, document
+}
+
+// execute runs the operation under the lock. A bug in one operation must not stop the engine for all that follow.
+func (c *call) execute() (document *element, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() {
+		if failed := c.store.flush(); failed != nil && err == nil {
+			err = failed
+		}
+	}()
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("this is a bug of the simulator: %v\n%s", problem, debug.Stack())
+		}
+	}()
+	if document, err = c.op(c); err == nil && c.r.Method == http.MethodGet {
+		document, err = c.follow(document)
+	}
+	return document, err
 }
 
 func statusOf(err error) (int, *element) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // This file has disks and how they are attached. What is written into them is in transfers.go.
@@ -138,8 +140,35 @@ func (c *call) fits(d *disk, domain *storageDomain, needs int64) error {
 		shape := map[string]string{"raw": "RAW", "cow": "COW"}[d.Format] + map[bool]string{true: " Sparse", false: " Preallocated"}[d.Sparse]
 		return conflict("Cannot add Virtual Disk. Disk configuration (%s backup-None) is incompatible with the storage domain type.", shape)
 	}
+	return c.space(domain, needs)
+}
+
+// space refuses what does not go onto a storage domain any more.
+func (c *call) space(domain *storageDomain, needs int64) error {
 	if used, _ := c.store.usage(domain.ID); domain.Bytes-used < needs {
 		return conflict("Cannot add Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
+	}
+	return nil
+}
+
+// room checks that several disks together go onto their storage domains.
+func (c *call) room(disks []*disk) error {
+	needs := map[string]int64{}
+	for _, d := range disks {
+		needs[d.Domain] += d.Actual
+	}
+	for _, id := range sortedKeys(needs) {
+		if err := c.space(c.store.storageDomains.get(id), needs[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameCenter refuses to bring a disk into another data center.
+func (c *call) sameCenter(d *disk, domain *storageDomain) error {
+	if c.store.storageDomains.get(d.Domain).DataCenter != domain.DataCenter {
+		return conflict("Cannot move Virtual Disk. The storage domain %s is in another data center.", domain.Name)
 	}
 	return nil
 }
@@ -158,7 +187,12 @@ func (c *call) newDisk(in *element, dataCenterID string) (*disk, error) {
 		ContentType: orElse(in.value("content_type"), "data"), Provisioned: in.number("provisioned_size"), Initial: in.number("initial_size"),
 		Shareable: in.yes("shareable"), WipeAfterDelete: in.yes("wipe_after_delete"), Sparse: in.yes("sparse"),
 	}
+	parsed, err := uuid.Parse(made.ID)
 	switch {
+	case err != nil || parsed.String() != made.ID: // it names a file too
+		return nil, malformed("the disk's ID is not a UUID: " + made.ID)
+	case made.Initial < 0:
+		return nil, invalid("Cannot add Virtual Disk. The initial size must not be negative.")
 	case c.store.disks.get(made.ID) != nil:
 		return nil, conflict("Cannot add Virtual Disk. A disk with this ID already exists.")
 	case made.Format != "raw" && made.Format != "cow":
@@ -286,6 +320,9 @@ func copyDisk(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.sameCenter(d, domain); err != nil {
+		return nil, err
+	}
 	if c.store.ofTemplate(d) && (c.body.value("disk", "alias") == "" && c.body.value("disk", "name") == "") { // the same disk, on one more storage domain
 		if d.on(domain.ID) {
 			return nil, conflict("Cannot copy Virtual Disk. The disk already exists on the target Storage Domain %s.", domain.Name)
@@ -319,6 +356,9 @@ func moveDisk(c *call) (*element, error) {
 	}
 	domain, err := c.domainFor(c.body, "")
 	if err != nil {
+		return nil, err
+	}
+	if err := c.sameCenter(d, domain); err != nil {
 		return nil, err
 	}
 	if err := c.fits(d, domain, d.Actual); err != nil {
@@ -397,7 +437,11 @@ func (c *call) copyDisks(v *vm, source *template, overrides []*element, clone bo
 	if seen < len(overrides) {
 		return nil, invalid("Cannot add VM. A disk that is to be copied does not belong to the template.")
 	}
-	return out, nil
+	var all []*disk
+	for _, d := range out {
+		all = append(all, d.disk)
+	}
+	return out, c.room(all)
 }
 
 func attachmentDocument(a *attachment, owner string) *element {
@@ -542,8 +586,10 @@ func removeAttachment(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := c.store.disks.get(a.Disk)
+	d, remove := c.store.disks.get(a.Disk), c.query.Get("detach_only") == "false"
 	switch {
+	case remove && len(c.store.attachmentsOfDisk(d.ID)) > 1:
+		return nil, conflict("Cannot remove Virtual Disk. The disk is attached to other VMs too.")
 	case v.Status == statusImageLocked:
 		return nil, conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
 	case d.Status == statusLocked:
@@ -553,7 +599,7 @@ func removeAttachment(c *call) (*element, error) {
 	}
 	c.store.attachments.drop(v.ID + "/" + d.ID)
 	c.work("Detaching Disk "+d.Name+" from VM "+v.Name, "")
-	if c.query.Get("detach_only") == "false" {
+	if remove {
 		c.dropDisk(d)
 	}
 	return c.complete(), nil

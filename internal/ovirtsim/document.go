@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -36,6 +37,19 @@ func el(name string) *element { return &element{name: name, structured: true} }
 
 // leaf is an element with nothing but text.
 func leaf(name, text string) *element { return &element{name: name, text: text} }
+
+// clone copies a document, for one that is kept must not change when links in an answer are followed.
+func (e *element) clone() *element {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.kids = make([]*element, len(e.kids))
+	for i, kid := range e.kids {
+		out.kids[i] = kid.clone()
+	}
+	return &out
+}
 
 func (e *element) set(name, value string) *element {
 	if value != "" {
@@ -263,6 +277,9 @@ func parseXML(from io.Reader) (*element, error) {
 		}
 		switch t := token.(type) {
 		case xml.StartElement:
+			if len(open) > maxDepth {
+				return nil, errors.New("it is nested too deeply")
+			}
 			made := &element{name: t.Name.Local}
 			for _, a := range t.Attr {
 				if a.Name.Space == "" && a.Name.Local != "xmlns" {
@@ -283,6 +300,7 @@ func parseXML(from io.Reader) (*element, error) {
 			done := open[len(open)-1]
 			if len(done.kids) > 0 {
 				done.text = "" // the white space between elements
+				done.markItems()
 			}
 			open = open[:len(open)-1]
 		case xml.CharData:
@@ -310,10 +328,35 @@ func parseJSON(from io.Reader, root string) (*element, error) {
 	if !ok {
 		return nil, errors.New("the document is not an object")
 	}
-	return fromJSON(root, object)
+	return fromJSON(root, object, 0)
 }
 
-func fromJSON(name string, value any) (*element, error) {
+// maxDepth bounds documents: none of the API comes near it.
+const maxDepth = 64
+
+// elementName is what an element may be called.
+var elementName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+
+// markItems finds the lists in what came as XML, which does not tell them from structures: children of one name, and
+// those whose parent is called like several of them.
+func (e *element) markItems() {
+	count := map[string]int{}
+	for _, kid := range e.kids {
+		count[kid.name]++
+	}
+	for _, kid := range e.kids {
+		plural := e.name == kid.name+"s" || e.name == strings.TrimSuffix(kid.name, "y")+"ies" || kid.name == "host" && (e.name == "dns_servers" || e.name == "search_domains")
+		kid.item = plural || count[kid.name] > 1
+	}
+}
+
+func fromJSON(name string, value any, depth int) (*element, error) {
+	if !elementName.MatchString(name) {
+		return nil, fmt.Errorf("%q is not the name of an element", name)
+	}
+	if depth > maxDepth {
+		return nil, errors.New("it is nested too deeply")
+	}
 	out := &element{name: name}
 	switch v := value.(type) {
 	case nil:
@@ -334,7 +377,7 @@ func fromJSON(name string, value any) (*element, error) {
 				values = []any{v[key]}
 			}
 			for _, one := range values {
-				kid, err := fromJSON(key, one)
+				kid, err := fromJSON(key, one, depth+1)
 				if err != nil {
 					return nil, err
 				}

@@ -1,8 +1,10 @@
 package ovirtsim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
@@ -94,6 +96,8 @@ func (f *Fault) compile() error {
 		return fmt.Errorf("status %d is not an HTTP status", f.Status)
 	case f.Guest == "" && f.Action == "" && f.Status == 0 && f.DelayMillis == 0:
 		return errors.New("the fault does nothing: set status, delayMillis, action or guest")
+	case f.Status != 0 && f.Action != "":
+		return errors.New("status cannot be combined with action")
 	case f.Guest != "" && (f.Action != "" || f.Status != 0):
 		return errors.New("guest cannot be combined with action or status")
 	}
@@ -192,6 +196,7 @@ func (s *Server) before(f *Fault, w http.ResponseWriter, r *http.Request) (answe
 	}
 	switch {
 	case f.Action == actionHang:
+		_, _ = io.Copy(io.Discard, r.Body) // the client's leaving is seen only behind the body
 		select {
 		case <-r.Context().Done():
 		case <-s.ctx.Done():
@@ -216,19 +221,38 @@ func (s *Server) before(f *Fault, w http.ResponseWriter, r *http.Request) (answe
 	return false
 }
 
-// after answers a request whose effect has happened, the way the fault wants it; false means as usual.
-func (s *Server) after(f *Fault, w http.ResponseWriter, r *http.Request, status int, document *element) (answered bool) {
-	switch f.Action {
-	case actionCutAfter:
-		cut()
-	case actionMalformed:
-		media, body := s.encode(r, document)
-		w.Header().Set("Content-Type", media)
-		w.WriteHeader(status)
-		_, _ = w.Write(body[:len(body)*2/3])
-		return true
+// held keeps an answer back, for a fault that takes it away or breaks it once the request has had its effect.
+type held struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (h *held) Header() http.Header { return h.header }
+
+func (h *held) WriteHeader(status int) {
+	if h.status == 0 {
+		h.status = status
 	}
-	return false
+}
+
+func (h *held) Write(body []byte) (int, error) { return h.body.Write(body) }
+
+// late says whether the fault comes after the effect.
+func (f *Fault) late() bool {
+	return f != nil && (f.Action == actionCutAfter || f.Action == actionMalformed)
+}
+
+// after gives the answer that was held back as the fault wants it.
+func (f *Fault) after(h *held, w http.ResponseWriter) {
+	if f.Action == actionCutAfter {
+		cut()
+	}
+	for name, values := range h.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(orElse(h.status, http.StatusOK))
+	_, _ = w.Write(h.body.Bytes()[:h.body.Len()*2/3])
 }
 
 // newRandom makes the source of probabilities; a seed makes a run repeatable.

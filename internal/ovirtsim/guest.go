@@ -163,8 +163,8 @@ func (s *Server) telling() {
 
 // guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
 func (s *Server) guestVM(v *vm) GuestVM {
-	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == osRHCOS}
-	if init := v.Initialization; init != nil {
+	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == osRHCOS, KubernetesVersion: v.Kubernetes, IgnitionVersion: v.Ignition}
+	if init := orElse(v.RunOnce, v.Initialization); init != nil {
 		machine.UserData, machine.HostName = init.value("custom_script"), init.value("host_name")
 		for _, n := range init.list("nic_configurations", "nic_configuration") {
 			machine.NICs = append(machine.NICs, GuestNIC{
@@ -174,9 +174,6 @@ func (s *Server) guestVM(v *vm) GuestVM {
 				IPv6Address:      n.value("ipv6", "address"), IPv6Prefix: n.value("ipv6", "netmask"), IPv6Gateway: n.value("ipv6", "gateway"),
 			})
 		}
-	}
-	if source := s.store.templates.get(v.Original); source != nil {
-		machine.KubernetesVersion, machine.IgnitionVersion = source.Kubernetes, source.Ignition
 	}
 	devices := s.store.nicsOf(v.ID)
 	slices.SortFunc(devices, func(a, b *nic) int { return cmp.Compare(a.Order, b.Order) })

@@ -357,6 +357,26 @@ func listOperatingSystems(*call) (*element, error) {
 	return out, nil
 }
 
+// pick answers with one item of a list.
+func (c *call) pick(list operation, what string) (*element, error) {
+	all, err := list(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range all.kids {
+		if item.attr("id") == c.id("id") {
+			item.item = false
+			return item, nil
+		}
+	}
+	return nil, notFound(what, c.id("id"))
+}
+
+// itemOf is the operation that answers with one item of a list.
+func itemOf(list operation, what string) operation {
+	return func(c *call) (*element, error) { return c.pick(list, what) }
+}
+
 func hostDocument(c *call, h *host) *element {
 	used, running := int64(0), int64(0)
 	for _, v := range c.store.vms.rows {
@@ -497,6 +517,24 @@ func addLabel(c *call) (*element, error) {
 	c.store.labels.put(made.ID, made)
 	c.created = true
 	return labelDocument(c, made), nil
+}
+
+func updateLabel(c *call) (*element, error) {
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	if err := require(c.body, "AffinityLabel", "name"); err != nil {
+		return nil, err
+	}
+	for _, other := range c.store.labels.rows {
+		if other.ID != l.ID && other.Name == c.body.value("name") {
+			return nil, conflict("Cannot edit Affinity Label. The specified name is already in use.")
+		}
+	}
+	l.Name = c.body.value("name")
+	c.store.labels.put(l.ID, l)
+	return labelDocument(c, l), nil
 }
 
 func removeLabel(c *call) (*element, error) {

@@ -269,7 +269,7 @@ var (
 
 // Validate says what is wrong with the inventory, with the path of each field.
 func (inv *Inventory) Validate() error {
-	v := &validation{}
+	v := &validation{ids: map[string]bool{}}
 	if inv.Version != "" && !versionPattern.MatchString(inv.Version) {
 		v.wrong("version", "%q is not a version such as 4.5.4", inv.Version)
 	}
@@ -280,6 +280,13 @@ func (inv *Inventory) Validate() error {
 	types := v.names("instanceTypes")
 	for i, t := range inv.InstanceTypes {
 		types(i, t.Name, t.ID)
+	}
+	users := v.names("users")
+	for i, u := range inv.Users {
+		users(i, u.Name, "")
+		if u.Password == "" {
+			v.wrong(fmt.Sprintf("users[%d].password", i), "is empty")
+		}
 	}
 	tags := v.names("tags")
 	for i, t := range inv.Tags {
@@ -292,7 +299,10 @@ func (inv *Inventory) Validate() error {
 	return errors.Join(v.errs...)
 }
 
-type validation struct{ errs []error }
+type validation struct {
+	errs []error
+	ids  map[string]bool
+}
 
 func (v *validation) wrong(path, format string, args ...any) {
 	v.errs = append(v.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
@@ -314,6 +324,10 @@ func (v *validation) names(path string) func(i int, name, id string) {
 			if _, err := uuid.Parse(id); err != nil {
 				v.wrong(at+".id", "%q is not a UUID", id)
 			}
+			if v.ids[id] {
+				v.wrong(at+".id", "%s is used twice", id)
+			}
+			v.ids[id] = true
 		}
 	}
 }
@@ -343,15 +357,35 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 	for i, c := range dc.Clusters {
 		named(i, c.Name, c.ID)
 		clusters = append(clusters, c.Name)
-		hosts := v.names(fmt.Sprintf("%sclusters[%d].hosts", at, i))
+		here := fmt.Sprintf("%sclusters[%d].", at, i)
+		hosts := v.names(here + "hosts")
 		for j, h := range c.Hosts {
 			hosts(j, h.Name, h.ID)
+			if h.Cores < 0 || h.Sockets < 0 || h.Threads < 0 {
+				v.wrong(fmt.Sprintf("%shosts[%d]", here, j), "cores, sockets and threads must not be negative")
+			}
+		}
+		groups := v.names(here + "affinityGroups")
+		for j, g := range c.AffinityGroups {
+			groups(j, g.Name, g.ID)
+			for _, name := range g.VMs {
+				var vms []string
+				for _, m := range dc.VMs {
+					if m.Cluster == c.Name {
+						vms = append(vms, m.Name)
+					}
+				}
+				v.known(fmt.Sprintf("%saffinityGroups[%d].vms", here, j), name, vms, false)
+			}
 		}
 	}
 	named = v.names(at + "templates")
 	for i, t := range dc.Templates {
 		named(i, t.Name, t.ID)
 		here := fmt.Sprintf("%stemplates[%d].", at, i)
+		if t.Cores < 0 {
+			v.wrong(here+"cores", "must not be negative")
+		}
 		templates = append(templates, t.Name)
 		v.known(here+"cluster", t.Cluster, clusters, true)
 		for j, d := range t.Disks {
@@ -515,7 +549,7 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 	}
 	for _, t := range dc.Templates {
 		made := &template{
-			ID: s.idOf(t.ID, "template", dc.Name, t.Name), Name: t.Name, Description: t.Description, Cluster: clusterID(t.Cluster), Status: statusOK, Version: 1,
+			ID: s.idOf(t.ID, "template", dc.Name, t.Name), Name: t.Name, DataCenter: center.ID, Description: t.Description, Cluster: clusterID(t.Cluster), Status: statusOK, Version: 1,
 			VersionName: "base version", OSType: orElse(t.OSType, "other"), Type: orElse(t.Type, "server"), Memory: int64(orElse(t.Memory, gib)),
 			CPU: topology{Cores: orElse(t.Cores, 1), Sockets: 1, Threads: 1}, Kubernetes: t.Kubernetes, Ignition: t.Ignition, Created: now,
 		}

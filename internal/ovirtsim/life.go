@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -65,7 +66,7 @@ func (s *Server) advance(v *vm) {
 			v.Host, v.Destination = v.Destination, ""
 			s.settle(v, statusUp)
 			s.event(63, "normal", "Migration completed (VM: "+v.Name+", Destination: "+s.store.hostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
-			s.drained()
+			s.drain()
 			return
 		}
 		s.settle(v, statusUp)
@@ -75,6 +76,7 @@ func (s *Server) advance(v *vm) {
 		s.finish(v.ID)
 		s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.hostName(v.Host), eventOf{vm: v.ID, host: v.Host})
 		s.boot(v)
+		s.drain()
 		if s.guestFault(guestCrashes, v.Name) {
 			s.at(time.Now().Add(s.options.Timings.PowerUp), func() { s.crash(v) })
 		}
@@ -98,6 +100,7 @@ func (s *Server) advance(v *vm) {
 	case statusSuspended:
 		v.Host = ""
 		s.settle(v, statusSuspended)
+		s.drain()
 	case statusRemoved:
 		var doomed []*disk
 		for _, a := range s.store.attachmentsOf(v.ID) {
@@ -112,7 +115,7 @@ func (s *Server) advance(v *vm) {
 // down is the end of a VM's run, however it came.
 func (s *Server) down(v *vm) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
-	v.Host, v.Destination, v.Stopped = "", "", time.Now()
+	v.Host, v.Destination, v.Stopped, v.RunOnce = "", "", time.Now(), nil
 	if v.NextMemory != 0 {
 		v.Memory, v.GuaranteedMemory, v.NextMemory = v.NextMemory, min(v.GuaranteedMemory, v.NextMemory), 0
 	}
@@ -121,7 +124,7 @@ func (s *Server) down(v *vm) {
 	}
 	s.settle(v, statusDown)
 	s.finish(v.ID)
-	s.drained()
+	s.drain()
 }
 
 // crash is a guest that dies by itself.
@@ -177,14 +180,15 @@ func startVM(c *call) (*element, error) {
 	if !bootable {
 		return nil, conflict("Cannot run VM without at least one bootable disk.")
 	}
-	if in := c.body.get("vm", "initialization"); in != nil { // run once
-		v.Initialization = in
-	}
 	c.work("Launching VM "+v.Name, v.ID)
 	if err := c.launch(v); err != nil {
 		c.finish(v.ID)
 		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user+").", eventOf{vm: v.ID})
 		return nil, err
+	}
+	if in := c.body.get("vm", "initialization"); in != nil {
+		v.RunOnce = in
+		c.store.vms.put(v.ID, v)
 	}
 	c.event(153, "normal", "VM "+v.Name+" was started by "+c.user+" (Host: "+c.store.hostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
 	return c.complete(), nil
@@ -217,17 +221,17 @@ func (c *call) end(graceful bool) (*element, error) {
 		return nil, conflict("Cannot stop VM. The host of the VM is not reached.")
 	}
 	v.StopReason = c.body.value("reason")
-	if graceful {
+	if graceful && v.Status == statusUp {
 		c.event(153, "normal", "VM shutdown initiated by "+c.user+" on VM "+v.Name+".", eventOf{vm: v.ID})
-		v.Status = statusPoweringDown
 		if c.guestFault(guestIgnoresShutdown, v.Name) {
+			v.Status = statusPoweringDown
 			c.arrange(v, statusUp, 4*c.options.Timings.PowerDown)
 			return c.complete(), nil
 		}
 	}
 	c.work("Stopping VM "+v.Name, v.ID)
 	c.halt(v)
-	v.Status = statusPoweringDown
+	v.Status, v.Destination = statusPoweringDown, ""
 	c.arrange(v, statusDown, c.options.Timings.PowerDown)
 	return c.complete(), nil
 }
@@ -313,6 +317,7 @@ func activateHost(c *call) (*element, error) {
 	if h.Status == hostUp {
 		return nil, conflict("Cannot activate Host. Host is already up.")
 	}
+	c.fenced(h)
 	c.hostStatus(h, hostUp)
 	return c.complete(), nil
 }
@@ -340,21 +345,36 @@ func (s *Server) maintain(h *host) error {
 		}
 	}
 	s.hostStatus(h, hostPreparing)
-	for _, v := range vms {
-		if v.Status == statusUp {
-			if err := s.move(v, ""); err != nil {
-				s.event(65, "error", "Migration failed (VM: "+v.Name+"): "+err.Error(), eventOf{vm: v.ID, host: h.ID})
-			}
-		}
-	}
-	s.drained()
+	s.turnBack(h)
+	s.drain()
 	return nil
 }
 
-// drained completes the maintenance of hosts whose last VM has left.
-func (s *Server) drained() {
+// turnBack ends migrations to a host that is no place to go any more.
+func (s *Server) turnBack(h *host) {
+	for _, v := range s.store.vms.rows {
+		if v.Destination == h.ID {
+			v.Destination = ""
+			s.settle(v, statusUp)
+			s.event(65, "error", "Migration failed (VM: "+v.Name+", Destination: "+h.Name+").", eventOf{vm: v.ID, host: v.Host})
+		}
+	}
+}
+
+// drain moves VMs off hosts that prepare for maintenance, as far as other hosts take them now, and completes the
+// maintenance of those whose last VM has left. It is called whenever a VM has settled.
+func (s *Server) drain() {
 	for _, h := range s.store.hosts.rows {
-		if h.Status == hostPreparing && len(s.vmsOn(h.ID)) == 0 {
+		if h.Status != hostPreparing {
+			continue
+		}
+		vms := s.vmsOn(h.ID)
+		for _, v := range vms {
+			if v.Status == statusUp {
+				_ = s.move(v, "") // no host takes it: it waits for one that does
+			}
+		}
+		if len(vms) == 0 {
 			s.hostStatus(h, hostMaintenance)
 		}
 	}
@@ -388,8 +408,10 @@ func (s *Server) lose(h *host) {
 	h.Status, h.FailedAt = hostNonResponsive, time.Now()
 	s.store.hosts.put(h.ID, h)
 	s.event(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
+	s.turnBack(h)
 	for _, v := range s.vmsOn(h.ID) {
 		s.halt(v)
+		v.Destination = ""
 		s.settle(v, statusUnknown)
 	}
 	failed := h.FailedAt
@@ -421,6 +443,9 @@ func (s *Server) resume() {
 		switch {
 		case v.Until.Status != "":
 			s.wake(v)
+			if v.Until.Status == statusUp && (v.Status == statusMigrating || v.Status == statusPoweringDown) {
+				s.boot(v) // the guest runs all the time
+			}
 		case v.Status == statusUp:
 			s.boot(v)
 		}
@@ -446,10 +471,12 @@ func (s *Server) resume() {
 }
 
 // seed makes what an inventory wants beyond the objects that fill made: VMs and their affinity groups.
-func (s *Server) seed(inv Inventory) {
+func (s *Server) seed(inv Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {
-			s.seedVM(dc, want)
+			if err := s.seedVM(dc, want); err != nil {
+				return fmt.Errorf("the inventory's VM %q cannot be made: %w", want.Name, err)
+			}
 		}
 		for _, c := range dc.Clusters {
 			for _, g := range c.AffinityGroups {
@@ -464,19 +491,17 @@ func (s *Server) seed(inv Inventory) {
 			}
 		}
 	}
+	return nil
 }
 
-func (s *Server) seedVM(dc DataCenter, want VM) {
-	source := s.store.templates.get(blankTemplateID)
-	for _, t := range s.store.templates.rows {
-		if t.Name == want.Template && (t.Cluster == "" || s.store.dataCenterName(s.store.dataCenterOf(t.Cluster)) == dc.Name) {
-			source = t
-		}
-	}
+func (s *Server) seedVM(dc DataCenter, want VM) error {
+	c := &call{Server: s}
+	source := c.templateFor(el("template").str("name", want.Template), s.store.idOf(dc.ID, "datacenter", dc.Name))
 	made := &vm{
 		ID: orElse(want.ID, newID()), Name: want.Name, Comment: want.Comment, Status: statusDown, Template: source.ID, Original: source.ID,
 		Memory: orElse(int64(want.Memory), source.Memory), CPU: source.CPU, OSType: source.OSType, Type: source.Type, Ballooning: true, Created: time.Now(),
 		DeleteProtected: want.DeleteProtected, Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
+		Kubernetes: source.Kubernetes, Ignition: source.Ignition,
 	}
 	for _, c := range dc.Clusters {
 		if c.Name == want.Cluster {
@@ -485,8 +510,10 @@ func (s *Server) seedVM(dc DataCenter, want VM) {
 	}
 	made.MaxMemory, made.GuaranteedMemory = 4*made.Memory, made.Memory
 	s.store.vms.put(made.ID, made)
-	c := &call{Server: s}
 	disks, err := c.copyDisks(made, source, nil, false)
+	if err != nil {
+		return err
+	}
 	for _, d := range disks {
 		d.disk.Status = statusOK
 		s.store.disks.put(d.disk.ID, d.disk)
@@ -502,11 +529,14 @@ func (s *Server) seedVM(dc DataCenter, want VM) {
 		member(&t.VMs, made.ID, true)
 		s.store.tags.put(t.ID, t)
 	}
-	if want.Up && err == nil {
-		if placed, err := s.place(made, ""); err == nil {
-			made.Host, made.Started = placed.ID, time.Now()
-			s.settle(made, statusUp)
-			s.boot(made)
+	if want.Up {
+		placed, err := s.place(made, "")
+		if err != nil {
+			return err
 		}
+		made.Host, made.Started = placed.ID, time.Now()
+		s.settle(made, statusUp)
+		s.boot(made)
 	}
+	return nil
 }

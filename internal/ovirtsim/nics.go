@@ -107,6 +107,9 @@ func (c *call) changeNIC(v *vm, n *nic, verb string) error {
 			}
 		}
 	}
+	if n.MAC != next.MAC {
+		c.store.release(n.MAC)
+	}
 	*n = next
 	return nil
 }
@@ -158,6 +161,7 @@ func removeNIC(c *call) (*element, error) {
 	case v.Status != statusDown && !n.Unplugged:
 		return nil, conflict("Cannot remove Interface. The network interface is plugged and the VM is running. Please unplug it first.")
 	}
+	c.store.release(n.MAC)
 	c.store.nics.drop(n.ID)
 	c.work("Removing NIC "+n.Name, "")
 	return c.complete(), nil
@@ -230,7 +234,7 @@ func (s *store) lease(n *network, mac string) string {
 		used[address] = holder != mac
 	}
 	first, last := netip.MustParseAddr(n.DHCP.First), netip.MustParseAddr(n.DHCP.Last)
-	for at := first; at.Compare(last) <= 0; at = at.Next() {
+	for at := first; at.IsValid() && at.Compare(last) <= 0; at = at.Next() {
 		if address := fmt.Sprintf("%s/%d", at, n.DHCP.Bits); !used[address] {
 			if n.Leases == nil {
 				n.Leases = map[string]string{}

@@ -45,16 +45,18 @@ type (
 
 	template struct {
 		ID, Name, Description, Comment, Cluster, Status string
+		// DataCenter that it is in; empty for Blank, which is in all.
+		DataCenter string
 		// Base is the ID of the first version; Version counts from 1.
-		Base, VersionName       string
-		Version                 int64
-		OSType, Type            string
-		Memory                  int64
-		CPU                     topology
-		Kubernetes, Ignition    string
-		Created                 time.Time
-		NotDeletable, InstanceT bool
-		Until                   transition
+		Base, VersionName    string
+		Version              int64
+		OSType, Type         string
+		Memory               int64
+		CPU                  topology
+		Kubernetes, Ignition string
+		Created              time.Time
+		NotDeletable         bool
+		Until                transition
 	}
 
 	instanceType struct {
@@ -115,8 +117,8 @@ type (
 		Transferred, InactivityTimeout                            int64
 		LastActivity                                              time.Time
 		Until                                                     transition
-		// covered are the ranges that have arrived.
-		covered [][2]int64
+		// Covered are the ranges that have arrived.
+		Covered [][2]int64
 	}
 
 	job struct {
@@ -166,6 +168,10 @@ type (
 		PlacementHosts                           []string
 		AutoPinning                              string
 		Initialization                           *element `json:",omitempty"`
+		// RunOnce is the initialization of this run only.
+		RunOnce *element `json:",omitempty"`
+		// Kubernetes and Ignition say what is in the image; the template may be gone.
+		Kubernetes, Ignition string
 		// Kept holds what has no effect here but is shown as it was sent.
 		Kept                      []*element `json:",omitempty"`
 		Consoles                  []graphicsConsole

@@ -16,7 +16,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /events": listEvents, "GET /events/{id}": getEvent,
 		"GET /jobs": listJobs, "GET /jobs/{id}": getJob, "GET /jobs/{id}/steps": listNothing("steps"),
 		"GET /users": listUsers, "GET /users/{id}": getUser,
-		"GET /operatingsystems": listOperatingSystems, "GET /vmpools": listNothing("vm_pools"), "GET /macpools": listNothing("mac_pools"),
+		"GET /operatingsystems": listOperatingSystems, "GET /operatingsystems/{id}": itemOf(listOperatingSystems, "OperatingSystem"), "GET /vmpools": listNothing("vm_pools"), "GET /macpools": listNothing("mac_pools"),
 
 		"GET /datacenters": listDataCenters, "GET /datacenters/{id}": getDataCenter,
 		"GET /datacenters/{id}/clusters": listDataCenterClusters, "GET /datacenters/{id}/networks": listDataCenterNetworks,
@@ -31,10 +31,10 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /clusters/{cluster}/affinitygroups/{id}/hosts":       listAffinityGroupHosts, "POST /clusters/{cluster}/affinitygroups/{id}/hosts": addAffinityGroupHost,
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/hosts/{host}": removeAffinityGroupHost,
 
-		"GET /hosts": listHosts, "GET /hosts/{host}": getHost, "GET /hosts/{host}/statistics": hostStatistics, "GET /hosts/{host}/affinitylabels": listHostLabels,
+		"GET /hosts": listHosts, "GET /hosts/{host}": getHost, "GET /hosts/{host}/statistics": hostStatistics, "GET /hosts/{host}/statistics/{id}": itemOf(hostStatistics, "Statistic"), "GET /hosts/{host}/affinitylabels": listHostLabels,
 		"POST /hosts/{host}/activate": activateHost, "POST /hosts/{host}/deactivate": deactivateHost, "POST /hosts/{host}/fence": fenceHost,
 
-		"GET /affinitylabels": listLabels, "POST /affinitylabels": addLabel, "GET /affinitylabels/{id}": getLabel, "DELETE /affinitylabels/{id}": removeLabel,
+		"GET /affinitylabels": listLabels, "POST /affinitylabels": addLabel, "GET /affinitylabels/{id}": getLabel, "PUT /affinitylabels/{id}": updateLabel, "DELETE /affinitylabels/{id}": removeLabel,
 		"GET /affinitylabels/{id}/vms": listLabelVMs, "POST /affinitylabels/{id}/vms": addLabelVM, "DELETE /affinitylabels/{id}/vms/{vm}": removeLabelVM,
 		"GET /affinitylabels/{id}/hosts": listLabelHosts, "POST /affinitylabels/{id}/hosts": addLabelHost, "DELETE /affinitylabels/{id}/hosts/{host}": removeLabelHost,
 
@@ -53,7 +53,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /tags": listTags, "POST /tags": addTag, "GET /tags/{id}": getTag, "PUT /tags/{id}": updateTag, "DELETE /tags/{id}": removeTag,
 
 		"GET /disks": listDisks, "POST /disks": addDisk, "GET /disks/{id}": getDisk, "PUT /disks/{id}": updateDisk, "DELETE /disks/{id}": removeDisk,
-		"POST /disks/{id}/copy": copyDisk, "POST /disks/{id}/move": moveDisk, "GET /disks/{id}/statistics": listNothing("statistics"),
+		"POST /disks/{id}/copy": copyDisk, "POST /disks/{id}/move": moveDisk, "GET /disks/{id}/statistics": listNothing("statistics"), "GET /disks/{id}/permissions": listNothing("permissions"),
 
 		"GET /imagetransfers": listTransfers, "POST /imagetransfers": addTransfer, "GET /imagetransfers/{id}": getTransfer,
 		"POST /imagetransfers/{id}/finalize": finalizeTransfer, "POST /imagetransfers/{id}/cancel": cancelTransfer,
@@ -72,6 +72,8 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vms/{vm}/diskattachments/{id}": getAttachment, "PUT /vms/{vm}/diskattachments/{id}": updateAttachment,
 		"DELETE /vms/{vm}/diskattachments/{id}": removeAttachment,
 		"GET /vms/{vm}/reporteddevices":         listReportedDevices, "GET /vms/{vm}/statistics": vmStatistics,
+		"GET /vms/{vm}/reporteddevices/{id}": itemOf(listReportedDevices, "ReportedDevice"), "GET /vms/{vm}/statistics/{id}": itemOf(vmStatistics, "Statistic"),
+		"GET /vms/{vm}/snapshots/{id}":   itemOf(listSnapshots, "Snapshot"),
 		"GET /vms/{vm}/graphicsconsoles": listConsoles, "POST /vms/{vm}/graphicsconsoles": addConsole,
 		"GET /vms/{vm}/graphicsconsoles/{id}": getConsole, "DELETE /vms/{vm}/graphicsconsoles/{id}": removeConsole,
 		"GET /vms/{vm}/tags": listVMTags, "POST /vms/{vm}/tags": addVMTag, "GET /vms/{vm}/tags/{id}": getVMTag, "DELETE /vms/{vm}/tags/{id}": removeVMTag,

@@ -64,7 +64,7 @@ func parseSearch(text string) (*query, error) {
 			}
 		case "page":
 			n, err := strconv.Atoi(p.word(1))
-			if err != nil || n < 1 {
+			if err != nil || n < 1 || n > maxPage {
 				return nil, bad("page needs a number")
 			}
 			q.page = n
@@ -75,6 +75,9 @@ func parseSearch(text string) (*query, error) {
 	}
 	return q, nil
 }
+
+// maxAlternatives bounds what parentheses multiply.
+const maxAlternatives = 1000
 
 // searchParser reads conditions from left to right into alternatives.
 type searchParser struct {
@@ -114,7 +117,9 @@ func (p *searchParser) conjunction() ([][]condition, error) {
 		}
 		for _, left := range out {
 			for _, right := range more {
-				both = append(both, slices.Concat(left, right))
+				if both = append(both, slices.Concat(left, right)); len(both) > maxAlternatives {
+					return nil, p.bad("it has too many alternatives")
+				}
 			}
 		}
 		out = both
@@ -186,6 +191,9 @@ func (c *condition) holds(values []string) bool {
 
 // pageSize is how many objects a page of the search language has.
 const pageSize = 100
+
+// maxPage bounds the number of a page.
+const maxPage = 1 << 20
 
 // find filters, sorts and limits a list as the parameters search and max of a request ask.
 func find[T any](c *call, items []T, of fields[T]) ([]T, error) {

@@ -203,11 +203,15 @@ func (s *Server) start() error {
 	s.listener, s.api, s.controls = listener, s.routes(), s.controlRoutes()
 	s.mu.Lock()
 	if resumed {
+		s.version = s.store.counters.get(versionRow).Text
 		s.resume()
-	} else {
-		s.seed(s.options.Inventory)
+	} else if err = s.seed(s.options.Inventory); err == nil {
+		s.store.counters.put(versionRow, &counter{Text: s.version})
+		s.store.counters.put(seededRow, &counter{Value: 1})
 	}
-	err = s.store.flush()
+	if err == nil {
+		err = s.store.flush()
+	}
 	s.mu.Unlock()
 	if err != nil {
 		_ = listener.Close()
@@ -282,13 +286,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	switch {
+	if !fault.late() {
+		s.dispatch(recorder, r, entry)
+		return
+	}
+	back := &held{header: http.Header{}}
+	s.dispatch(back, r, entry)
+	fault.after(back, recorder)
+}
+
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, entry *Request) {
+	switch path := r.URL.Path; {
 	case path == apiPath || strings.HasPrefix(path, apiPath+"/"):
-		s.serveAPI(recorder, r, fault, entry)
+		s.serveAPI(w, r, entry)
 	case strings.HasPrefix(path, imagesPath):
-		s.serveImage(recorder, r, fault)
+		s.serveImage(w, r)
 	default:
-		s.serveOther(recorder, r)
+		s.serveOther(w, r)
 	}
 }
 

@@ -46,6 +46,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 func (s *Server) login(name, password string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { _ = s.store.flush() }() // a lock must hold over a restart
 	found := s.store.userNamed(name)
 	wrong := &refusal{detail: "Cannot authenticate user '" + name + "'. The username or password is incorrect."}
 	switch {
@@ -74,6 +75,7 @@ func (s *Server) openSession(user string) (token string, expiry time.Time) {
 	token, expiry = randomHex(32), time.Now().Add(s.options.TokenLifetime)
 	s.front.Lock()
 	defer s.front.Unlock()
+	s.liveSessions() // those of clients that never log out must not pile up
 	s.sessions[token] = session{user: user, expiry: expiry}
 	return token, expiry
 }

@@ -49,8 +49,11 @@ type store struct {
 	tables  []persistent
 	journal *os.File
 	pending bytes.Buffer
-	salt    uuid.UUID
-	loading bool
+	path    string // of the journal
+	// base is how large the journal was when it was written anew, written what has come since.
+	base, written int64
+	salt          uuid.UUID
+	loading       bool
 
 	dataCenters    *table[dataCenter]
 	clusters       *table[cluster]
@@ -83,6 +86,7 @@ type persistent interface {
 	name() string
 	restore(id string, row json.RawMessage) error
 	each(func(id string, row any))
+	clear()
 }
 
 func newTable[T any](s *store, kind string) *table[T] {
@@ -187,6 +191,13 @@ func (t *table[T]) restore(id string, raw json.RawMessage) error {
 	return nil
 }
 
+func (t *table[T]) clear() {
+	clear(t.rows)
+	for _, i := range t.indexes {
+		clear(i.rows)
+	}
+}
+
 func (t *table[T]) each(visit func(string, any)) {
 	for _, id := range sortedKeys(t.rows) {
 		visit(id, t.rows[id])
@@ -222,8 +233,13 @@ func (s *store) flush() error {
 	if s.journal == nil || s.pending.Len() == 0 {
 		return nil
 	}
-	_, err := s.journal.Write(s.pending.Bytes())
-	s.pending.Reset()
+	if s.written > max(minCompaction, 4*s.base) {
+		s.pending.Reset() // the journal written anew has it
+		return s.compact()
+	}
+	n, err := s.journal.Write(s.pending.Bytes())
+	s.written += int64(n)
+	s.pending.Next(n) // what a full disk did not take is written with the next change
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
@@ -232,8 +248,14 @@ func (s *store) flush() error {
 
 const journalName = "inventory.jsonl"
 
-// saltRow keeps the salt of derived IDs.
-const saltRow = "salt"
+const (
+	// saltRow keeps the salt of derived IDs.
+	saltRow = "salt"
+	// seededRow says that the inventory was put in to its end.
+	seededRow = "seeded"
+	// versionRow keeps the engine's version.
+	versionRow = "version"
+)
 
 // open loads the journal of a state folder and begins a new one with what is left. It says whether there was one.
 func (s *store) open(folder string) (existed bool, err error) {
@@ -245,27 +267,53 @@ func (s *store) open(folder string) (existed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Written anew beside the old one, so that it does not grow for ever and no crash loses both.
-	fresh, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return false, fmt.Errorf("failed to write the state: %w", err)
+	s.path = path
+	if existed = existed && s.counters.get(seededRow) != nil; !existed {
+		for _, t := range s.tables { // a first start that did not come to its end
+			t.clear()
+		}
 	}
-	s.journal = fresh
 	if known := s.counters.get(saltRow); known != nil {
 		s.salt = uuid.MustParse(known.Text)
 	} else {
 		s.counters.put(saltRow, &counter{Text: s.salt.String()})
 	}
+	return existed, s.compact()
+}
+
+// minCompaction is the size from which on a journal may be written anew.
+const minCompaction = 64 << 20
+
+// compact writes the journal anew, so that it does not grow for ever: beside the old one, so that no crash loses both.
+func (s *store) compact() error {
+	fresh, err := os.OpenFile(s.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("failed to write the state: %w", err)
+	}
+	old := s.journal
+	s.journal = fresh
 	for _, t := range s.tables {
 		t.each(func(id string, row any) { s.log(t.name(), id, row) })
 	}
-	if err := s.flush(); err != nil {
-		return false, err
+	s.base, s.written = int64(s.pending.Len()), 0
+	err = s.flush()
+	if err == nil && s.pending.Len() > 0 {
+		err = errors.New("the disk is full")
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return false, fmt.Errorf("failed to write the state: %w", err)
+	if err == nil {
+		err = os.Rename(s.path+".new", s.path)
 	}
-	return existed, nil
+	if err != nil {
+		s.journal = old
+		s.pending.Reset()
+		_ = fresh.Close()
+		return fmt.Errorf("failed to write the state: %w", err)
+	}
+	s.written = 0
+	if old != nil {
+		_ = old.Close()
+	}
+	return nil
 }
 
 func (s *store) load(path string) (existed bool, err error) {

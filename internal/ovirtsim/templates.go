@@ -7,7 +7,7 @@ import (
 )
 
 func templateDocument(c *call, t *template) *element {
-	out := object("template", t.ID, "templates", t.ID).links("cdroms", "diskattachments", "graphicsconsoles", "nics", "permissions", "tags").str("name", t.Name).
+	out := object("template", t.ID, "templates", t.ID).links("diskattachments", "nics").str("name", t.Name).
 		str("description", t.Description).str("comment", t.Comment).add(cpuElement("", t.CPU)).num("memory", t.Memory).
 		add(el("memory_policy").flag("ballooning", true).num("guaranteed", t.Memory).num("max", 4*t.Memory)).add(el("os").str("type", t.OSType)).
 		str("type", t.Type).str("status", t.Status).str("creation_time", stamp(t.Created)).flag("delete_protected", false).str("origin", "ovirt").
@@ -22,7 +22,7 @@ func listTemplates(c *call) (*element, error) {
 		"name": val(func(t *template) string { return t.Name }), "id": val(func(t *template) string { return t.ID }), "status": val(func(t *template) string { return t.Status }),
 		"description": val(func(t *template) string { return t.Description }), "comment": val(func(t *template) string { return t.Comment }),
 		"cluster": val(func(t *template) string { return c.store.clusterName(t.Cluster) }), "os": val(func(t *template) string { return t.OSType }),
-		"datacenter":   val(func(t *template) string { return c.store.dataCenterName(c.store.dataCenterOf(t.Cluster)) }),
+		"datacenter":   val(func(t *template) string { return c.store.dataCenterName(t.DataCenter) }),
 		"version_name": val(func(t *template) string { return t.VersionName }),
 	}
 	return collect(c, "templates", c.store.templates.where(nil, templateKey), of, templateDocument)
@@ -86,27 +86,36 @@ func addTemplate(c *call) (*element, error) {
 		return nil, invalid("Cannot add Template. The given name contains special characters.")
 	}
 	made := &template{
-		ID: newID(), Name: in.value("name"), Description: in.value("description"), Comment: in.value("comment"), Cluster: v.Cluster, Status: statusLocked, Version: 1,
+		ID: newID(), Name: in.value("name"), Description: in.value("description"), Comment: in.value("comment"), Cluster: v.Cluster, DataCenter: c.store.dataCenterOf(v.Cluster), Status: statusLocked, Version: 1,
 		VersionName: orElse(in.value("version", "version_name"), "base version"), OSType: v.OSType, Type: v.Type, Memory: v.Memory, CPU: v.CPU, Created: time.Now(),
 	}
 	made.Base = made.ID
-	if origin := c.store.templates.get(v.Original); origin != nil {
-		made.Kubernetes, made.Ignition = origin.Kubernetes, origin.Ignition
-	}
+	made.Kubernetes, made.Ignition = v.Kubernetes, v.Ignition
 	base := refID(in.get("version", "base_template"))
+	if base != "" && c.store.templates.get(base) == nil {
+		return nil, notFound("Template", base)
+	}
 	for _, other := range c.store.templates.rows {
 		switch {
 		case base != "" && other.Base == base:
 			made.Base, made.Name, made.Version = base, other.Name, max(made.Version, other.Version+1)
-		case base == "" && other.Name == made.Name && c.store.dataCenterOf(other.Cluster) == c.store.dataCenterOf(v.Cluster):
+		case base == "" && other.Name == made.Name && other.DataCenter == made.DataCenter:
 			return nil, conflict("Cannot add Template. The Template name is already in use, please choose a unique name and try again.")
 		}
 	}
-	for i, a := range c.store.attachmentsOf(v.ID) {
+	var copies []*disk
+	for _, a := range c.store.attachmentsOf(v.ID) {
 		origin := c.store.disks.get(a.Disk)
 		if origin.Status != statusOK {
 			return nil, conflict("Cannot add Template: The following disks are locked: %s. Please try again in a few minutes.", origin.Name)
 		}
+		copies = append(copies, origin)
+	}
+	if err := c.room(copies); err != nil {
+		return nil, err
+	}
+	for i, a := range c.store.attachmentsOf(v.ID) {
+		origin := c.store.disks.get(a.Disk)
 		copied := *origin
 		copied.ID, copied.Parent, copied.Name, copied.Status = newID(), "", fmt.Sprintf("%s_Disk%d", made.Name, i+1), statusLocked
 		c.store.disks.put(copied.ID, &copied)
@@ -168,8 +177,19 @@ func updateTemplate(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.NotDeletable {
+	name := c.body.value("name")
+	switch {
+	case t.NotDeletable:
 		return nil, conflict("Cannot edit Template. Blank Template cannot be edited.")
+	case t.Status != statusOK:
+		return nil, conflict("Cannot edit Template: Template is locked. Please try again later.")
+	case c.body.has("name") && !vmNamePattern.MatchString(name):
+		return nil, invalid("Cannot edit Template. The given name contains special characters.")
+	}
+	for _, other := range c.store.templates.rows {
+		if c.body.has("name") && other.Base != t.Base && other.Name == name && other.DataCenter == t.DataCenter {
+			return nil, conflict("Cannot edit Template. The Template name is already in use, please choose a unique name and try again.")
+		}
 	}
 	for name, field := range map[string]*string{"name": &t.Name, "description": &t.Description, "comment": &t.Comment} {
 		if c.body.has(name) {

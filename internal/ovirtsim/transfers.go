@@ -337,18 +337,21 @@ func (s *Server) ticket(id string) (*ticket, error) {
 }
 
 // touch records the progress of a transfer; written is the part that has arrived.
-func (s *Server) touch(t *ticket, first, end int64) {
+func (s *Server) touch(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.store.transfers.get(t.transfer.ID) != t.transfer || t.transfer.Phase != phaseTransferring {
+		return &refusal{http.StatusForbidden, "", "the transfer has ended"}
+	}
 	t.transfer.LastActivity = time.Now()
-	t.transfer.covered = cover(t.transfer.covered, first, end)
+	t.transfer.Covered = cover(t.transfer.Covered, first, end)
 	t.transfer.Transferred = 0
-	for _, r := range t.transfer.covered {
+	for _, r := range t.transfer.Covered {
 		t.transfer.Transferred += r[1] - r[0]
 	}
 	s.store.transfers.put(t.transfer.ID, t.transfer)
-	_ = s.store.flush()
 	s.watchers.changed()
+	return s.store.flush()
 }
 
 // cover adds a range to a sorted list of ranges that do not overlap.
@@ -371,7 +374,7 @@ func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 var contentRange = regexp.MustCompile(`^bytes (\d+)-(\d+|\*)/(\d+|\*)$`)
 
 // serveImage is the data endpoint. It needs no session: knowing the ticket is the right to it.
-func (s *Server) serveImage(w http.ResponseWriter, r *http.Request, fault *Fault) {
+func (s *Server) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", "OPTIONS,GET,PUT,PATCH")
@@ -393,14 +396,11 @@ func (s *Server) serveImage(w http.ResponseWriter, r *http.Request, fault *Fault
 		return
 	case r.Method == http.MethodGet && extra == "":
 		http.ServeFile(w, r, t.path)
-		s.touch(t, 0, 0)
+		_ = s.touch(t, 0, 0)
 		return
 	default:
 		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 		return
-	}
-	if fault != nil && fault.Action == actionCutAfter {
-		cut()
 	}
 	var refused *refusal
 	switch {
@@ -444,7 +444,9 @@ func (s *Server) putImage(t *ticket, r *http.Request) error {
 	for at := offset; at < offset+r.ContentLength; {
 		n, err := io.CopyN(io.NewOffsetWriter(file, at), r.Body, min(piece, offset+r.ContentLength-at))
 		at += n
-		s.touch(t, offset, at)
+		if gone := s.touch(t, offset, at); gone != nil {
+			return gone
+		}
 		if err != nil {
 			return fmt.Errorf("the upload broke off: %w", err)
 		}
@@ -494,6 +496,5 @@ func (s *Server) patchImage(t *ticket, r *http.Request) error {
 		}
 		at += n
 	}
-	s.touch(t, in.Offset, in.Offset+in.Size)
-	return nil
+	return s.touch(t, in.Offset, in.Offset+in.Size)
 }

@@ -69,7 +69,7 @@ func vmDocument(c *call, v *vm) *element {
 	full := c.allContent()
 	for _, e := range v.Kept {
 		if full || !costly[e.name] {
-			out.add(e)
+			out.add(e.clone())
 		}
 	}
 	if full {
@@ -156,11 +156,13 @@ func referred[T any](t *table[T], e *element, name func(*T) string) *T {
 	if id := refID(e); id != "" {
 		return t.get(id)
 	}
-	if want := e.value("name"); want != "" {
-		for _, row := range t.rows {
-			if name(row) == want {
-				return row
-			}
+	want := e.value("name")
+	if want == "" {
+		return nil
+	}
+	for _, id := range sortedKeys(t.rows) { // in an order, so that the same request has the same effect
+		if row := t.rows[id]; name(row) == want {
+			return row
 		}
 	}
 	return nil
@@ -175,26 +177,19 @@ func addVM(c *call) (*element, error) {
 	if group == nil {
 		return nil, invalid("Cannot add VM. Cluster ID is not valid.")
 	}
-	source := referred(c.store.templates, in.get("template"), func(t *template) string { return t.Name })
+	source := c.templateFor(in.get("template"), group.DataCenter)
 	switch {
 	case source == nil:
 		return nil, notFound("Template", refID(in.get("template")))
-	case source.Cluster != "" && c.store.dataCenterOf(source.Cluster) != group.DataCenter:
+	case source.DataCenter != "" && source.DataCenter != group.DataCenter:
 		return nil, conflict("Cannot add VM. The Template is not in the Data Center of the Cluster.")
 	case source.Status != statusOK:
 		return nil, conflict("Cannot add VM: Template is locked. Please try again later.")
 	}
 	made := &vm{
 		ID: newID(), Cluster: group.ID, Status: statusDown, Template: source.ID, Original: source.ID, Memory: source.Memory, CPU: source.CPU, OSType: source.OSType,
-		Type: source.Type, Ballooning: true, Created: time.Now(), Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
+		Kubernetes: source.Kubernetes, Ignition: source.Ignition, Type: source.Type, Ballooning: true, Created: time.Now(), Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
 		Soundcard: source.ID == blankTemplateID, // which has one, whatever the type of the VM
-	}
-	if t := in.get("instance_type"); t != nil {
-		sized := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name })
-		if sized == nil {
-			return nil, notFound("InstanceType", refID(t))
-		}
-		made.InstanceType, made.Memory, made.CPU = sized.ID, sized.Memory, sized.CPU
 	}
 	if err := c.change(made, in, "add"); err != nil {
 		return nil, err
@@ -267,7 +262,18 @@ func (c *call) change(v *vm, in *element, verb string) error {
 		}
 		next.CPUMode = mode
 	}
-	if t := in.get("cpu", "topology"); t != nil {
+	sized, err := c.sized(in)
+	if err != nil {
+		return err
+	}
+	cores := in.get("cpu", "topology")
+	if sized != nil {
+		next.InstanceType = sized.ID
+		if cores == nil {
+			cores = topologyElement(sized.CPU)
+		}
+	}
+	if t := cores; t != nil {
 		asked := topology{orElse(t.number("cores"), 1), orElse(t.number("sockets"), 1), orElse(t.number("threads"), 1)}
 		if asked.Cores < 1 || asked.Sockets < 1 || asked.Threads < 1 {
 			return fail("CPU topology must be positive.")
@@ -282,7 +288,7 @@ func (c *call) change(v *vm, in *element, verb string) error {
 			next.CPU, next.NextCPU = asked, topology{}
 		}
 	}
-	if err := c.changeMemory(&next, v, in, running, fail); err != nil {
+	if err := c.changeMemory(&next, v, in, sized, running, fail); err != nil {
 		return err
 	}
 	if list := in.get("custom_properties"); list != nil {
@@ -321,9 +327,12 @@ func (c *call) change(v *vm, in *element, verb string) error {
 }
 
 // changeMemory applies sizes. A running VM gets more at once, where its maximum allows it, and less with its next start.
-func (c *call) changeMemory(next, v *vm, in *element, running bool, fail func(string, ...any) error) error {
+func (c *call) changeMemory(next, v *vm, in *element, sized *instanceType, running bool, fail func(string, ...any) error) error {
 	asked := in.number("memory")
-	if in.has("memory") {
+	if !in.has("memory") && sized != nil {
+		asked = sized.Memory
+	}
+	if in.has("memory") || sized != nil {
 		if asked < 1<<20 || asked%(1<<20) != 0 {
 			return fail("Memory size must be a positive multiple of 1 MiB.")
 		}
@@ -351,6 +360,32 @@ func (c *call) changeMemory(next, v *vm, in *element, running bool, fail func(st
 		next.NextMemory, next.Memory, next.GuaranteedMemory = next.Memory, v.Memory, v.GuaranteedMemory
 	}
 	return nil
+}
+
+// sized is the instance type that a request names; nil where it names none.
+func (c *call) sized(in *element) (*instanceType, error) {
+	t := in.get("instance_type")
+	if t == nil {
+		return nil, nil
+	}
+	if found := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name }); found != nil {
+		return found, nil
+	}
+	return nil, notFound("InstanceType", refID(t))
+}
+
+// templateFor is the template that an element names: by ID, or the newest version of a name in the data center.
+func (c *call) templateFor(e *element, dataCenterID string) *template {
+	if id := refID(e); id != "" {
+		return c.store.templates.get(id)
+	}
+	var newest *template
+	for _, t := range c.store.templates.where(nil, templateKey) {
+		if t.Name == e.value("name") && (t.DataCenter == "" || t.DataCenter == dataCenterID) && (newest == nil || t.Version > newest.Version) {
+			newest = t
+		}
+	}
+	return newest
 }
 
 // nameFree checks the name of a VM: its letters, and that no other in the data center has it.
@@ -391,11 +426,6 @@ func updateVM(c *call) (*element, error) {
 	}
 	if id := refID(c.body.get("cluster")); id != "" && id != v.Cluster {
 		return nil, conflict("Cannot edit VM. Changing the cluster of a VM is not simulated.")
-	}
-	if t := c.body.get("instance_type"); t != nil {
-		if sized := referred(c.store.instanceTypes, t, func(t *instanceType) string { return t.Name }); sized != nil {
-			v.InstanceType, v.Memory, v.CPU = sized.ID, sized.Memory, sized.CPU
-		}
 	}
 	if err := c.change(v, c.body, "edit"); err != nil {
 		return nil, err
