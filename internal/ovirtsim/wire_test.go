@@ -1,0 +1,178 @@
+package ovirtsim_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is checked here is what clients that others wrote rely on, and internal/engine does not.
+
+const xmlType = "application/xml"
+
+// id is the ID of the first element of a name in a document.
+func id(t *testing.T, element, document string) string {
+	t.Helper()
+	found := regexp.MustCompile(`<` + element + ` href="[^"]*" id="([^"]*)"`).FindStringSubmatch(document)
+	if found == nil {
+		t.Fatalf("there is no %s in %s", element, document)
+	}
+	return found[1]
+}
+
+func (r *raw) ok(method, path, body string) string {
+	r.t.Helper()
+	status, answer := r.call(method, path, xmlType, body)
+	if status > 202 {
+		r.t.Fatalf("%s %s: %d %s", method, path, status, answer)
+	}
+	return answer
+}
+
+func (r *raw) eventually(path, want string) string {
+	r.t.Helper()
+	answer := ""
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, answer = r.call("GET", path, "", ""); strings.Contains(answer, want) {
+			return answer
+		}
+	}
+	r.t.Fatalf("%s never had %s: %s", path, want, answer)
+	return ""
+}
+
+func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
+	r := newRaw(t)
+	made := r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template><console><enabled>true</enabled></console>
+		<initialization><custom_script>a &amp;&amp; b</custom_script><root_password>secret</root_password></initialization></vm>`)
+	path := "/api/vms/" + id(t, "vm", made)
+	plain, full := r.ok("GET", path, ""), r.ok("GET", path+"?all_content=true", "")
+	for _, document := range []string{made, plain, full} {
+		if !strings.Contains(document, "<custom_script>a &amp;&amp; b</custom_script>") || strings.Contains(document, "secret") {
+			t.Errorf("the initialization is wrong in %s", document)
+		}
+	}
+	for name, document := range map[string]string{"made": made, "full": full} {
+		if !strings.Contains(document, "<console><enabled>true</enabled></console><soundcard_enabled>true</soundcard_enabled>") {
+			t.Errorf("devices are missing in the %s document %s", name, document)
+		}
+	}
+	if strings.Contains(plain, "<console>") || strings.Contains(plain, "soundcard") {
+		t.Errorf("devices are in the plain document %s", plain)
+	}
+}
+
+func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
+	r := newRaw(t)
+	vm := id(t, "vm", r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
+	disk := id(t, "disk", r.ok("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+	r.eventually("/api/disks/"+disk, "<status>ok</status>")
+	attached := r.ok("POST", "/api/vms/"+vm+"/diskattachments", `<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
+	if !strings.Contains(attached, "<active>false</active><bootable>false</bootable>") {
+		t.Errorf("the attachment is %s", attached)
+	}
+	if status, answer := r.call("POST", "/api/vms/"+vm+"/diskattachments", xmlType, `<disk_attachment><interface>virtio</interface></disk_attachment>`); status != 400 {
+		t.Errorf("no disk: %d %s", status, answer)
+	}
+}
+
+func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
+	for end, want := range map[string]struct{ phase, disk string }{
+		"cancel":   {"finished_cleanup", "Entity not found"},         // the user does not want it
+		"finalize": {"finished_failure", "<status>illegal</status>"}, // nothing was uploaded
+	} {
+		t.Run(end, func(t *testing.T) {
+			r := newRaw(t)
+			disk := id(t, "disk", r.ok("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+			r.eventually("/api/disks/"+disk, "<status>ok</status>")
+			made := r.ok("POST", "/api/imagetransfers", `<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
+			if !strings.Contains(made, "<phase>initializing</phase>") || !strings.Contains(made, "<transfer_url>https://") || !strings.Contains(made, "<proxy_url>https://") {
+				t.Errorf("the first answer is %s", made)
+			}
+			path := "/api/imagetransfers/" + id(t, "image_transfer", made)
+			r.eventually(path, "<phase>transferring</phase>")
+			r.ok("POST", path+"/"+end, "")
+			r.eventually(path, "<phase>"+want.phase+"</phase>")
+			r.eventually("/api/disks/"+disk, want.disk)
+		})
+	}
+}
+
+func TestATemplatesDiskIsCopiedToAnotherDomainUnderItsID(t *testing.T) {
+	r := newRaw(t)
+	template := id(t, "template", r.ok("GET", "/api/templates?search=name%3Dol9-k8s", ""))
+	disk := id(t, "disk", r.ok("GET", "/api/templates/"+template+"/diskattachments", ""))
+	second := id(t, "storage_domain", r.ok("GET", "/api/storagedomains?search=name%3Dolvm-data-2", ""))
+	path := fmt.Sprintf("/api/storagedomains/%s/disks/%s", second, disk)
+	if status, _ := r.call("GET", path, "", ""); status != 404 {
+		t.Errorf("a disk that is elsewhere: %d", status)
+	}
+	copy := `<action><storage_domain id="` + second + `"/></action>`
+	r.ok("POST", "/api/disks/"+disk+"/copy", copy)
+	r.eventually(path, "<status>ok</status>")
+	if status, answer := r.call("POST", "/api/disks/"+disk+"/copy", xmlType, copy); status != 409 {
+		t.Errorf("a second copy: %d %s", status, answer)
+	}
+}
+
+func TestVNICProfilesComeAndGo(t *testing.T) {
+	r := newRaw(t)
+	network := id(t, "network", r.ok("GET", "/api/networks", ""))
+	profile := `<vnic_profile><name>extra</name><network id="` + network + `"/></vnic_profile>`
+	made := id(t, "vnic_profile", r.ok("POST", "/api/vnicprofiles", profile))
+	if status, answer := r.call("POST", "/api/vnicprofiles", xmlType, profile); status != 409 {
+		t.Errorf("the same name: %d %s", status, answer)
+	}
+	vm := id(t, "vm", r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
+	nic := id(t, "nic", r.ok("POST", "/api/vms/"+vm+"/nics", `<nic><name>nic1</name><vnic_profile id="`+made+`"/></nic>`))
+	if status, answer := r.call("DELETE", "/api/vnicprofiles/"+made, "", ""); status != 409 {
+		t.Errorf("a profile in use: %d %s", status, answer)
+	}
+	r.ok("DELETE", "/api/vms/"+vm+"/nics/"+nic, "")
+	r.ok("DELETE", "/api/vnicprofiles/"+made, "")
+	if status, _ := r.call("GET", "/api/vnicprofiles/"+made, "", ""); status != 404 {
+		t.Errorf("a profile that is gone: %d", status)
+	}
+}
+
+func TestConditionsOfASearchAreGroupedByParentheses(t *testing.T) {
+	r := newRaw(t)
+	for _, name := range []string{"a", "b", "c"} {
+		r.ok("POST", "/api/vms", `<vm><name>`+name+`</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`)
+	}
+	for query, want := range map[string]string{
+		`name = a and (status = up or status = down)`:                   "a",
+		`(name = a OR name = "b") AND (status != up)`:                   "ab",
+		`(name=a or name=b) and (name=b or name=c) sortby name`:         "b",
+		`status = up and (name = a or name = b) or name = c`:            "c",
+		`((name = a) or (name = c)) and status = down sortby name desc`: "ca",
+	} {
+		request := "/api/vms?search=" + strings.NewReplacer(" ", "%20", "=", "%3D", `"`, "%22").Replace(query)
+		got := ""
+		for _, found := range regexp.MustCompile(`<name>([^<]*)</name>`).FindAllStringSubmatch(r.ok("GET", request, ""), -1) {
+			got += found[1]
+		}
+		if got != want {
+			t.Errorf("%s found %q, not %q", query, got, want)
+		}
+	}
+	for _, query := range []string{"(name%3Da", "name%3Da)", "()", "(name%3Da)name%3Db", "name%3Da%20and%20()"} {
+		if status, answer := r.call("GET", "/api/vms?search="+query, "", ""); status != 400 || !strings.Contains(answer, "not valid") {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
+	}
+}
+
+func TestAURLWithoutTheAPILeadsInACircle(t *testing.T) {
+	r := newRaw(t)
+	request := r.sim.URL()
+	if response, err := r.http.Get(request); err == nil { //nolint:noctx // what counts is the error
+		_ = response.Body.Close()
+		t.Error("a client without cookies got somewhere")
+	}
+	if response, body := r.ask("GET", "", map[string]string{"Cookie": "welcome=1"}); response.StatusCode != 200 || !strings.Contains(body, "<html>") {
+		t.Errorf("a browser got %d %s", response.StatusCode, body)
+	}
+}
