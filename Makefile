@@ -22,11 +22,15 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-integration test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
 	go test $(UNIT_PACKAGES)
+
+.PHONY: test-conformance
+test-conformance: ## Let software that others wrote use the simulator; libgovirt only where it is installed
+	go -C hack/conformance test ./... -timeout 5m
 
 .PHONY: test-integration
 test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
@@ -68,6 +72,7 @@ verify: generate ## Fail when generated files or go.mod are not up to date
 lint: ## Run the linters
 	@$(TOOLS) lint
 	"$$($(TOOLS) -path lint/golangci-lint)" run ./...
+	cd hack/conformance && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays
