@@ -22,7 +22,7 @@ func id(t *testing.T, element, document string) string {
 	return found[1]
 }
 
-func (r *raw) ok(method, path, body string) string {
+func (r *raw) xml(method, path, body string) string {
 	r.t.Helper()
 	status, answer := r.call(method, path, xmlType, body)
 	if status > 202 {
@@ -45,10 +45,10 @@ func (r *raw) eventually(path, want string) string {
 
 func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
 	r := newRaw(t)
-	made := r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template><console><enabled>true</enabled></console>
+	made := r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template><console><enabled>true</enabled></console>
 		<initialization><custom_script>a &amp;&amp; b</custom_script><root_password>secret</root_password></initialization></vm>`)
 	path := "/api/vms/" + id(t, "vm", made)
-	plain, full := r.ok("GET", path, ""), r.ok("GET", path+"?all_content=true", "")
+	plain, full := r.xml("GET", path, ""), r.xml("GET", path+"?all_content=true", "")
 	for _, document := range []string{made, plain, full} {
 		if !strings.Contains(document, "<custom_script>a &amp;&amp; b</custom_script>") || strings.Contains(document, "secret") {
 			t.Errorf("the initialization is wrong in %s", document)
@@ -66,10 +66,10 @@ func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
 
 func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
 	r := newRaw(t)
-	vm := id(t, "vm", r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
-	disk := id(t, "disk", r.ok("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+	vm := id(t, "vm", r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
+	disk := id(t, "disk", r.xml("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
 	r.eventually("/api/disks/"+disk, "<status>ok</status>")
-	attached := r.ok("POST", "/api/vms/"+vm+"/diskattachments", `<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
+	attached := r.xml("POST", "/api/vms/"+vm+"/diskattachments", `<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
 	if !strings.Contains(attached, "<active>false</active><bootable>false</bootable>") {
 		t.Errorf("the attachment is %s", attached)
 	}
@@ -85,15 +85,15 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 	} {
 		t.Run(end, func(t *testing.T) {
 			r := newRaw(t)
-			disk := id(t, "disk", r.ok("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+			disk := id(t, "disk", r.xml("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
 			r.eventually("/api/disks/"+disk, "<status>ok</status>")
-			made := r.ok("POST", "/api/imagetransfers", `<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
+			made := r.xml("POST", "/api/imagetransfers", `<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
 			if !strings.Contains(made, "<phase>initializing</phase>") || !strings.Contains(made, "<transfer_url>https://") || !strings.Contains(made, "<proxy_url>https://") {
 				t.Errorf("the first answer is %s", made)
 			}
 			path := "/api/imagetransfers/" + id(t, "image_transfer", made)
 			r.eventually(path, "<phase>transferring</phase>")
-			r.ok("POST", path+"/"+end, "")
+			r.xml("POST", path+"/"+end, "")
 			r.eventually(path, "<phase>"+want.phase+"</phase>")
 			r.eventually("/api/disks/"+disk, want.disk)
 		})
@@ -102,15 +102,15 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 
 func TestATemplatesDiskIsCopiedToAnotherDomainUnderItsID(t *testing.T) {
 	r := newRaw(t)
-	template := id(t, "template", r.ok("GET", "/api/templates?search=name%3Dol9-k8s", ""))
-	disk := id(t, "disk", r.ok("GET", "/api/templates/"+template+"/diskattachments", ""))
-	second := id(t, "storage_domain", r.ok("GET", "/api/storagedomains?search=name%3Dolvm-data-2", ""))
+	template := id(t, "template", r.xml("GET", "/api/templates?search=name%3Dol9-k8s", ""))
+	disk := id(t, "disk", r.xml("GET", "/api/templates/"+template+"/diskattachments", ""))
+	second := id(t, "storage_domain", r.xml("GET", "/api/storagedomains?search=name%3Dolvm-data-2", ""))
 	path := fmt.Sprintf("/api/storagedomains/%s/disks/%s", second, disk)
 	if status, _ := r.call("GET", path, "", ""); status != 404 {
 		t.Errorf("a disk that is elsewhere: %d", status)
 	}
 	copy := `<action><storage_domain id="` + second + `"/></action>`
-	r.ok("POST", "/api/disks/"+disk+"/copy", copy)
+	r.xml("POST", "/api/disks/"+disk+"/copy", copy)
 	r.eventually(path, "<status>ok</status>")
 	if status, answer := r.call("POST", "/api/disks/"+disk+"/copy", xmlType, copy); status != 409 {
 		t.Errorf("a second copy: %d %s", status, answer)
@@ -119,19 +119,19 @@ func TestATemplatesDiskIsCopiedToAnotherDomainUnderItsID(t *testing.T) {
 
 func TestVNICProfilesComeAndGo(t *testing.T) {
 	r := newRaw(t)
-	network := id(t, "network", r.ok("GET", "/api/networks", ""))
+	network := id(t, "network", r.xml("GET", "/api/networks", ""))
 	profile := `<vnic_profile><name>extra</name><network id="` + network + `"/></vnic_profile>`
-	made := id(t, "vnic_profile", r.ok("POST", "/api/vnicprofiles", profile))
+	made := id(t, "vnic_profile", r.xml("POST", "/api/vnicprofiles", profile))
 	if status, answer := r.call("POST", "/api/vnicprofiles", xmlType, profile); status != 409 {
 		t.Errorf("the same name: %d %s", status, answer)
 	}
-	vm := id(t, "vm", r.ok("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
-	nic := id(t, "nic", r.ok("POST", "/api/vms/"+vm+"/nics", `<nic><name>nic1</name><vnic_profile id="`+made+`"/></nic>`))
+	vm := id(t, "vm", r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
+	nic := id(t, "nic", r.xml("POST", "/api/vms/"+vm+"/nics", `<nic><name>nic1</name><vnic_profile id="`+made+`"/></nic>`))
 	if status, answer := r.call("DELETE", "/api/vnicprofiles/"+made, "", ""); status != 409 {
 		t.Errorf("a profile in use: %d %s", status, answer)
 	}
-	r.ok("DELETE", "/api/vms/"+vm+"/nics/"+nic, "")
-	r.ok("DELETE", "/api/vnicprofiles/"+made, "")
+	r.xml("DELETE", "/api/vms/"+vm+"/nics/"+nic, "")
+	r.xml("DELETE", "/api/vnicprofiles/"+made, "")
 	if status, _ := r.call("GET", "/api/vnicprofiles/"+made, "", ""); status != 404 {
 		t.Errorf("a profile that is gone: %d", status)
 	}
@@ -140,7 +140,7 @@ func TestVNICProfilesComeAndGo(t *testing.T) {
 func TestConditionsOfASearchAreGroupedByParentheses(t *testing.T) {
 	r := newRaw(t)
 	for _, name := range []string{"a", "b", "c"} {
-		r.ok("POST", "/api/vms", `<vm><name>`+name+`</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`)
+		r.xml("POST", "/api/vms", `<vm><name>`+name+`</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`)
 	}
 	for query, want := range map[string]string{
 		`name = a and (status = up or status = down)`:                   "a",
@@ -151,7 +151,7 @@ func TestConditionsOfASearchAreGroupedByParentheses(t *testing.T) {
 	} {
 		request := "/api/vms?search=" + strings.NewReplacer(" ", "%20", "=", "%3D", `"`, "%22").Replace(query)
 		got := ""
-		for _, found := range regexp.MustCompile(`<name>([^<]*)</name>`).FindAllStringSubmatch(r.ok("GET", request, ""), -1) {
+		for _, found := range regexp.MustCompile(`<name>([^<]*)</name>`).FindAllStringSubmatch(r.xml("GET", request, ""), -1) {
 			got += found[1]
 		}
 		if got != want {
