@@ -291,7 +291,7 @@ func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.
 func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
 	owner, session := scope.olvmMachine.DeepCopy(), scope.session
 	files, name, dcName := scope.rendered, scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
-	nic, secrets := scope.resolved.VNICName, []string{scope.config.Password, string(scope.userData)}
+	secrets := []string{scope.config.Password, string(scope.userData)}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	dir := r.workDir(owner)
 	return func(ctx context.Context) (terraform.Summary, error) {
@@ -303,7 +303,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			return terraform.Summary{}, err
 		}
 		if state.ResourceID("ovirt_vm") == "" {
-			found, err := resolve.FindExisting(ctx, session, dcName, name, nic)
+			found, err := resolve.FindExisting(ctx, session, dcName, name, owner.Spec)
 			if err != nil {
 				return terraform.Summary{}, err
 			}

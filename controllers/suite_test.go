@@ -133,8 +133,14 @@ var siteCount atomic.Int32
 // newSite starts an engine and writes a Cluster with its OLVMCluster, the Secret and the CA. change may spoil them.
 func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
 	t.Helper()
+	return newSiteIn(t, ovirtsim.DefaultInventory(), change)
+}
+
+// newSiteIn is newSite with another inventory of the engine.
+func newSiteIn(t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
+	t.Helper()
 	t.Parallel()
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ const (
 	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
 	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
-	machineModule = "machine"
+	machineModule    = "machine"
+	extensionsModule = "extensions"
 	moduleDir     = "modules"
 
 	// ProviderSource names the provider with its host, because OpenTofu's default registry is another.
@@ -97,8 +98,32 @@ type Machine struct {
 	ClusterID, TemplateID string
 	// Cores, Sockets, Threads of the CPU.
 	Cores, Sockets, Threads int64
-	// Memory in bytes.
+	// Memory in bytes. It and the CPU are zero where InstanceTypeID has them.
 	Memory int64
+	// InstanceTypeID is the UUID of the instance type that sizes the VM.
+	InstanceTypeID string
+	// GuaranteedMemory and MaximumMemory in bytes; zero leaves them to the engine.
+	GuaranteedMemory, MaximumMemory int64
+	// HugePages is the size of the pages in KiB; zero means ordinary ones.
+	HugePages int64
+	// CPUMode, OSType and VMType as the engine spells them; empty leaves them to the engine.
+	CPUMode, OSType, VMType string
+	// MemoryBallooning, SerialConsole and SoundCard; nil leaves them to the engine.
+	MemoryBallooning, SerialConsole, SoundCard *bool
+	// RemoveGraphicsConsoles takes those of the template away.
+	RemoveGraphicsConsoles bool
+	// Description of the VM.
+	Description string
+	// Clone copies the template's disks; nil leaves it to the engine, which links.
+	Clone *bool
+	// RootDisk is how the template's bootable disk is copied; nil leaves it to the engine.
+	RootDisk *RootDisk
+	// RootDiskSize in bytes to which the root disk is grown; zero leaves it.
+	RootDiskSize int64
+	// DataDisks beside those of the template.
+	DataDisks []DataDisk
+	// TagIDs are UUIDs of tags.
+	TagIDs []string
 	// NICs of the VM.
 	NICs []NIC
 	// Guest is the static network configuration; nil leaves it to the user data.
@@ -111,6 +136,45 @@ type Machine struct {
 type NIC struct {
 	Name          string
 	VNICProfileID string
+	// MAC and Interface (the emulated hardware); empty leaves them to the engine.
+	MAC, Interface string
+}
+
+// extended says whether the machine asks for what the released provider does not have.
+func (in *Machine) extended() bool {
+	return in.GuaranteedMemory != 0 || in.Description != "" || slices.ContainsFunc(in.NICs, func(n NIC) bool { return n.MAC != "" || n.Interface != "" })
+}
+
+// RootDisk is how the template's bootable disk is copied; empty fields leave it to the engine.
+type RootDisk struct {
+	TemplateDiskID string
+	// Format is cow or raw, Provisioning sparse or non-sparse.
+	Format, Provisioning string
+	StorageDomainID      string
+}
+
+// DataDisk is a disk beside those of the template.
+type DataDisk struct {
+	Name string
+	// Size in bytes.
+	Size            int64
+	Format          string
+	Sparse          bool
+	StorageDomainID string
+	Interface       string
+}
+
+// DiskAlias is the name of a data disk in the engine.
+func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName }
+
+// DataDiskAddress is the address of a data disk in the state.
+func DataDiskAddress(name string) string {
+	return fmt.Sprintf("module.machine.ovirt_disk.data[%q]", name)
+}
+
+// DataDiskAttachmentAddress is the address of the attachment of a data disk in the state.
+func DataDiskAttachmentAddress(name string) string {
+	return fmt.Sprintf("module.machine.ovirt_disk_attachment.data[%q]", name)
 }
 
 // GuestNetwork is a static IPv4 configuration.
@@ -142,6 +206,11 @@ func MachineFiles(in Machine) (Files, error) {
 	for name, content := range tfmodules.Files(machineModule) {
 		files[path.Join(moduleDir, machineModule, name)] = content
 	}
+	if in.extended() {
+		for name, content := range tfmodules.Files(extensionsModule) {
+			files[path.Join(moduleDir, machineModule, name)] = content
+		}
+	}
 	var err error
 	files[SecretsFile], err = secretsFile(in.Engine, in.UserData)
 	return files, err
@@ -172,15 +241,17 @@ func mainFile(in Machine) []byte {
 	set("comment", cty.StringVal(in.Comment))
 	set("cluster_id", cty.StringVal(in.ClusterID))
 	set("template_id", cty.StringVal(in.TemplateID))
-	set("memory", cty.NumberIntVal(in.Memory))
-	set("cpu", cty.ObjectVal(map[string]cty.Value{
-		"cores": cty.NumberIntVal(in.Cores), "sockets": cty.NumberIntVal(in.Sockets), "threads": cty.NumberIntVal(in.Threads),
-	}))
+	setHardware(in, set)
+	setDisks(in, set)
 	nics := make([]cty.Value, 0, len(in.NICs))
 	for _, nic := range in.NICs {
-		nics = append(nics, cty.ObjectVal(map[string]cty.Value{
-			"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID),
-		}))
+		values := map[string]cty.Value{"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID)}
+		for name, text := range map[string]string{"mac": nic.MAC, "interface": nic.Interface} {
+			if text != "" {
+				values[name] = cty.StringVal(text)
+			}
+		}
+		nics = append(nics, cty.ObjectVal(values))
 	}
 	set("nics", cty.TupleVal(nics))
 	if in.Guest != nil {
@@ -196,6 +267,81 @@ func mainFile(in Machine) []byte {
 		setTraversal(file.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", machineModule, output)
 	}
 	return hclwrite.Format(file.Bytes())
+}
+
+// setHardware writes the arguments that size the VM; what is left to the engine is left out.
+func setHardware(in Machine, set func(string, cty.Value)) {
+	text := func(name, value string) {
+		if value != "" {
+			set(name, cty.StringVal(value))
+		}
+	}
+	number := func(name string, value int64) {
+		if value != 0 {
+			set(name, cty.NumberIntVal(value))
+		}
+	}
+	flag := func(name string, value *bool) {
+		if value != nil {
+			set(name, cty.BoolVal(*value))
+		}
+	}
+	text("instance_type_id", in.InstanceTypeID)
+	number("memory", in.Memory)
+	number("guaranteed_memory", in.GuaranteedMemory)
+	number("maximum_memory", in.MaximumMemory)
+	flag("memory_ballooning", in.MemoryBallooning)
+	number("huge_pages", in.HugePages)
+	if in.Cores != 0 {
+		set("cpu", cty.ObjectVal(map[string]cty.Value{
+			"cores": cty.NumberIntVal(in.Cores), "sockets": cty.NumberIntVal(in.Sockets), "threads": cty.NumberIntVal(in.Threads),
+		}))
+	}
+	text("cpu_mode", in.CPUMode)
+	text("vm_type", in.VMType)
+	text("os_type", in.OSType)
+	flag("serial_console", in.SerialConsole)
+	flag("soundcard_enabled", in.SoundCard)
+	if in.RemoveGraphicsConsoles {
+		set("remove_graphics_consoles", cty.True)
+	}
+	text("description", in.Description)
+	if len(in.TagIDs) > 0 {
+		ids := make([]cty.Value, 0, len(in.TagIDs))
+		for _, id := range in.TagIDs {
+			ids = append(ids, cty.StringVal(id))
+		}
+		set("tag_ids", cty.TupleVal(ids))
+	}
+}
+
+func setDisks(in Machine, set func(string, cty.Value)) {
+	if in.Clone != nil {
+		set("clone", cty.BoolVal(*in.Clone))
+	}
+	if in.RootDisk != nil {
+		values := map[string]cty.Value{"template_disk_id": cty.StringVal(in.RootDisk.TemplateDiskID)}
+		for name, text := range map[string]string{"format": in.RootDisk.Format, "provisioning": in.RootDisk.Provisioning, "storage_domain_id": in.RootDisk.StorageDomainID} {
+			if text != "" {
+				values[name] = cty.StringVal(text)
+			}
+		}
+		set("root_disk", cty.ObjectVal(values))
+	}
+	if in.RootDiskSize != 0 {
+		set("root_disk_size", cty.NumberIntVal(in.RootDiskSize))
+	}
+	if len(in.DataDisks) == 0 {
+		return
+	}
+	disks := make([]cty.Value, 0, len(in.DataDisks))
+	for _, d := range in.DataDisks {
+		disks = append(disks, cty.ObjectVal(map[string]cty.Value{
+			"name": cty.StringVal(d.Name), "size": cty.NumberIntVal(d.Size), "format": cty.StringVal(d.Format), "sparse": cty.BoolVal(d.Sparse),
+			"storage_domain_id": cty.StringVal(d.StorageDomainID), "interface": cty.StringVal(d.Interface),
+		}))
+	}
+	set("data_disks", cty.TupleVal(disks))
 }
 
 func providerFile(engine Engine) []byte {

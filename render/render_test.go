@@ -33,7 +33,17 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	insecure.Engine.Insecure, insecure.Guest = true, nil
 	system := example()
 	system.Engine.CA = ""
-	for name, machine := range map[string]Machine{"machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system} {
+	yes, no := true, false
+	rich := example()
+	rich.GuaranteedMemory, rich.MaximumMemory, rich.MemoryBallooning, rich.HugePages = 8<<30, 32<<30, &no, 2048
+	rich.CPUMode, rich.VMType, rich.OSType, rich.SerialConsole, rich.SoundCard, rich.RemoveGraphicsConsoles = "host_passthrough", "high_performance", "ol_9x64", &yes, &no, true
+	rich.Description, rich.TagIDs = "made \"by\" ${us} <&&>", []string{"55555555-5555-4555-8555-555555555555"}
+	rich.Clone, rich.RootDisk, rich.RootDiskSize = &yes, &RootDisk{TemplateDiskID: "66666666-6666-4666-8666-666666666666", Format: "raw", Provisioning: "non-sparse", StorageDomainID: "77777777-7777-4777-8777-777777777777"}, 100<<30
+	rich.DataDisks = []DataDisk{{Name: "etcd", Size: 10 << 30, Format: "raw", StorageDomainID: "77777777-7777-4777-8777-777777777777", Interface: "virtio"}}
+	rich.NICs = append(rich.NICs, NIC{Name: "storage", VNICProfileID: "33333333-3333-4333-8333-333333333333", MAC: "56:6f:1a:00:00:01", Interface: "e1000e"})
+	sized := example()
+	sized.Memory, sized.Cores, sized.Sockets, sized.Threads, sized.InstanceTypeID = 0, 0, 0, 0, "88888888-8888-4888-8888-888888888888"
+	for name, machine := range map[string]Machine{"rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system} {
 		t.Run(name, func(t *testing.T) {
 			files, err := MachineFiles(machine)
 			if err != nil {
@@ -43,6 +53,9 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 				if files, err = files.Adopting(adopt); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if _, extended := files["modules/machine/extensions_override.tf"]; extended != (name == "rich") {
+				t.Errorf("with extensions of the provider: %t", extended)
 			}
 			dir := filepath.Join("testdata", name)
 			if *update {
@@ -147,6 +160,7 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		machine := example()
 		machine.Comment, machine.UserData, machine.Engine.Password = "c"+text, text, text
+		machine.Description, machine.OSType, machine.DataDisks = text, text, []DataDisk{{Name: text, Format: text, Interface: text}}
 		files, err := MachineFiles(machine)
 		if err != nil {
 			t.Fatal(err)

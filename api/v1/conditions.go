@@ -102,6 +102,14 @@ const (
 	WaitingForEngineReason = "WaitingForEngine"
 	// InvalidMemoryReason surfaces when spec.virtualMachine.memory is not a quantity such as 16GB.
 	InvalidMemoryReason = "InvalidMemory"
+	// InvalidHardwareReason surfaces when options of spec.virtualMachine contradict each other or the template.
+	InvalidHardwareReason = "InvalidHardware"
+	// InstanceTypeNotFoundReason surfaces when the engine has no instance type of that name.
+	InstanceTypeNotFoundReason = "InstanceTypeNotFound"
+	// StorageDomainNotFoundReason surfaces when the data center has no storage domain for disks of that name.
+	StorageDomainNotFoundReason = "StorageDomainNotFound"
+	// TagNotFoundReason surfaces when the engine has no tag of that name.
+	TagNotFoundReason = "TagNotFound"
 	// TemplateNotFoundReason surfaces when the engine has no template of that name.
 	TemplateNotFoundReason = "TemplateNotFound"
 	// ClusterNotFoundReason surfaces when the engine has no cluster of that name in the data center.

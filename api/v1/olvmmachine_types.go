@@ -37,9 +37,17 @@ type OLVMMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=255
 	VMTemplateName string `json:"vmTemplateName,omitempty"`
 
-	// olvmNetwork names the network and the vNIC profile of the VM's network interface.
+	// olvmNetwork names the network and the vNIC profile of the VM's first network interface, which has the node's
+	// address.
 	// +required
 	OLVMNetwork OLVMNetwork `json:"olvmNetwork,omitempty,omitzero"`
+
+	// additionalNetworks are the networks of further network interfaces, in the order in which the guest finds them.
+	// What the guest does with them is up to its image or user data. Their vnicName is nic2, nic3, ... where it is empty.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=15
+	AdditionalNetworks []OLVMNetwork `json:"additionalNetworks,omitempty"`
 
 	// virtualMachine sizes the VM and configures its network.
 	// +required
@@ -64,16 +72,169 @@ type OLVMNetwork struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VNICProfileName string `json:"vnicProfileName,omitempty"`
+
+	// macAddress of the network interface. Empty means one from the engine's pool; a template gives it to every
+	// machine, so it is for single machines.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^$|^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`
+	// +kubebuilder:validation:MaxLength=17
+	MACAddress string `json:"macAddress,omitempty"`
+
+	// interfaceType is the emulated hardware: virtio, e1000, e1000e or rtl8139. Empty means virtio.
+	// +optional
+	// +kubebuilder:validation:Enum="";virtio;e1000;e1000e;rtl8139
+	InterfaceType string `json:"interfaceType,omitempty"`
 }
 
-// VirtualMachine sizes a VM and configures its network.
-type VirtualMachine struct {
-	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
-	// A value that cannot be read is reported by the InfrastructureApplied condition.
+// RootDisk says how the template's bootable disk becomes the VM's.
+type RootDisk struct {
+	// size of the disk, such as 100GB. The disk is grown to it, never shrunk; it must be at least the template's.
+	// Empty means the template's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Size string `json:"size,omitempty"`
+
+	// clone copies the template's disk instead of linking to it. Without a value it is copied where it must be: for
+	// format raw, or another storage domain than the template's.
+	// +optional
+	Clone *bool `json:"clone,omitempty"`
+
+	// format is cow or raw. Empty means the template's.
+	// +optional
+	// +kubebuilder:validation:Enum="";cow;raw
+	Format string `json:"format,omitempty"`
+
+	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
+	// +optional
+	Sparse *bool `json:"sparse,omitempty"`
+
+	// storageDomainName is the storage domain of the disk. Empty means the template's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	StorageDomainName string `json:"storageDomainName,omitempty"`
+}
+
+// DataDisk is a disk that the VM gets beside those of its template.
+type DataDisk struct {
+	// name of the disk, unique within the VM; in the engine it is prefixed with the name of the VM.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
+	Name string `json:"name,omitempty"`
+
+	// size of the disk, such as 100GB.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	Size string `json:"size,omitempty"`
+
+	// format is cow or raw. Empty means cow.
+	// +optional
+	// +kubebuilder:validation:Enum="";cow;raw
+	Format string `json:"format,omitempty"`
+
+	// sparse lets the disk take space as it fills. Without a value it follows the format: cow is sparse, raw is not.
+	// +optional
+	Sparse *bool `json:"sparse,omitempty"`
+
+	// storageDomainName is the storage domain of the disk. Empty means that of the template's bootable disk.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	StorageDomainName string `json:"storageDomainName,omitempty"`
+
+	// interface of the disk: virtio_scsi, virtio, sata. Empty means virtio_scsi.
+	// +optional
+	// +kubebuilder:validation:Enum="";virtio_scsi;virtio;sata
+	Interface string `json:"interface,omitempty"`
+}
+
+// VirtualMachine sizes a VM and configures its network.
+// +kubebuilder:validation:XValidation:rule="(has(self.memory) && self.memory != '') != (has(self.instanceType) && self.instanceType != '')",message="set exactly one of memory and instanceType"
+type VirtualMachine struct {
+	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
+	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the
+	// InfrastructureApplied condition.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	Memory string `json:"memory,omitempty"`
+
+	// guaranteedMemory is what the VM keeps when its host runs short; at most memory. Empty means: as much as memory.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	GuaranteedMemory string `json:"guaranteedMemory,omitempty"`
+
+	// maximumMemory is how far memory can be raised while the VM runs; at least memory. Empty leaves it to the engine.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	MaximumMemory string `json:"maximumMemory,omitempty"`
+
+	// memoryBallooning lets the host take memory back that the guest does not use. Without a value it is off for
+	// high_performance VMs and the engine's choice for others.
+	// +optional
+	MemoryBallooning *bool `json:"memoryBallooning,omitempty"`
+
+	// hugePages is the size in KiB of the pages that back the VM's memory: 2048 or 1048576. 0 means ordinary pages.
+	// +optional
+	// +kubebuilder:validation:Enum=0;2048;1048576
+	HugePages int32 `json:"hugePages,omitempty"`
+
+	// instanceType is the name of an instance type of the engine, which sizes memory and CPU in place of memory and
+	// cpu.topology.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	InstanceType string `json:"instanceType,omitempty"`
+
+	// type of the VM: server, desktop or high_performance. Empty means server. For high_performance VMs, cpu.mode is
+	// host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off, where
+	// they are not set.
+	// +optional
+	// +kubebuilder:validation:Enum="";server;desktop;high_performance
+	Type string `json:"type,omitempty"`
+
+	// osType is the operating system as the engine spells it, for example ol_9x64; rhcos_x64 makes the engine hand the
+	// user data to Ignition. Empty means the template's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	OSType string `json:"osType,omitempty"`
+
+	// serialConsole of the VM. Without a value it is on for high_performance VMs and the engine's choice for others.
+	// +optional
+	SerialConsole *bool `json:"serialConsole,omitempty"`
+
+	// soundCard of the VM. Without a value it is off for high_performance VMs and the engine's choice for others.
+	// +optional
+	SoundCard *bool `json:"soundCard,omitempty"`
+
+	// graphicsConsoles says whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
+	// Remove for high_performance VMs, which cannot have them, and Keep for others.
+	// +optional
+	// +kubebuilder:validation:Enum="";Keep;Remove
+	GraphicsConsoles string `json:"graphicsConsoles,omitempty"`
+
+	// rootDisk says how the template's bootable disk becomes the VM's.
+	// +optional
+	RootDisk *RootDisk `json:"rootDisk,omitempty"`
+
+	// dataDisks that the VM gets beside those of its template. They are destroyed with it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	DataDisks []DataDisk `json:"dataDisks,omitempty"`
+
+	// description of the VM in the engine.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4000
+	Description string `json:"description,omitempty"`
+
+	// tags of the engine that the VM gets; they must exist.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	Tags []string `json:"tags,omitempty"`
 
 	// cpu of the VM.
 	// +optional
@@ -90,6 +251,12 @@ type CPU struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";x86_64;amd64;aarch64;arm64;ppc64;s390x
 	Architecture string `json:"architecture,omitempty"`
+
+	// mode is custom, host_model or host_passthrough. Empty means host_passthrough for high_performance VMs, and the
+	// engine's choice for others.
+	// +optional
+	// +kubebuilder:validation:Enum="";custom;host_model;host_passthrough
+	Mode string `json:"mode,omitempty"`
 
 	// topology of the CPU.
 	// +optional

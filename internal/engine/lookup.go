@@ -24,6 +24,9 @@ type listCache struct {
 	templates    cachedList[Template]
 	networks     cachedList[Network]
 	vnicProfiles cachedList[VNICProfile]
+	types        cachedList[InstanceType]
+	tags         cachedList[Tag]
+	hardware     hardwareCache
 	storage      cachedList[StorageDomain]
 }
 
@@ -180,4 +183,76 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 	}
 	return nil, &NameError{Kind: "storage domain", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
 		Known: names(all, usable, func(d StorageDomain) string { return d.Name })}
+}
+
+// InstanceType returns the instance type of that name, or a NameError.
+func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, error) {
+	item, all, err := find(ctx, c, &c.lists.types, "instancetypes", func(t InstanceType) bool { return t.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "instance type", Name: name, Scope: "the engine",
+		Known: names(all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name })}
+}
+
+// TagByName returns the tag of that name, or a NameError. Unlike FindTag it may answer from a list that is a minute old.
+func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
+	item, all, err := find(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	return nil, &NameError{Kind: "tag", Name: name, Scope: "the engine",
+		Known: names(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}
+}
+
+// Hardware is what a template gives to its VMs.
+type Hardware struct {
+	// RootDisk is the bootable disk, nil where it has none.
+	RootDisk *Disk
+	// NICs by name.
+	NICs []NIC
+}
+
+type hardwareCache struct {
+	mu    lock
+	items map[string]cachedHardware // by template ID
+}
+
+type cachedHardware struct {
+	hardware Hardware
+	at       time.Time
+}
+
+// Hardware reads the disks and network interfaces of a template. They do not change while it exists, so an answer is
+// believed for as long as a list.
+func (c *Client) Hardware(ctx context.Context, templateID string) (*Hardware, error) {
+	cache := &c.lists.hardware
+	if err := cache.mu.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer cache.mu.release()
+	if known, ok := cache.items[templateID]; ok && c.now().Sub(known.at) < listTTL {
+		return &known.hardware, nil
+	}
+	attached, err := c.TemplateDiskAttachments(ctx, templateID)
+	if err != nil {
+		return nil, err
+	}
+	var out Hardware
+	for i := range attached {
+		if bootable := attached[i].Bootable; bootable != nil && *bootable {
+			if out.RootDisk, err = c.Disk(ctx, attached[i].DiskID()); err != nil {
+				return nil, err
+			}
+			break
+		}
+	}
+	if out.NICs, err = c.TemplateNICs(ctx, templateID); err != nil {
+		return nil, err
+	}
+	if cache.items == nil {
+		cache.items = map[string]cachedHardware{}
+	}
+	cache.items[templateID] = cachedHardware{out, c.now()}
+	return &out, nil
 }

@@ -53,6 +53,7 @@ type VM struct {
 	ID              string           `xml:"id,attr,omitempty"`
 	Name            string           `xml:"name,omitempty"`
 	Comment         *string          `xml:"comment"`
+	Description     *string          `xml:"description"`
 	Status          VMStatus         `xml:"status,omitempty"`
 	Cluster         *Ref             `xml:"cluster"`
 	Template        *Ref             `xml:"template"`
@@ -83,6 +84,14 @@ func (v *VM) CommentText() string {
 func (v *VM) StartedAt() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, v.StartTime)
 	return at, err == nil
+}
+
+// DescriptionText is the description, "" where there is none.
+func (v *VM) DescriptionText() string {
+	if v.Description == nil {
+		return ""
+	}
+	return *v.Description
 }
 
 // CPU of a VM.
@@ -197,9 +206,14 @@ type NIC struct {
 	Name        string   `xml:"name,omitempty"`
 	VM          *Ref     `xml:"vm"`
 	VNICProfile *Ref     `xml:"vnic_profile"`
-	MAC         *struct {
-		Address string `xml:"address"`
-	} `xml:"mac"`
+	// Interface is the emulated hardware, such as virtio.
+	Interface string `xml:"interface,omitempty"`
+	MAC       *MAC   `xml:"mac"`
+}
+
+// MAC is a hardware address.
+type MAC struct {
+	Address string `xml:"address"`
 }
 
 // Product is what the engine says of itself.
@@ -242,6 +256,12 @@ type Network struct {
 	ID         string `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
+}
+
+// InstanceType sizes VMs.
+type InstanceType struct {
+	ID   string `xml:"id,attr"`
+	Name string `xml:"name"`
 }
 
 // VNICProfile of a network.

@@ -166,6 +166,27 @@ func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, er
 	return &created, nil
 }
 
+// UpdateNIC changes the fields of a network interface that are set.
+func (c *Client) UpdateNIC(ctx context.Context, vmID, id string, change *NIC) (*NIC, error) {
+	var updated NIC
+	if err := c.do(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
+		return nil, fmt.Errorf("failed to update network interface %s of VM %s: %w", id, vmID, err)
+	}
+	return &updated, nil
+}
+
+// TemplateNICs lists the network interfaces that a template gives to its VMs.
+func (c *Client) TemplateNICs(ctx context.Context, templateID string) ([]NIC, error) {
+	var list struct {
+		XMLName xml.Name `xml:"nics"`
+		Items   []NIC    `xml:"nic"`
+	}
+	if err := c.get(ctx, "/templates/"+url.PathEscape(templateID)+"/nics", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the network interfaces of template %s: %w", templateID, err)
+	}
+	return list.Items, nil
+}
+
 // DeleteNIC removes a network interface from a VM.
 func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
 	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {

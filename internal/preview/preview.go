@@ -96,7 +96,7 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		machine.Address = address.String()
 	}
 	// A plan for machines that run shows what would change, not a second VM.
-	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, resolve.VNICName(machine.spec))
+	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
 	if err != nil {
 		return Rendered{}, err
 	}

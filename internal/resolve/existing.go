@@ -3,6 +3,7 @@ package resolve
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -20,7 +21,7 @@ type Existing struct {
 
 // FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
 // not live to record. Nothing is created before this look.
-func FindExisting(ctx context.Context, session *engine.Client, dcName, name, nicName string) (*Existing, error) {
+func FindExisting(ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec) (*Existing, error) {
 	dc, err := session.DataCenter(ctx, dcName)
 	if err != nil {
 		return nil, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
@@ -35,15 +36,45 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name, nic
 	if err != nil {
 		return nil, err
 	}
+	wanted := networksOf(spec)
 	for _, nic := range nics {
-		if nic.Name == nicName { // others were added by hand and are not the configuration's
+		// Others were added by hand and are not the configuration's.
+		if slices.ContainsFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }) {
 			found.imports[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
 		}
+	}
+	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {
+		return nil, err
 	}
 	if vm.Status == engine.VMUp || vm.Status.Starting() {
 		found.imports[render.StartAddress] = vm.ID
 	}
 	return found, nil
+}
+
+// dataDisks finds the data disks that were made for the VM, attached or not yet.
+func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted []infrav1.DataDisk) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	attached, err := session.DiskAttachments(ctx, e.VM.ID)
+	if err != nil {
+		return err
+	}
+	for _, want := range wanted {
+		disks, err := session.FindDisks(ctx, render.DiskAlias(e.VM.Name, want.Name))
+		if err != nil {
+			return err
+		}
+		if len(disks) != 1 {
+			continue // none yet, or nobody can tell which
+		}
+		e.imports[render.DataDiskAddress(want.Name)] = disks[0].ID
+		if slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == disks[0].ID }) {
+			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[0].ID
+		}
+	}
+	return nil
 }
 
 // Imports says what to import to adopt the VM: the import ID by the address in the state.

@@ -63,9 +63,12 @@ type Input struct {
 // Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
 func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
 	fail := func(err error) (render.Machine, *infrav1.OLVMStatus, error) { return render.Machine{}, nil, err }
-	memory, err := ParseMemory(in.Spec.VirtualMachine.Memory)
-	if err != nil {
-		return fail(&Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()})
+	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment(), UserData: in.UserData}
+	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
+		return fail(err)
+	}
+	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
+		return fail(err)
 	}
 	pool, err := Pool(in.Spec.VirtualMachine.Network, in.Cluster.ControlPlaneEndpoint)
 	if err != nil {
@@ -86,27 +89,21 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}
-	network, err := client.Network(ctx, dc, in.Spec.OLVMNetwork.NetworkName)
+	network, profile, err := networks(ctx, client, dc, template, in.Spec, &machine)
 	if err != nil {
-		return fail(nameError(err, infrav1.NetworkNotFoundReason, "spec.olvmNetwork.networkName"))
+		return fail(err)
 	}
-	profile, err := client.VNICProfile(ctx, network, in.Spec.OLVMNetwork.VNICProfileName)
-	if err != nil {
-		return fail(nameError(err, infrav1.VNICProfileNotFoundReason, "spec.olvmNetwork.vnicProfileName"))
+	if err := disks(ctx, client, dc, template, in.Spec.VirtualMachine, &machine); err != nil {
+		return fail(err)
+	}
+	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {
+		return fail(err)
 	}
 	nic := VNICName(in.Spec)
-	topology := in.Spec.VirtualMachine.CPU.Topology
-	machine := render.Machine{
-		Engine: RenderEngine(client, in.Config),
-		Name:   in.VMName, Comment: in.Owner.Comment(), ClusterID: cluster.ID, TemplateID: template.ID,
-		Cores: or(int64(topology.Cores), DefaultCores), Sockets: or(int64(topology.Sockets), DefaultSockets), Threads: or(int64(topology.Threads), DefaultThreads),
-		Memory: memory,
-		NICs:   []render.NIC{{Name: nic, VNICProfileID: profile.ID}},
-		Guest: &render.GuestNetwork{
-			Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
-			Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),
-		},
-		UserData: in.UserData,
+	machine.ClusterID, machine.TemplateID = cluster.ID, template.ID
+	machine.Guest = &render.GuestNetwork{
+		Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
+		Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),
 	}
 	status := &infrav1.OLVMStatus{
 		ClusterID: cluster.ID, ClusterName: cluster.Name, IPAddress: in.Address, NetworkID: network.ID, NetworkName: network.Name,

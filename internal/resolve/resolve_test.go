@@ -1,14 +1,19 @@
 package resolve
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 func TestParseMemory(t *testing.T) {
@@ -88,6 +93,70 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 				t.Fatal("the line break at the end of the password was kept")
 			}
 		})
+	}
+}
+
+func TestWhatALostRunMadeIsFound(t *testing.T) {
+	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	client, err := engine.New(engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	dc, err := client.DataCenter(ctx, "Default")
+	must(err)
+	cluster, err := client.Cluster(ctx, dc, "Default")
+	must(err)
+	template, err := client.Template(ctx, dc, "ol9-k8s")
+	must(err)
+	domain, err := client.StorageDomain(ctx, dc, "olvm-data")
+	must(err)
+	network, err := client.Network(ctx, dc, "kvm-vlan")
+	must(err)
+	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
+	must(err)
+	comment := Owner{Namespace: "a", Name: "b", UID: "c"}.Comment()
+	vm, err := client.CreateVM(ctx, &engine.VM{Name: "one", Comment: &comment, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID)}, nil)
+	must(err)
+	disk := func(alias string) string {
+		made, err := client.CreateDiskOnce(ctx, &engine.Disk{Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}}}, func(string) {})
+		must(err)
+		must(client.WaitDisk(ctx, made.ID, func(string) {}))
+		return made.ID
+	}
+	attached, loose := disk("one_attached"), disk("one_loose")
+	disk("one_twice")
+	disk("one_twice")
+	no := false
+	must(engine.Wait(ctx, "the disk to be attached", func(ctx context.Context) (bool, string, error) {
+		_, err := client.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: &no, Disk: &engine.Disk{ID: attached}})
+		return err == nil, "", err
+	}, func(string) {}))
+	nic, err := client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic2", VNICProfile: engine.NewRef(profile.ID)})
+	must(err)
+	_, err = client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "by-hand", VNICProfile: engine.NewRef(profile.ID)})
+	must(err)
+	found, err := FindExisting(ctx, client, "Default", "one", infrav1.OLVMMachineSpec{
+		AdditionalNetworks: []infrav1.OLVMNetwork{{}},
+		VirtualMachine:     infrav1.VirtualMachine{DataDisks: []infrav1.DataDisk{{Name: "attached"}, {Name: "loose"}, {Name: "twice"}, {Name: "missing"}}},
+	})
+	must(err)
+	want := map[string]string{
+		render.VMAddress: vm.ID, render.NICAddress("nic2"): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
+		render.DataDiskAttachmentAddress("attached"): vm.ID + "/" + attached, render.DataDiskAddress("loose"): loose,
+	}
+	if !maps.Equal(found.Imports(), want) || found.Owner.Name != "b" {
+		t.Errorf("found %+v, want %+v", found.Imports(), want)
 	}
 }
 

@@ -22,6 +22,7 @@ var (
 	// name is what the engine accepts for VMs and templates.
 	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`), "may hold only letters, digits, dash, underscore and dot")
 	notEmpty   = stringvalidator.LengthAtLeast(1)
+	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`), "must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
 // computedText is set by the engine once.

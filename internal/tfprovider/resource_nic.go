@@ -2,6 +2,7 @@ package tfprovider
 
 import (
 	"context"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -29,6 +30,8 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"name":            fixedText("Name of the network interface.", notEmpty),
 			"vm_id":           fixedID("UUID of the VM."),
 			"vnic_profile_id": fixedID("UUID of the vNIC profile."),
+			"mac":             enginesText("MAC address; the engine's pool gives one where it is not set. Not in the released provider.", macAddress),
+			"interface":       enginesText("Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.", notEmpty),
 		},
 	}
 }
@@ -38,11 +41,28 @@ type nicModel struct {
 	Name          types.String `tfsdk:"name"`
 	VMID          types.String `tfsdk:"vm_id"`
 	VNICProfileID types.String `tfsdk:"vnic_profile_id"`
+	MAC           types.String `tfsdk:"mac"`
+	Interface     types.String `tfsdk:"interface"`
+}
+
+// toEngine is the request that makes it.
+func (m *nicModel) toEngine() *engine.NIC {
+	nic := &engine.NIC{Name: m.Name.ValueString(), VNICProfile: engine.NewRef(m.VNICProfileID.ValueString()), Interface: m.Interface.ValueString()}
+	if isKnown(m.MAC) {
+		nic.MAC = &engine.MAC{Address: m.MAC.ValueString()}
+	}
+	return nic
 }
 
 func (m *nicModel) observe(nic *engine.NIC) {
 	m.ID, m.Name = types.StringValue(nic.ID), types.StringValue(nic.Name)
 	m.VNICProfileID = types.StringValue(engine.RefID(nic.VNICProfile))
+	m.Interface = optional(nic.Interface)
+	if nic.MAC == nil {
+		m.MAC = types.StringNull()
+	} else if !strings.EqualFold(m.MAC.ValueString(), nic.MAC.Address) { // an address is the same in both cases
+		m.MAC = optional(nic.MAC.Address)
+	}
 }
 
 func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -53,17 +73,18 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	vmID, name := model.VMID.ValueString(), model.Name.ValueString()
 	var nic *engine.NIC
 	err := poll(ctx, "network interface "+name, func(ctx context.Context) (bool, string, error) {
-		created, err := r.client.CreateNIC(ctx, vmID, &engine.NIC{Name: name, VNICProfile: engine.NewRef(model.VNICProfileID.ValueString())})
+		created, err := r.client.CreateNIC(ctx, vmID, model.toEngine())
 		if err == nil {
 			nic = created
 			return true, "", nil
 		}
-		// An earlier try may have made it although its answer was lost: names are unique within a VM.
+		// An earlier try may have made it although its answer was lost, or the VM has it from its template: names are unique
+		// within a VM, so it is this one, and becomes what is asked for.
 		existing, listErr := r.client.NICs(ctx, vmID)
 		for i := range existing {
-			if listErr == nil && existing[i].Name == name && engine.RefID(existing[i].VNICProfile) == model.VNICProfileID.ValueString() {
-				nic = &existing[i]
-				return true, "", nil
+			if listErr == nil && existing[i].Name == name {
+				nic, err = r.client.UpdateNIC(ctx, vmID, existing[i].ID, model.toEngine())
+				return err == nil, "", err
 			}
 		}
 		return false, "", err

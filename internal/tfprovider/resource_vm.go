@@ -2,7 +2,9 @@ package tfprovider
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -75,6 +77,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			"memory":                       mutableNumber(enginesNumber("Memory in bytes. A change is sent to the engine, which applies it at once or with the next start.", int64validator.AtLeast(1))),
 			"maximum_memory":               mutableNumber(enginesNumber("Maximum memory in bytes.")),
 			"memory_ballooning":            mutableFlag(enginesFlag("Memory ballooning.")),
+			"guaranteed_memory":            mutableNumber(enginesNumber("Memory in bytes that the VM keeps when its host runs short. Not in the released provider.")),
+			"description":                  mutable(enginesText("Description of the VM. Not in the released provider.")),
 			"serial_console":               mutableFlag(enginesFlag("Serial console.")),
 			"soundcard_enabled":            mutableFlag(enginesFlag("Sound card.")),
 			"initialization_custom_script": script,
@@ -132,6 +136,8 @@ type vmModel struct {
 	HugePages           types.Int64         `tfsdk:"huge_pages"`
 	Memory              types.Int64         `tfsdk:"memory"`
 	MaximumMemory       types.Int64         `tfsdk:"maximum_memory"`
+	GuaranteedMemory    types.Int64         `tfsdk:"guaranteed_memory"`
+	Description         types.String        `tfsdk:"description"`
 	MemoryBallooning    types.Bool          `tfsdk:"memory_ballooning"`
 	SerialConsole       types.Bool          `tfsdk:"serial_console"`
 	SoundcardEnabled    types.Bool          `tfsdk:"soundcard_enabled"`
@@ -203,7 +209,7 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	vm := &engine.VM{
 		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(m.ClusterID.ValueString()),
 		Template: engine.NewRef(m.TemplateID.ValueString()), InstanceType: engine.NewRef(m.InstanceTypeID.ValueString()),
-		Memory: number(m.Memory), Type: m.VMType.ValueString(), Soundcard: flag(m.SoundcardEnabled),
+		Memory: number(m.Memory), Type: m.VMType.ValueString(), Soundcard: flag(m.SoundcardEnabled), Description: text(m.Description),
 	}
 	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
 		vm.CPU = &engine.CPU{Mode: m.CPUMode.ValueString()}
@@ -211,8 +217,8 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 			vm.CPU.Topology = &engine.Topology{Cores: m.CPUCores.ValueInt64(), Sockets: m.CPUSockets.ValueInt64(), Threads: m.CPUThreads.ValueInt64()}
 		}
 	}
-	if isKnown(m.MemoryBallooning) || isKnown(m.MaximumMemory) {
-		vm.MemoryPolicy = &engine.MemoryPolicy{Ballooning: flag(m.MemoryBallooning), Max: number(m.MaximumMemory)}
+	if isKnown(m.MemoryBallooning) || isKnown(m.MaximumMemory) || isKnown(m.GuaranteedMemory) {
+		vm.MemoryPolicy = m.memoryPolicy()
 	}
 	if os := m.OSType.ValueString(); os != "" {
 		vm.OS = &engine.OS{Type: os}
@@ -260,6 +266,18 @@ func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.
 		policy.Hosts.Hosts = append(policy.Hosts.Hosts, engine.Ref{ID: id})
 	}
 	return policy, diags
+}
+
+func (m *vmModel) memoryPolicy() *engine.MemoryPolicy {
+	return &engine.MemoryPolicy{Ballooning: flag(m.MemoryBallooning), Max: number(m.MaximumMemory), Guaranteed: number(m.GuaranteedMemory)}
+}
+
+// text is what a request says: nil where the value is left to the engine.
+func text(value types.String) *string {
+	if !isKnown(value) {
+		return nil
+	}
+	return value.ValueStringPointer()
 }
 
 func isKnown(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
@@ -321,9 +339,10 @@ func (m *vmModel) observe(vm *engine.VM) {
 		m.OSType = optional(vm.OS.Type)
 	}
 	m.observeCPU(vm.CPU)
-	m.MaximumMemory, m.MemoryBallooning = types.Int64Null(), types.BoolNull()
+	m.Description = optional(vm.DescriptionText())
+	m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64Null(), types.Int64Null(), types.BoolNull()
 	if policy := vm.MemoryPolicy; policy != nil {
-		m.MaximumMemory, m.MemoryBallooning = types.Int64PointerValue(policy.Max), types.BoolPointerValue(policy.Ballooning)
+		m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64PointerValue(policy.Max), types.Int64PointerValue(policy.Guaranteed), types.BoolPointerValue(policy.Ballooning)
 	}
 	m.SerialConsole, m.HugePages = types.BoolNull(), types.Int64Null()
 	if vm.Console != nil {
@@ -407,6 +426,8 @@ func (m *vmModel) complete(vm *engine.VM) {
 	settle(&m.Clone, seen.Clone)
 	settle(&m.Memory, seen.Memory)
 	settle(&m.MaximumMemory, seen.MaximumMemory)
+	settle(&m.GuaranteedMemory, seen.GuaranteedMemory)
+	settle(&m.Description, seen.Description)
 	settle(&m.MemoryBallooning, seen.MemoryBallooning)
 	settle(&m.CPUCores, seen.CPUCores)
 	settle(&m.CPUSockets, seen.CPUSockets)
@@ -439,6 +460,57 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	}
 	model.complete(vm)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	resp.Diagnostics.Append(resp.Private.SetKey(ctx, ownDisks, r.disksNow(ctx, vm.ID))...)
+}
+
+// ownDisks is where the disks with which a VM came into being are remembered, as a JSON list of their IDs. Others were
+// attached later, by the CSI driver for one, and are not ours to destroy.
+const ownDisks = "own_disks"
+
+// disksNow are the disks of a VM as JSON; null where they cannot be told.
+func (r *vmResource) disksNow(ctx context.Context, id string) []byte {
+	attached, err := r.client.DiskAttachments(ctx, id)
+	if err != nil {
+		return []byte("null")
+	}
+	ids := []string{}
+	for i := range attached {
+		ids = append(ids, attached[i].DiskID())
+	}
+	encoded, err := json.Marshal(ids)
+	if err != nil {
+		return []byte("null")
+	}
+	return encoded
+}
+
+// releaseForeign detaches the disks that did not come with the VM, so that they outlive it. Where nobody remembers which
+// did, after an import, it is those from which the VM boots: to keep a disk too many is better than to destroy one.
+func (r *vmResource) releaseForeign(ctx context.Context, id string, remembered []byte) error {
+	attached, err := r.client.DiskAttachments(ctx, id)
+	if engine.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var own []string
+	_ = json.Unmarshal(remembered, &own)
+	for i := range attached {
+		disk := &attached[i]
+		boots := disk.Bootable != nil && *disk.Bootable
+		if slices.Contains(own, disk.DiskID()) || own == nil && boots {
+			continue
+		}
+		err := poll(ctx, "disk "+disk.DiskID()+" to be detached", func(ctx context.Context) (bool, string, error) {
+			err := r.client.DetachDisk(ctx, id, disk.ID)
+			return err == nil || engine.IsNotFound(err), "", ignoreNotFound(err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // create makes the VM once. Where the answer gets lost, it is found by name, comment and cluster: the engine may have
@@ -508,8 +580,11 @@ func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, dia
 	if !m.Memory.Equal(before.Memory) {
 		change.Memory = number(m.Memory)
 	}
-	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) {
-		change.MemoryPolicy = &engine.MemoryPolicy{Ballooning: flag(m.MemoryBallooning), Max: number(m.MaximumMemory)}
+	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) || !m.GuaranteedMemory.Equal(before.GuaranteedMemory) {
+		change.MemoryPolicy = m.memoryPolicy()
+	}
+	if !m.Description.Equal(before.Description) {
+		change.Description = text(m.Description)
 	}
 	if !m.SerialConsole.Equal(before.SerialConsole) && isKnown(m.SerialConsole) {
 		change.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
@@ -555,7 +630,12 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	remembered, diags := req.Private.GetKey(ctx, ownDisks)
+	resp.Diagnostics.Append(diags...)
 	err := powerOff(ctx, r.client, id.ValueString(), false, true)
+	if err == nil {
+		err = r.releaseForeign(ctx, id.ValueString(), remembered)
+	}
 	if err == nil {
 		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 			err := r.client.DeleteVM(ctx, id.ValueString())

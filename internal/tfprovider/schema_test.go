@@ -38,6 +38,11 @@ type entry struct {
 var deliberate = map[string]string{
 	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of clusters: a plan must not show it",
 
+	"resource ovirt_vm.guaranteed_memory": more,
+	"resource ovirt_vm.description":       more,
+	"resource ovirt_nic.mac":              more,
+	"resource ovirt_nic.interface":        more,
+
 	"resource ovirt_vm.clone":                     leftToTheEngine,
 	"resource ovirt_vm.cpu_cores":                 leftToTheEngine,
 	"resource ovirt_vm.cpu_mode":                  leftToTheEngine,
@@ -80,6 +85,7 @@ var deliberate = map[string]string{
 
 const (
 	leftToTheEngine = "computed as well: what the configuration leaves out is recorded, so that an import and a state of the released provider plan nothing"
+	more            = "not in the released provider: configurations that run on it leave it out"
 	hasDefault      = "computed as well: the released provider has a default that its schema does not show, and this is how the framework says it"
 )
 

@@ -14,10 +14,21 @@ resource "ovirt_vm" "this" {
   cluster_id  = var.cluster_id
   template_id = var.template_id
 
-  cpu_cores   = var.cpu.cores
-  cpu_sockets = var.cpu.sockets
-  cpu_threads = var.cpu.threads
-  memory      = var.memory
+  clone       = var.clone
+
+  instance_type_id  = var.instance_type_id
+  cpu_cores         = var.cpu == null ? null : var.cpu.cores
+  cpu_sockets       = var.cpu == null ? null : var.cpu.sockets
+  cpu_threads       = var.cpu == null ? null : var.cpu.threads
+  cpu_mode          = var.cpu_mode
+  memory            = var.memory
+  maximum_memory    = var.maximum_memory
+  memory_ballooning = var.memory_ballooning
+  huge_pages        = var.huge_pages
+  vm_type           = var.vm_type
+  os_type           = var.os_type
+  serial_console    = var.serial_console
+  soundcard_enabled = var.soundcard_enabled
 
   initialization_hostname      = var.hostname
   initialization_custom_script = var.user_data
@@ -34,6 +45,16 @@ resource "ovirt_vm" "this" {
     }
   }
 
+  dynamic "template_disk_attachment_override" {
+    for_each = var.root_disk == null ? [] : [var.root_disk]
+    content {
+      disk_id           = template_disk_attachment_override.value.template_disk_id
+      format            = template_disk_attachment_override.value.format
+      provisioning      = template_disk_attachment_override.value.provisioning
+      storage_domain_id = template_disk_attachment_override.value.storage_domain_id
+    }
+  }
+
   lifecycle {
     # A guest reads these once, at its first boot; and a template that is renamed, replaced or deleted later must not
     # touch the machines that were made from it.
@@ -42,6 +63,7 @@ resource "ovirt_vm" "this" {
       initialization_hostname,
       initialization_nic,
       template_id,
+      template_disk_attachment_override,
     ]
   }
 }
@@ -54,6 +76,49 @@ resource "ovirt_nic" "this" {
   vnic_profile_id = each.value.vnic_profile_id
 }
 
+# The root disk grows before data disks are attached: the released provider resizes every disk that it finds.
+resource "ovirt_vm_disks_resize" "root" {
+  count = var.root_disk_size == null ? 0 : 1
+
+  vm_id = ovirt_vm.this.id
+  size  = var.root_disk_size
+}
+
+resource "ovirt_disk" "data" {
+  for_each = { for disk in var.data_disks : disk.name => disk }
+
+  alias             = "${var.name}_${each.key}"
+  size              = each.value.size
+  format            = each.value.format
+  sparse            = each.value.sparse
+  storage_domain_id = each.value.storage_domain_id
+}
+
+resource "ovirt_disk_attachment" "data" {
+  for_each = { for disk in var.data_disks : disk.name => disk }
+
+  vm_id          = ovirt_vm.this.id
+  disk_id        = ovirt_disk.data[each.key].id
+  disk_interface = each.value.interface
+  active         = true
+  bootable       = false
+
+  depends_on = [ovirt_vm_disks_resize.root]
+}
+
+resource "ovirt_vm_graphics_consoles" "none" {
+  count = var.remove_graphics_consoles ? 1 : 0
+
+  vm_id = ovirt_vm.this.id
+}
+
+resource "ovirt_vm_tag" "this" {
+  for_each = var.tag_ids
+
+  vm_id  = ovirt_vm.this.id
+  tag_id = each.value
+}
+
 # The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.
 resource "ovirt_vm_start" "this" {
   vm_id         = ovirt_vm.this.id
@@ -61,7 +126,13 @@ resource "ovirt_vm_start" "this" {
   stop_behavior = "stop"
   force_stop    = true
 
-  depends_on = [ovirt_nic.this]
+  depends_on = [
+    ovirt_nic.this,
+    ovirt_vm_disks_resize.root,
+    ovirt_disk_attachment.data,
+    ovirt_vm_graphics_consoles.none,
+    ovirt_vm_tag.this,
+  ]
 
   lifecycle {
     # Power is watched natively; a VM that reboots must not be restarted by a plan.

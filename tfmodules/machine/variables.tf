@@ -19,17 +19,133 @@ variable "template_id" {
 }
 
 variable "cpu" {
-  description = "Topology of the virtual CPU."
+  description = "Topology of the virtual CPU; null where an instance type has it."
   type = object({
     cores   = number
     sockets = number
     threads = number
   })
+  default = null
 }
 
 variable "memory" {
-  description = "Memory in bytes."
+  description = "Memory in bytes; null where an instance type has it."
   type        = number
+  default     = null
+}
+
+variable "instance_type_id" {
+  description = "UUID of the instance type that sizes the VM."
+  type        = string
+  default     = null
+}
+
+variable "clone" {
+  description = "Copy the template's disks instead of linking to them."
+  type        = bool
+  default     = null
+}
+
+variable "cpu_mode" {
+  description = "CPU mode: custom, host_model or host_passthrough."
+  type        = string
+  default     = null
+}
+
+variable "maximum_memory" {
+  description = "How far memory can be raised while the VM runs, in bytes."
+  type        = number
+  default     = null
+}
+
+variable "memory_ballooning" {
+  description = "Memory ballooning."
+  type        = bool
+  default     = null
+}
+
+variable "huge_pages" {
+  description = "Size in KiB of the pages that back the memory."
+  type        = number
+  default     = null
+}
+
+variable "vm_type" {
+  description = "Kind of VM: server, desktop or high_performance."
+  type        = string
+  default     = null
+}
+
+variable "os_type" {
+  description = "Operating system as the engine spells it."
+  type        = string
+  default     = null
+}
+
+variable "serial_console" {
+  description = "Serial console."
+  type        = bool
+  default     = null
+}
+
+variable "soundcard_enabled" {
+  description = "Sound card."
+  type        = bool
+  default     = null
+}
+
+variable "remove_graphics_consoles" {
+  description = "Take the graphics consoles of the template away."
+  type        = bool
+  default     = false
+}
+
+variable "root_disk" {
+  description = "How the template's bootable disk is copied; null leaves it to the engine."
+  type = object({
+    template_disk_id  = string
+    format            = optional(string)
+    provisioning      = optional(string)
+    storage_domain_id = optional(string)
+  })
+  default = null
+}
+
+variable "root_disk_size" {
+  description = "Size in bytes to which the root disk is grown; null leaves it as the template has it."
+  type        = number
+  default     = null
+}
+
+variable "data_disks" {
+  description = "Disks beside those of the template; sizes in bytes. They are destroyed with the VM."
+  type = list(object({
+    name              = string
+    size              = number
+    format            = string
+    sparse            = bool
+    storage_domain_id = string
+    interface         = string
+  }))
+  default = []
+}
+
+variable "tag_ids" {
+  description = "UUIDs of the tags of the VM."
+  type        = set(string)
+  default     = []
+}
+
+variable "guaranteed_memory" {
+  description = "Memory in bytes that the VM keeps when its host runs short. Only with extensions_override.tf."
+  type        = number
+  default     = null
+}
+
+variable "description" {
+  description = "Description of the VM. Only with extensions_override.tf."
+  type        = string
+  default     = null
 }
 
 variable "hostname" {
@@ -48,6 +164,9 @@ variable "nics" {
   type = list(object({
     name            = string
     vnic_profile_id = string
+    # Only with extensions_override.tf.
+    mac       = optional(string)
+    interface = optional(string)
   }))
 }
 

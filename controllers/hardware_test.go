@@ -1,0 +1,279 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// richInventory has what machines can ask for beside the default.
+func richInventory() ovirtsim.Inventory {
+	inventory := ovirtsim.DefaultInventory()
+	inventory.Tags = []string{"prod", "blue"}
+	dc := &inventory.DataCenters[0]
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name: "with-nics", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}}, Kubernetes: "v1.36.1",
+		NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
+	})
+	return inventory
+}
+
+// seen is a VM as the engine has it, with its parts.
+type seen struct {
+	vm       *engine.VM
+	nics     []engine.NIC
+	disks    map[string]*engine.Disk // by alias
+	consoles int
+	tags     []string
+}
+
+func (s *site) look(name string) seen {
+	s.t.Helper()
+	ctx, session := s.t.Context(), s.session()
+	must := func(err error) {
+		s.t.Helper()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	vms, err := session.FindVMs(ctx, name)
+	must(err)
+	if len(vms) != 1 {
+		s.t.Fatalf("%d VMs are called %s", len(vms), name)
+	}
+	out := seen{disks: map[string]*engine.Disk{}}
+	out.vm, err = session.VMWithInitialization(ctx, vms[0].ID)
+	must(err)
+	out.nics, err = session.NICs(ctx, vms[0].ID)
+	must(err)
+	attached, err := session.DiskAttachments(ctx, vms[0].ID)
+	must(err)
+	for i := range attached {
+		disk, err := session.Disk(ctx, attached[i].DiskID())
+		must(err)
+		out.disks[disk.AliasText()] = disk
+	}
+	consoles, err := session.GraphicsConsoles(ctx, vms[0].ID)
+	must(err)
+	out.consoles = len(consoles)
+	tags, err := session.VMTags(ctx, vms[0].ID)
+	must(err)
+	for _, tag := range tags {
+		out.tags = append(out.tags, tag.Name)
+	}
+	return out
+}
+
+func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
+	const gib = int64(1) << 30
+	hardware := func(change func(*infrav1.VirtualMachine)) func(*infrav1.OLVMMachineSpec) {
+		return func(s *infrav1.OLVMMachineSpec) { change(&s.VirtualMachine) }
+	}
+	tests := map[string]struct {
+		ask  func(*infrav1.OLVMMachineSpec)
+		want func(s *site, got seen) bool
+	}{
+		"defaults": {func(*infrav1.OLVMMachineSpec) {}, func(_ *site, got seen) bool {
+			return *got.vm.Memory == 4*gib && *got.vm.CPU.Topology == engine.Topology{Cores: 2, Sockets: 2, Threads: 1} && got.consoles == 1 && len(got.nics) == 1 && len(got.disks) == 1
+		}},
+		"CPU topology and mode": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.CPU = infrav1.CPU{Mode: "host_passthrough", Topology: infrav1.CPUTopology{Cores: 4, Sockets: 1, Threads: 2}}
+		}), func(_ *site, got seen) bool {
+			return got.vm.CPU.Mode == "host_passthrough" && *got.vm.CPU.Topology == engine.Topology{Cores: 4, Sockets: 1, Threads: 2}
+		}},
+		"memory with all its limits": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Memory, vm.GuaranteedMemory, vm.MaximumMemory, vm.MemoryBallooning, vm.HugePages = "6GB", "2GB", "12GB", ptr.To(false), 2048
+		}), func(_ *site, got seen) bool {
+			p := got.vm.MemoryPolicy
+			return *got.vm.Memory == 6*gib && *p.Guaranteed == 2*gib && *p.Max == 12*gib && !*p.Ballooning && got.vm.Properties.Items[0].Value == "2048"
+		}},
+		"an instance type": {hardware(func(vm *infrav1.VirtualMachine) { vm.Memory, vm.InstanceType = "", "Large" }), func(_ *site, got seen) bool {
+			return *got.vm.Memory == 8*gib && got.vm.CPU.Topology.Cores == 2 && engine.RefID(got.vm.InstanceType) != ""
+		}},
+		"a high-performance VM": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type, vm.GuaranteedMemory = "high_performance", "4GB" }), func(_ *site, got seen) bool {
+			return got.vm.Type == "high_performance" && got.vm.CPU.Mode == "host_passthrough" && got.vm.Console.Enabled && !*got.vm.Soundcard && !*got.vm.MemoryPolicy.Ballooning &&
+				*got.vm.MemoryPolicy.Guaranteed == 4*gib && got.consoles == 0
+		}},
+		"a desktop with sound and serial console, without graphics": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Type, vm.OSType, vm.SoundCard, vm.SerialConsole, vm.GraphicsConsoles = "desktop", "rhel_9x64", ptr.To(true), ptr.To(true), "Remove"
+		}), func(_ *site, got seen) bool {
+			return got.vm.Type == "desktop" && got.vm.OS.Type == "rhel_9x64" && *got.vm.Soundcard && got.vm.Console.Enabled && got.consoles == 0
+		}},
+		"description and tags": {hardware(func(vm *infrav1.VirtualMachine) { vm.Description, vm.Tags = `made "by" <us> && you`, []string{"prod", "blue"} }), func(_ *site, got seen) bool {
+			return got.vm.DescriptionText() == `made "by" <us> && you` && slices.Equal(got.tags, []string{"blue", "prod"})
+		}},
+		"a larger root disk": {hardware(func(vm *infrav1.VirtualMachine) { vm.RootDisk = &infrav1.RootDisk{Size: "30GB"} }), func(_ *site, got seen) bool {
+			return got.disks["one_Disk1"].ProvisionedSize == 30*gib && got.vm.Template.ID != engine.BlankTemplateID
+		}},
+		"a root disk that is a raw copy elsewhere": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.RootDisk = &infrav1.RootDisk{Format: "raw", Sparse: ptr.To(false), StorageDomainName: "olvm-data-2"}
+		}), func(s *site, got seen) bool {
+			dc, _ := s.session().DataCenter(s.t.Context(), "Default")
+			domain, err := s.session().StorageDomain(s.t.Context(), dc, "olvm-data-2")
+			root := got.disks["one_Disk1"]
+			return err == nil && root.Format == "raw" && !*root.Sparse && root.StorageDomainIDs()[0] == domain.ID && got.vm.Template.ID == engine.BlankTemplateID
+		}},
+		"data disks": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.RootDisk = &infrav1.RootDisk{Size: "25GB"}
+			vm.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB", Format: "raw", StorageDomainName: "olvm-data-2", Interface: "virtio"}, {Name: "images", Size: "50GB"}}
+		}), func(_ *site, got seen) bool {
+			etcd, images := got.disks["one_etcd"], got.disks["one_images"]
+			return len(got.disks) == 3 && etcd.ProvisionedSize == 10*gib && etcd.Format == "raw" && !*etcd.Sparse && images.ProvisionedSize == 50*gib && images.Format == "cow" &&
+				got.disks["one_Disk1"].ProvisionedSize == 25*gib
+		}},
+		"several NICs of several kinds": {func(s *infrav1.OLVMMachineSpec) {
+			s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = "56:6F:1A:AA:00:01", "e1000e"
+			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, {NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "storage"}}
+		}, func(_ *site, got seen) bool {
+			return len(got.nics) == 3 && got.nics[0].Name == "nic1" && got.nics[0].MAC.Address == "56:6f:1a:aa:00:01" && got.nics[0].Interface == "e1000e" && got.nics[1].Name == "nic2" &&
+				got.nics[1].Interface == "virtio" && got.nics[2].Name == "storage"
+		}},
+		"a template with NICs, which become those of the machine": {func(s *infrav1.OLVMMachineSpec) {
+			s.VMTemplateName = "with-nics"
+			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}
+		}, func(s *site, got seen) bool {
+			dc, _ := s.session().DataCenter(s.t.Context(), "Default")
+			network, _ := s.session().Network(s.t.Context(), dc, "kvm-vlan")
+			profile, err := s.session().VNICProfile(s.t.Context(), network, "kvm-vlan")
+			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID && engine.RefID(got.nics[1].VNICProfile) != profile.ID
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, richInventory(), nil)
+			m := s.machine("one", test.ask)
+			s.expectProvisioned(m)
+			got := s.look("one")
+			if !test.want(s, got) {
+				t.Errorf("the VM is %+v, CPU %+v, memory policy %+v, NICs %+v, disks %+v, %d consoles, tags %v", got.vm, got.vm.CPU, got.vm.MemoryPolicy, got.nics, got.disks, got.consoles, got.tags)
+			}
+			starts := 0
+			for _, r := range s.sim.Requests() {
+				if strings.HasSuffix(r.Path, "/start") {
+					starts++
+				}
+				if starts > 0 && r.Method != "GET" && !strings.HasSuffix(r.Path, "/start") && strings.HasPrefix(r.Path, "/api/") {
+					t.Errorf("%s %s came after the VM was started", r.Method, r.Path)
+				}
+				if len(r.Unknown) > 0 {
+					t.Errorf("%s %s has elements that nobody knows: %v", r.Method, r.Path, r.Unknown)
+				}
+			}
+			s.delete(m)
+			s.expectGone(m)
+			if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+				t.Errorf("left in the engine: %+v", left)
+			}
+		})
+	}
+}
+
+func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
+	tests := map[string]struct {
+		ask     func(*infrav1.OLVMMachineSpec)
+		reason  string
+		message []string
+	}{
+		"an instance type and a topology": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType, s.VirtualMachine.CPU.Topology.Cores = "", "Large", 2
+		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
+		"an unknown instance type": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic" },
+			infrav1.InstanceTypeNotFoundReason, []string{"instanceType", "Gigantic", "it has Large, Medium"}},
+		"more guaranteed than there is": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GuaranteedMemory = "5GB" }, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
+		"a maximum below the memory":    {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.MaximumMemory = "3GB" }, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
+		"graphics on a high-performance VM": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Type, s.VirtualMachine.GraphicsConsoles = "high_performance", "Keep"
+		}, infrav1.InvalidHardwareReason, []string{"graphicsConsoles"}},
+		"a root disk that would shrink": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "10GB"} },
+			infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "not shrunk"}},
+		"a raw disk that is not a copy": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}
+		}, infrav1.InvalidHardwareReason, []string{"rootDisk.clone", "format raw needs a copy"}},
+		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
+		}, infrav1.StorageDomainNotFoundReason, []string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
+		"an unknown tag": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
+		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
+			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}
+		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
+		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "with-nics" }, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, richInventory(), nil)
+			m := s.machine("one", test.ask)
+			message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+test.reason)
+			for _, want := range test.message {
+				if !strings.Contains(message, want) {
+					t.Errorf("%q does not name %s", message, want)
+				}
+			}
+			if s.sim.Summary().VMs != 0 {
+				t.Error("a VM was made all the same")
+			}
+		})
+	}
+}
+
+func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
+	s := newSiteIn(t, richInventory(), nil)
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}}
+	})
+	s.expectProvisioned(m)
+	ctx, session := t.Context(), s.session()
+	dc, err := session.DataCenter(ctx, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := session.StorageDomain(ctx, dc, "olvm-data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := session.CreateDiskOnce(ctx, &engine.Disk{
+		Alias: ptr.To("pvc-1"), Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
+	}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := session.WaitDisk(ctx, claim.ID, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.AttachDisk(ctx, s.sim.VMs()[0].ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	left := s.sim.Disks()
+	if len(left) != 1 || left[0].Name != "pvc-1" || left[0].Status != "ok" {
+		t.Errorf("the engine has the disks %+v, want the claim alone", left)
+	}
+}
+
+func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
+	s := newSiteIn(t, richInventory(), nil)
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 500, Reason: "Operation Failed", Detail: "[No.]"}); err != nil {
+		t.Fatal(err)
+	}
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}, {Name: "images", Size: "10GB"}}
+	})
+	s.eventually("the disks are made", func() error {
+		if n := s.sim.Summary().Disks; n != 3 {
+			return fmt.Errorf("%d disks", n)
+		}
+		return nil
+	})
+	s.sim.ClearFaults()
+	s.expectProvisioned(m)
+	if got := s.look("one"); len(got.disks) != 3 || s.sim.Summary().Disks != 3 {
+		t.Errorf("the engine has %+v", s.sim.Disks())
+	}
+}

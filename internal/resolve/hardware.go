@@ -1,0 +1,255 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+const (
+	vmPath = "spec.virtualMachine."
+	// highPerformance is the kind of VM with rules of its own.
+	highPerformance = "high_performance"
+)
+
+// invalid is an option that contradicts another or the template.
+func invalid(field, format string, args ...any) error {
+	return &Error{infrav1.InvalidHardwareReason, field, fmt.Sprintf(format, args...)}
+}
+
+// sizes resolves memory and CPU: explicit ones, or an instance type.
+func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
+	if vm.InstanceType != "" {
+		if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
+			return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
+		}
+		for field, value := range map[string]string{"guaranteedMemory": vm.GuaranteedMemory, "maximumMemory": vm.MaximumMemory} {
+			if value != "" {
+				return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two", vm.InstanceType)
+			}
+		}
+		sized, err := client.InstanceType(ctx, vm.InstanceType)
+		if err != nil {
+			return nameError(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
+		}
+		out.InstanceTypeID = sized.ID
+		return nil
+	}
+	topology := vm.CPU.Topology
+	out.Cores, out.Sockets, out.Threads = or(int64(topology.Cores), DefaultCores), or(int64(topology.Sockets), DefaultSockets), or(int64(topology.Threads), DefaultThreads)
+	for _, size := range []struct {
+		field, text string
+		into        *int64
+	}{{"memory", vm.Memory, &out.Memory}, {"guaranteedMemory", vm.GuaranteedMemory, &out.GuaranteedMemory}, {"maximumMemory", vm.MaximumMemory, &out.MaximumMemory}} {
+		if size.text == "" && size.field != "memory" {
+			continue
+		}
+		var err error
+		if *size.into, err = ParseMemory(size.text); err != nil {
+			return &Error{infrav1.InvalidMemoryReason, vmPath + size.field, err.Error()}
+		}
+	}
+	switch {
+	case out.GuaranteedMemory > out.Memory:
+		return invalid(vmPath+"guaranteedMemory", "%s is more than memory, which is %s; lower it", vm.GuaranteedMemory, vm.Memory)
+	case out.MaximumMemory != 0 && out.MaximumMemory < out.Memory:
+		return invalid(vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory, vm.Memory)
+	}
+	return nil
+}
+
+// options are the settings that need no look-up. A high-performance VM has rules that the engine's web interface applies
+// and its API does not.
+func options(vm infrav1.VirtualMachine, out *render.Machine) error {
+	out.CPUMode, out.OSType, out.VMType, out.HugePages, out.Description = vm.CPU.Mode, vm.OSType, vm.Type, int64(vm.HugePages), vm.Description
+	out.MemoryBallooning, out.SerialConsole, out.SoundCard = vm.MemoryBallooning, vm.SerialConsole, vm.SoundCard
+	out.RemoveGraphicsConsoles = vm.GraphicsConsoles == "Remove"
+	if vm.Type != highPerformance {
+		return nil
+	}
+	if vm.GraphicsConsoles == "Keep" {
+		return invalid(vmPath+"graphicsConsoles", "a high_performance VM has none; write Remove or leave it out")
+	}
+	out.RemoveGraphicsConsoles = true
+	out.CPUMode = or(out.CPUMode, "host_passthrough")
+	for setting, value := range map[**bool]bool{&out.MemoryBallooning: false, &out.SerialConsole: true, &out.SoundCard: false} {
+		if *setting == nil {
+			*setting = &value
+		}
+	}
+	return nil
+}
+
+// tags resolves the names of tags.
+func tags(ctx context.Context, client *engine.Client, names []string, out *render.Machine) error {
+	for i, name := range names {
+		tag, err := client.TagByName(ctx, name)
+		if err != nil {
+			return nameError(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
+		}
+		out.TagIDs = append(out.TagIDs, tag.ID)
+	}
+	slices.Sort(out.TagIDs)
+	return nil
+}
+
+// disks resolves the root disk, which comes from the template, and the data disks.
+func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Template, vm infrav1.VirtualMachine, out *render.Machine) error {
+	if vm.RootDisk == nil && len(vm.DataDisks) == 0 {
+		return nil
+	}
+	hardware, err := client.Hardware(ctx, template.ID)
+	if err != nil {
+		return err
+	}
+	home := "" // the storage domain of the template's disk
+	if hardware.RootDisk != nil && len(hardware.RootDisk.StorageDomainIDs()) > 0 {
+		home = hardware.RootDisk.StorageDomainIDs()[0]
+	}
+	if vm.RootDisk != nil {
+		if hardware.RootDisk == nil {
+			return invalid(vmPath+"rootDisk", "template %q has no bootable disk; name another template or remove rootDisk", template.Name)
+		}
+		if err := rootDisk(ctx, client, dc, hardware.RootDisk, *vm.RootDisk, out); err != nil {
+			return err
+		}
+	}
+	for i, d := range vm.DataDisks {
+		field := fmt.Sprintf("%sdataDisks[%d].", vmPath, i)
+		made := render.DataDisk{Name: d.Name, Format: or(d.Format, engine.FormatCow), StorageDomainID: home, Interface: or(d.Interface, "virtio_scsi")}
+		if made.Size, err = ParseMemory(d.Size); err != nil {
+			return invalid(field+"size", "%v", err)
+		}
+		made.Sparse = made.Format == engine.FormatCow
+		if d.Sparse != nil {
+			made.Sparse = *d.Sparse
+		}
+		if made.Format == engine.FormatCow && !made.Sparse {
+			return invalid(field+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
+		}
+		if d.StorageDomainName != "" {
+			domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
+			if err != nil {
+				return nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
+			}
+			made.StorageDomainID = domain.ID
+		}
+		if made.StorageDomainID == "" {
+			return invalid(field+"storageDomainName", "the template has no disk whose storage domain could be taken; name one")
+		}
+		out.DataDisks = append(out.DataDisks, made)
+	}
+	return nil
+}
+
+// rootDisk decides whether the template's disk is linked to or copied: linked disks are cow, sparse, and where the
+// template's are.
+func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter, origin *engine.Disk, want infrav1.RootDisk, out *render.Machine) error {
+	const path = vmPath + "rootDisk."
+	override := render.RootDisk{TemplateDiskID: origin.ID, Format: want.Format}
+	elsewhere := false
+	if want.StorageDomainName != "" {
+		domain, err := client.StorageDomain(ctx, dc, want.StorageDomainName)
+		if err != nil {
+			return nameError(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
+		}
+		override.StorageDomainID = domain.ID
+		elsewhere = !slices.Contains(origin.StorageDomainIDs(), domain.ID)
+	}
+	format := or(want.Format, origin.Format)
+	if want.Sparse != nil {
+		override.Provisioning = map[bool]string{true: "sparse", false: "non-sparse"}[*want.Sparse]
+		if format == engine.FormatCow && !*want.Sparse {
+			return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
+		}
+	}
+	needs := ""
+	switch {
+	case want.Format == engine.FormatRaw:
+		needs = "format raw"
+	case elsewhere:
+		needs = "another storage domain than the template's"
+	}
+	if out.Clone = want.Clone; needs != "" {
+		if want.Clone != nil && !*want.Clone {
+			return invalid(path+"clone", "%s needs a copy; write true or leave it out", needs)
+		}
+		yes := true
+		out.Clone = &yes
+	}
+	if override.Format != "" || override.Provisioning != "" || override.StorageDomainID != "" {
+		if override.Format == "" && override.Provisioning != "" {
+			override.Format = format
+		}
+		out.RootDisk = &override
+	}
+	if want.Size == "" {
+		return nil
+	}
+	size, err := ParseMemory(want.Size)
+	if err != nil {
+		return invalid(path+"size", "%v", err)
+	}
+	if size < origin.ProvisionedSize {
+		return invalid(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk", want.Size, origin.ProvisionedSize)
+	}
+	if size > origin.ProvisionedSize {
+		out.RootDiskSize = size
+	}
+	return nil
+}
+
+// networks resolves the network interfaces: the first has the node's address, others follow.
+func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Template, spec infrav1.OLVMMachineSpec, out *render.Machine) (*engine.Network, *engine.VNICProfile, error) {
+	var first *engine.Network
+	var firstProfile *engine.VNICProfile
+	for i, n := range networksOf(spec) {
+		field := "spec.olvmNetwork."
+		if i > 0 {
+			field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
+		}
+		network, err := client.Network(ctx, dc, n.NetworkName)
+		if err != nil {
+			return nil, nil, nameError(err, infrav1.NetworkNotFoundReason, field+"networkName")
+		}
+		profile, err := client.VNICProfile(ctx, network, n.VNICProfileName)
+		if err != nil {
+			return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, field+"vnicProfileName")
+		}
+		if slices.ContainsFunc(out.NICs, func(other render.NIC) bool { return other.Name == n.VNICName }) {
+			return nil, nil, invalid(field+"vnicName", "the name %q is used twice; network interfaces of a VM have different names", n.VNICName)
+		}
+		out.NICs = append(out.NICs, render.NIC{Name: n.VNICName, VNICProfileID: profile.ID, MAC: n.MACAddress, Interface: n.InterfaceType})
+		if i == 0 {
+			first, firstProfile = network, profile
+		}
+	}
+	hardware, err := client.Hardware(ctx, template.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, given := range hardware.NICs {
+		if !slices.ContainsFunc(out.NICs, func(n render.NIC) bool { return n.Name == given.Name }) {
+			return nil, nil, invalid("spec.additionalNetworks", "template %q gives its VMs a network interface %q, which the machine does not name; name it as vnicName, or remove it from the template", template.Name, given.Name)
+		}
+	}
+	return first, firstProfile, nil
+}
+
+// networksOf are the networks of all network interfaces in their order, with their names and hardware filled in.
+func networksOf(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
+	all := append([]infrav1.OLVMNetwork{spec.OLVMNetwork}, spec.AdditionalNetworks...)
+	all[0].VNICName = VNICName(spec)
+	all[0].InterfaceType = or(all[0].InterfaceType, spec.VirtualMachine.Network.InterfaceType)
+	for i := range all {
+		all[i].VNICName = or(all[i].VNICName, fmt.Sprintf("nic%d", i+1))
+		if all[i].InterfaceType == "virtio" { // the engine's own default, which the released provider can do
+			all[i].InterfaceType = ""
+		}
+	}
+	return all
+}
