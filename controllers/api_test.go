@@ -67,6 +67,16 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.Template.Spec.VirtualMachine.Memory = "8GB"
 			return c
 		}, "spec.template.spec is immutable"},
+		"memory beside an instance type": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.InstanceType = "Large"
+			return c
+		}, "exactly one of memory and instanceType"},
+		"a MAC address that is none": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.OLVMNetwork.MACAddress = "56:6f"
+			return c
+		}, "macAddress"},
 		"a port that is none": {func() client.Object {
 			c := s.olvm.DeepCopy()
 			c.Spec.ControlPlaneEndpoint.Port = 70000

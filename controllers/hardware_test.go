@@ -106,7 +106,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		}), func(_ *site, got seen) bool {
 			return got.vm.Type == "desktop" && got.vm.OS.Type == "rhel_9x64" && *got.vm.Soundcard && got.vm.Console.Enabled && got.consoles == 0
 		}},
-		"description and tags": {hardware(func(vm *infrav1.VirtualMachine) { vm.Description, vm.Tags = `made "by" <us> && you`, []string{"prod", "blue"} }), func(_ *site, got seen) bool {
+		"description and tags": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Description, vm.Tags = `made "by" <us> && you`, []string{"prod", "blue"}
+		}), func(_ *site, got seen) bool {
 			return got.vm.DescriptionText() == `made "by" <us> && you` && slices.Equal(got.tags, []string{"blue", "prod"})
 		}},
 		"a larger root disk": {hardware(func(vm *infrav1.VirtualMachine) { vm.RootDisk = &infrav1.RootDisk{Size: "30GB"} }), func(_ *site, got seen) bool {
@@ -184,7 +186,9 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"an instance type and a topology": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType, s.VirtualMachine.CPU.Topology.Cores = "", "Large", 2
 		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
-		"an unknown instance type": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic" },
+		"an unknown instance type": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic"
+		},
 			infrav1.InstanceTypeNotFoundReason, []string{"instanceType", "Gigantic", "it has Large, Medium"}},
 		"more guaranteed than there is": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GuaranteedMemory = "5GB" }, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
 		"a maximum below the memory":    {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.MaximumMemory = "3GB" }, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
@@ -254,6 +258,40 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	left := s.sim.Disks()
 	if len(left) != 1 || left[0].Name != "pvc-1" || left[0].Status != "ok" {
 		t.Errorf("the engine has the disks %+v, want the claim alone", left)
+	}
+}
+
+func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
+	for name, deaf := range map[string]bool{"a guest that listens": false, "a guest that does not": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, richInventory(), nil)
+			if deaf {
+				if err := s.sim.Inject(ovirtsim.Fault{Guest: "ignores-shutdown"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 4}
+			})
+			s.expectProvisioned(m)
+			s.delete(m)
+			if deaf {
+				s.expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
+			}
+			s.expectGone(m)
+			var shutdowns, stops int
+			for _, r := range s.sim.Requests() {
+				if strings.HasSuffix(r.Path, "/shutdown") {
+					shutdowns++
+				}
+				if strings.HasSuffix(r.Path, "/stop") {
+					stops++
+				}
+			}
+			if shutdowns == 0 || stops > 0 != deaf {
+				t.Errorf("%d requests to shut down, %d to cut the power", shutdowns, stops)
+			}
+		})
 	}
 }
 

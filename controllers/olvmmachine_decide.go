@@ -28,6 +28,8 @@ type observed struct {
 	vmMissing bool
 	// ready says that everything a run needs is there: bootstrap data, address, engine, resolved names.
 	ready bool
+	// shutdownLeft is how long the guest may still take to shut down by itself; 0 where nobody waits for it.
+	shutdownLeft time.Duration
 	// digest of what is asked for, and of what was applied last.
 	digest, applied string
 }
@@ -75,6 +77,7 @@ var deleteRules = []rule{
 	nothingLeft,
 	deleteNeedsEngine,
 	backingOff,
+	guestShutsDown,
 	func(observed) (action, bool) {
 		return action{kind: actionDestroy, reason: infrav1.DeletingReason}, true
 	},
@@ -120,6 +123,11 @@ func inputsMissing(o observed) (action, bool) {
 
 func deleteNeedsEngine(o observed) (action, bool) {
 	return action{kind: actionWait, reason: infrav1.WaitingForEngineReason, after: engineRetry}, !o.ready
+}
+
+func guestShutsDown(o observed) (action, bool) {
+	return action{kind: actionWait, reason: infrav1.WaitingForGuestShutdownReason, after: min(o.shutdownLeft, vmBooting),
+		message: fmt.Sprintf("Waiting for the guest to shut down; its power is cut at %s", o.now.Add(o.shutdownLeft).Round(time.Second).UTC().Format(time.RFC3339))}, o.shutdownLeft > 0
 }
 
 func settled(o observed) (action, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -94,6 +95,9 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	o.ready = scope.session != nil && scope.vmErr == nil
 	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
 	o.hadVM = !scope.vmMissing && !scope.destroyed && mayHaveVM(scope.olvmMachine)
+	if o.run == nil {
+		o.shutdownLeft = r.shutDownGuest(ctx, scope)
+	}
 	scope.action = decide(deleteRules, o)
 	switch scope.action.kind {
 	case actionCancel:
@@ -116,6 +120,32 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
 	}
 	return ctrl.Result{RequeueAfter: scope.action.after}, nil
+}
+
+// defaultShutdown is how long a guest may take that is asked to shut down.
+const defaultShutdown = 5 * time.Minute
+
+// shutDownGuest asks the guest where that is wanted, and returns how long it may still take. It counts from the
+// deletion, so that a restart of the manager does not prolong it; a guest that ignores the request is asked again.
+func (r *OLVMMachineReconciler) shutDownGuest(ctx context.Context, scope *machineScope) time.Duration {
+	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm
+	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
+		return 0
+	}
+	limit := time.Duration(want.TimeoutSeconds) * time.Second
+	if limit == 0 {
+		limit = defaultShutdown
+	}
+	left := time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit))
+	if left <= 0 {
+		return 0
+	}
+	if vm.Status == engine.VMUp {
+		if err := scope.session.ShutdownVM(ctx, vm.ID, false); err != nil && !engine.IsConflict(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
+		}
+	}
+	return left
 }
 
 // destroyDigest stands for the empty configuration.
@@ -223,7 +253,12 @@ func removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) erro
 	var err error
 	switch vm.Status {
 	case engine.VMDown:
-		err = session.DeleteVM(ctx, vm.ID)
+		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that carry its name.
+		if err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
+			return a.Bootable != nil && *a.Bootable || strings.HasPrefix(d.AliasText(), vm.Name+"_")
+		}); err == nil {
+			err = session.DeleteVM(ctx, vm.ID)
+		}
 	case engine.VMImageLocked, engine.VMPoweringDown:
 	default:
 		err = session.StopVM(ctx, vm.ID, true)

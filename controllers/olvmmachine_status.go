@@ -130,6 +130,8 @@ func setMachineDeletingCondition(scope *machineScope) {
 			condition.Reason = infrav1.WaitingForEngineReason
 		case scope.attempt.failures > 0 && scope.attempt.digest == destroyDigest:
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, failureMessage(scope.attempt)
+		case scope.action.reason == infrav1.WaitingForGuestShutdownReason:
+			condition.Reason, condition.Message = scope.action.reason, scope.action.message
 		case scope.action.message != "":
 			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, scope.action.message
 		}

@@ -41,7 +41,7 @@ const (
 
 	machineModule    = "machine"
 	extensionsModule = "extensions"
-	moduleDir     = "modules"
+	moduleDir        = "modules"
 
 	// ProviderSource names the provider with its host, because OpenTofu's default registry is another.
 	ProviderSource = "registry.terraform.io/ovirt/ovirt"

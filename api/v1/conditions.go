@@ -20,6 +20,8 @@ const (
 	WaitingForMachinesDeletionReason = "WaitingForMachinesDeletion"
 	// WaitingForTerraformReason surfaces when a run must end before the deletion can go on.
 	WaitingForTerraformReason = "WaitingForTerraform"
+	// WaitingForGuestShutdownReason surfaces while the guest shuts down by itself, as spec.virtualMachine.shutdown asks.
+	WaitingForGuestShutdownReason = "WaitingForGuestShutdown"
 	// DeletionFailedReason surfaces when the last attempt to delete the VM failed; it is tried again.
 	DeletionFailedReason = "DeletionFailed"
 	// DeletionBlockedReason surfaces when deleting would touch what is not ours; a person must look.

@@ -150,7 +150,7 @@ type DataDisk struct {
 }
 
 // VirtualMachine sizes a VM and configures its network.
-// +kubebuilder:validation:XValidation:rule="(has(self.memory) && self.memory != '') != (has(self.instanceType) && self.instanceType != '')",message="set exactly one of memory and instanceType"
+// +kubebuilder:validation:XValidation:rule="(has(self.memory) && self.memory != ”) != (has(self.instanceType) && self.instanceType != ”)",message="set exactly one of memory and instanceType"
 type VirtualMachine struct {
 	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
 	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the
@@ -240,9 +240,28 @@ type VirtualMachine struct {
 	// +optional
 	CPU CPU `json:"cpu,omitempty,omitzero"`
 
+	// shutdown says how the VM is powered off before it is deleted.
+	// +optional
+	Shutdown Shutdown `json:"shutdown,omitempty,omitzero"`
+
 	// network configuration of the guest.
 	// +required
 	Network GuestNetwork `json:"network,omitempty,omitzero"`
+}
+
+// Shutdown says how a VM is powered off before it is deleted.
+type Shutdown struct {
+	// mode is Stop, which cuts the power (the node was drained before), or Graceful, which asks the guest first.
+	// Empty means Stop.
+	// +optional
+	// +kubebuilder:validation:Enum="";Stop;Graceful
+	Mode string `json:"mode,omitempty"`
+
+	// timeoutSeconds is how long a guest that is asked may take before the power is cut. 0 means 300.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // CPU is the virtual processor of a VM.

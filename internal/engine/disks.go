@@ -189,6 +189,31 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id string) error {
 	return nil
 }
 
+// ReleaseDisks detaches the disks of a VM that are not its own, so that they outlive it: the disks of a VM are deleted
+// with it.
+func (c *Client) ReleaseDisks(ctx context.Context, vmID string, own func(*DiskAttachment, *Disk) bool) error {
+	attached, err := c.DiskAttachments(ctx, vmID)
+	if IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := range attached {
+		disk, err := c.Disk(ctx, attached[i].DiskID())
+		if err != nil && !IsNotFound(err) {
+			return err
+		}
+		if err != nil || own(&attached[i], disk) {
+			continue
+		}
+		if err := c.DetachDisk(ctx, vmID, attached[i].DiskID()); err != nil && !IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 // CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
 // mark in its description, because an alias need not be unique; a request is never repeated that may have had an effect.
 // An interrupt does not cut the request off, which would leave a disk that nobody knows of.

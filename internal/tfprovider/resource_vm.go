@@ -487,30 +487,14 @@ func (r *vmResource) disksNow(ctx context.Context, id string) []byte {
 // releaseForeign detaches the disks that did not come with the VM, so that they outlive it. Where nobody remembers which
 // did, after an import, it is those from which the VM boots: to keep a disk too many is better than to destroy one.
 func (r *vmResource) releaseForeign(ctx context.Context, id string, remembered []byte) error {
-	attached, err := r.client.DiskAttachments(ctx, id)
-	if engine.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
 	var own []string
 	_ = json.Unmarshal(remembered, &own)
-	for i := range attached {
-		disk := &attached[i]
-		boots := disk.Bootable != nil && *disk.Bootable
-		if slices.Contains(own, disk.DiskID()) || own == nil && boots {
-			continue
-		}
-		err := poll(ctx, "disk "+disk.DiskID()+" to be detached", func(ctx context.Context) (bool, string, error) {
-			err := r.client.DetachDisk(ctx, id, disk.ID)
-			return err == nil || engine.IsNotFound(err), "", ignoreNotFound(err)
+	return poll(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
+		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
+			return slices.Contains(own, a.DiskID()) || own == nil && a.Bootable != nil && *a.Bootable
 		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return err == nil, "", err
+	})
 }
 
 // create makes the VM once. Where the answer gets lost, it is found by name, comment and cluster: the engine may have

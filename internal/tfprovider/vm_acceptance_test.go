@@ -82,6 +82,31 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 	}
 }
 
+func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	extended := strings.Replace(strings.Replace(machine, "  memory      = 4294967296\n", "  memory      = 4294967296\n  guaranteed_memory = 1073741824\n  description = \"a <b>\"\n", 1),
+		"  vnic_profile_id = \"$profile\"\n", "  vnic_profile_id = \"$profile\"\n  mac = \"56:6F:1A:AA:00:01\"\n  interface = \"e1000e\"\n", 1)
+	w := newWorkspace(t, s).config(extended)
+	w.apply()
+	w.settled()
+	vm := s.vm(t, "a")
+	nics, err := s.client.NICs(t.Context(), vm.ID)
+	must(t, err)
+	if *vm.MemoryPolicy.Guaranteed != 1<<30 || vm.DescriptionText() != "a <b>" || nics[0].MAC.Address != "56:6f:1a:aa:00:01" || nics[0].Interface != "e1000e" {
+		t.Errorf("the VM is %+v with %+v and %+v", vm, vm.MemoryPolicy, nics)
+	}
+	w.config(strings.Replace(strings.Replace(extended, "1073741824", "2147483648", 1), "a <b>", "c", 1))
+	if got := w.plans()["ovirt_vm.a"]; got != "update" {
+		t.Errorf("the plan is %q", got)
+	}
+	w.apply()
+	w.settled()
+	if vm = s.vm(t, "a"); *vm.MemoryPolicy.Guaranteed != 2<<30 || vm.DescriptionText() != "c" {
+		t.Errorf("the VM is %+v with %+v", vm, vm.MemoryPolicy)
+	}
+}
+
 func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
 	t.Parallel()
 	s := newSite(t, quick)
