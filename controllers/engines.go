@@ -44,7 +44,7 @@ func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engin
 			ca = nil
 		}
 	}
-	config, err := resolve.EngineConfig(server, secret, ca)
+	config, err := resolve.EngineConfig(cluster, secret, ca)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}

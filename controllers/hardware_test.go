@@ -22,6 +22,7 @@ func richInventory() ovirtsim.Inventory {
 		Name: "with-nics", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}}, Kubernetes: "v1.36.1",
 		NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
 	})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "ol9-v1.36.1", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 11 << 30}}})
 	return inventory
 }
 
@@ -130,6 +131,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			return len(got.disks) == 3 && etcd.ProvisionedSize == 10*gib && etcd.Format == "raw" && !*etcd.Sparse && images.ProvisionedSize == 50*gib && images.Format == "cow" &&
 				got.disks["one_Disk1"].ProvisionedSize == 25*gib
 		}},
+		"a template by the version of Kubernetes": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-${KUBERNETES_VERSION}" }, func(_ *site, got seen) bool {
+			return got.disks["one_Disk1"].ProvisionedSize == 11*gib
+		}},
 		"several NICs of several kinds": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = "56:6F:1A:AA:00:01", "e1000e"
 			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, {NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "storage"}}
@@ -203,7 +207,8 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
 		}, infrav1.StorageDomainNotFoundReason, []string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
-		"an unknown tag": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
+		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		"an unknown tag":                     {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
 		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
 			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}
 		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},

@@ -182,7 +182,8 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		return 0, nil
 	}
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
-		Spec: scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
+		KubernetesVersion: scope.machine.Spec.Version,
+		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
 		Address: scope.address, UserData: string(scope.userData), Config: scope.config,
 	})
 	if err == nil {

@@ -37,6 +37,8 @@ const (
 	EngineAvailableReason = "EngineAvailable"
 	// CredentialsNotFoundReason surfaces when the credentials Secret is missing or lacks a key.
 	CredentialsNotFoundReason = "CredentialsNotFound"
+	// CredentialsNotAllowedReason surfaces when the credentials Secret of another namespace does not allow this one.
+	CredentialsNotAllowedReason = "CredentialsNotAllowed"
 	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"
 	// AuthenticationFailedReason surfaces when the engine refuses the user name or password.

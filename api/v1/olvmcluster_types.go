@@ -8,6 +8,11 @@ import (
 // ClusterFinalizer lets the OLVMCluster outlive its machines.
 const ClusterFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io"
 
+// AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own whose
+// OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may create an
+// OLVMCluster could use the credentials of everybody else.
+const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
+
 // OLVMClusterSpec is what an OLVMCluster asks for.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == oldSelf.controlPlaneEndpoint.host)",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port == oldSelf.controlPlaneEndpoint.port)",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
@@ -55,7 +60,8 @@ type OvirtAPIServer struct {
 	InsecureSkipTLSVerify bool `json:"insecureSkipTLSVerify,omitempty"`
 
 	// credentialsSecret names the Secret with the keys username (with its @domain), password and scope
-	// (or ovirt_username and ovirt_password).
+	// (or ovirt_username and ovirt_password). A Secret of another namespace must allow this one, by its annotation
+	// infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces.
 	// +required
 	CredentialsSecret NamespacedName `json:"credentialsSecret,omitempty,omitzero"`
 

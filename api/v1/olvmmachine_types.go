@@ -31,11 +31,17 @@ type OLVMMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=255
 	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
-	// vmTemplateName is the name of the engine's template from which the VM is made.
+	// vmTemplateName is the name of the engine's template from which the VM is made. ${KUBERNETES_VERSION} in it stands
+	// for the Machine's version, such as v1.36.1 (write $${KUBERNETES_VERSION} where clusterctl or Flux substitutes).
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VMTemplateName string `json:"vmTemplateName,omitempty"`
+
+	// vmTemplateVersion is the version of the template, as the engine counts them. 0 means the newest one.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	VMTemplateVersion int32 `json:"vmTemplateVersion,omitempty"`
 
 	// olvmNetwork names the network and the vNIC profile of the VM's first network interface, which has the node's
 	// address.
@@ -150,7 +156,7 @@ type DataDisk struct {
 }
 
 // VirtualMachine sizes a VM and configures its network.
-// +kubebuilder:validation:XValidation:rule="(has(self.memory) && self.memory != ”) != (has(self.instanceType) && self.instanceType != ”)",message="set exactly one of memory and instanceType"
+// +kubebuilder:validation:XValidation:rule="(has(self.memory) && size(self.memory) > 0) != (has(self.instanceType) && size(self.instanceType) > 0)",message="set exactly one of memory and instanceType"
 type VirtualMachine struct {
 	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
 	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -127,6 +128,11 @@ func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {
 
 // Template returns the newest version of the template of that name in the data center that can be used, or a NameError.
 func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Template, error) {
+	return c.TemplateVersion(ctx, dc, name, 0)
+}
+
+// TemplateVersion is Template for one version of it; 0 means the newest.
+func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
 	// The clusters say which templates are in the data center; Blank is in none and in all.
 	_, clusters, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID })
 	if err != nil {
@@ -136,16 +142,25 @@ func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Te
 		inDC := RefID(t.Cluster) == "" || slices.ContainsFunc(clusters, func(cl Cluster) bool { return cl.ID == RefID(t.Cluster) && cl.DataCenter.ID == dc.ID })
 		return inDC && t.Status == "ok"
 	}
-	first, all, err := find(ctx, c, &c.lists.templates, "templates", func(t Template) bool { return usable(t) && t.Name == name })
+	wanted := func(t Template) bool {
+		return usable(t) && t.Name == name && (version == 0 || t.Version.Number == version)
+	}
+	first, all, err := find(ctx, c, &c.lists.templates, "templates", wanted)
 	if err != nil {
 		return nil, err
+	}
+	if first == nil && version != 0 {
+		has := func(t Template) bool { return usable(t) && t.Name == name }
+		if known := names(all, has, func(t Template) string { return strconv.Itoa(t.Version.Number) }); len(known) > 0 {
+			return nil, &NameError{Kind: "version", Name: strconv.Itoa(version), Scope: fmt.Sprintf("template %q", name), Known: known}
+		}
 	}
 	if first == nil {
 		return nil, &NameError{Kind: "template", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name), Known: names(all, usable, func(t Template) string { return t.Name })}
 	}
 	newest := *first
 	for _, t := range all {
-		if usable(t) && t.Name == name && t.Version.Number > newest.Version.Number {
+		if wanted(t) && t.Version.Number > newest.Version.Number {
 			newest = t
 		}
 	}

@@ -193,6 +193,7 @@ type Machine struct {
 	Address string
 
 	infraName   string // of the OLVMMachine
+	version     string // of Kubernetes
 	spec        infrav1.OLVMMachineSpec
 	olvmCluster *infrav1.OLVMCluster
 }
@@ -233,6 +234,11 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 		return nil, err
 	}
 	base := Machine{Cluster: clusterName, From: owner.GetKind() + "/" + owner.GetName(), Namespace: owner.GetNamespace(), olvmCluster: cluster}
+	for _, path := range [][]string{{"spec", "version"}, {"spec", "template", "spec", "version"}} {
+		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
+			base.version = version
+		}
+	}
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
 	if owner.GetKind() == "Machine" {
 		if ref.kind != "OLVMMachine" {

@@ -108,7 +108,8 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		owner = existing.Owner
 	}
 	input, _, err := resolve.Machine(ctx, session, resolve.Input{
-		Spec: machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
+		KubernetesVersion: machine.version,
+		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
 	})
 	if err != nil {
 		return Rendered{}, err
@@ -137,9 +138,10 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 	}
 	if len(credentials.CA) > 0 {
 		ca = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"}, Data: map[string]string{"ca.crt": string(credentials.CA)}}
-		server.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
+		cluster = cluster.DeepCopy()
+		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
 	}
-	config, err := resolve.EngineConfig(server, secret, ca)
+	config, err := resolve.EngineConfig(cluster, secret, ca)
 	var field *resolve.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"

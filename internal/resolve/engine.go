@@ -15,7 +15,8 @@ import (
 
 // EngineConfig is the way to the engine of a cluster. secret and ca are the objects that the spec names, nil where they
 // do not exist; ca is not used where the spec names none.
-func EngineConfig(server infrav1.OvirtAPIServer, secret *corev1.Secret, ca *corev1.ConfigMap) (engine.Config, error) {
+func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap) (engine.Config, error) {
+	server := cluster.Spec.OLVMOvirtAPIServer
 	const path = "spec.olvmOvirtAPIServer"
 	if _, err := engine.BaseURL(server.ServerURL); err != nil {
 		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
@@ -24,6 +25,10 @@ func EngineConfig(server infrav1.OvirtAPIServer, secret *corev1.Secret, ca *core
 	if secret == nil {
 		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
 			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", server.CredentialsSecret.Name)}
+	}
+	if !allowed(secret, cluster.Namespace) {
+		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
+			"Secret %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", secret.Namespace, secret.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
 	}
 	config.Username = firstKey(secret.Data, "username", "ovirt_username")
 	config.Password = firstKey(secret.Data, "password", "ovirt_password")
@@ -50,6 +55,19 @@ func EngineConfig(server infrav1.OvirtAPIServer, secret *corev1.Secret, ca *core
 			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
 	}
 	return config, nil
+}
+
+// allowed says whether a namespace may use a Secret: its own, and those that the Secret lists.
+func allowed(secret *corev1.Secret, namespace string) bool {
+	if secret.Namespace == namespace || secret.Namespace == "" { // without one it comes from a command line
+		return true
+	}
+	for _, name := range strings.Split(secret.Annotations[infrav1.AllowedNamespacesAnnotation], ",") {
+		if name = strings.TrimSpace(name); name == "*" || name == namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // Key is the name of an object that an OLVMCluster refers to, in its own namespace where it names none.

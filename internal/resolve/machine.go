@@ -23,6 +23,9 @@ const (
 	DefaultThreads   = 1
 )
 
+// versionVariable stands for the Machine's version in the name of a template.
+const versionVariable = "${KUBERNETES_VERSION}"
+
 // Owner of a VM; its marker is in the VM's comment.
 type Owner struct{ Namespace, Name, UID string }
 
@@ -48,6 +51,8 @@ type Input struct {
 	// Spec of the OLVMMachine, and the OLVMCluster's.
 	Spec    infrav1.OLVMMachineSpec
 	Cluster infrav1.OLVMClusterSpec
+	// KubernetesVersion is the Machine's version, such as v1.36.1; empty where it has none.
+	KubernetesVersion string
 	// VMName is the name of the VM and the host name of its guest.
 	VMName string
 	// Owner of the VM.
@@ -85,7 +90,14 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName"))
 	}
-	template, err := client.Template(ctx, dc, in.Spec.VMTemplateName)
+	templateName := in.Spec.VMTemplateName
+	if strings.Contains(templateName, versionVariable) {
+		if in.KubernetesVersion == "" {
+			return fail(&Error{infrav1.TemplateNotFoundReason, "spec.vmTemplateName", fmt.Sprintf("it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable)})
+		}
+		templateName = strings.ReplaceAll(templateName, versionVariable, in.KubernetesVersion)
+	}
+	template, err := client.TemplateVersion(ctx, dc, templateName, int(in.Spec.VMTemplateVersion))
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}

@@ -49,9 +49,14 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 		ServerURL: "https://engine.example.com/ovirt-engine", CredentialsSecret: infrav1.NamespacedName{Name: "creds"}, CAConfigMap: &infrav1.NamespacedName{Name: "ca"},
 	}
 	secret := func(data map[string][]byte) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "creds"}, Data: data}
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "creds"}, Data: data}
 	}
 	good := secret(map[string][]byte{"username": []byte("admin@internal"), "password": []byte("secret\n")})
+	elsewhere := func(allowed string) *corev1.Secret {
+		out := good.DeepCopy()
+		out.Namespace, out.Annotations = "vault", map[string]string{infrav1.AllowedNamespacesAnnotation: allowed}
+		return out
+	}
 	sim, err := ovirtsim.New(ovirtsim.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +78,10 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 		"the other keys":                 {server, secret(map[string][]byte{"ovirt_username": []byte("a@b"), "ovirt_password": []byte("c")}), ca, ""},
 		"no CA is asked for":             {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), good, nil, ""},
 		"no verification needs no CA":    {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), good, nil, ""},
+		"a Secret of others":             {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason},
+		"a Secret that others may use":   {server, elsewhere("there, elsewhere"), ca, infrav1.CredentialsNotAllowedReason},
+		"a Secret that we may use":       {server, elsewhere("there, here"), ca, ""},
+		"a Secret for everybody":         {server, elsewhere("*"), ca, ""},
 		"no Secret":                      {server, nil, ca, infrav1.CredentialsNotFoundReason},
 		"no password":                    {server, secret(map[string][]byte{"username": []byte("a@b")}), ca, infrav1.CredentialsNotFoundReason},
 		"no ConfigMap":                   {server, good, nil, infrav1.CAConfigMapInvalidReason},
@@ -82,7 +91,7 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			config, err := EngineConfig(test.server, test.secret, test.ca)
+			config, err := EngineConfig(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "here"}, Spec: infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server}}, test.secret, test.ca)
 			var field *Error
 			switch {
 			case test.reason == "" && err != nil:
