@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -50,11 +51,6 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
 	m := s.machine("one", nil)
 	s.expectProvisioned(m)
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("template"), Spec: infrav1.OLVMMachineTemplateSpec{
-		Template: infrav1.OLVMMachineTemplateResource{Spec: *m.Spec.DeepCopy()},
-	}}
-	template.Spec.Template.Spec.ProviderID = ""
-	s.create(template)
 	tests := map[string]struct {
 		change func() client.Object
 		want   string
@@ -62,11 +58,6 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		"the endpoint's host": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"; return c }, "controlPlaneEndpoint.host is immutable"},
 		"the endpoint's port": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Port = 7443; return c }, "controlPlaneEndpoint.port is immutable"},
 		"the provider ID":     {func() client.Object { c := m.DeepCopy(); c.Spec.ProviderID = "olvm://other"; return c }, "providerID is immutable"},
-		"the template": {func() client.Object {
-			c := template.DeepCopy()
-			c.Spec.Template.Spec.VirtualMachine.Memory = "8GB"
-			return c
-		}, "spec.template.spec is immutable"},
 		"memory beside an instance type": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.InstanceType = "Large"
@@ -92,5 +83,45 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	remove := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"controlPlaneEndpoint":null}}`))
 	if err := suite.client.Patch(t.Context(), s.olvm, remove, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "immutable once set") {
 		t.Errorf("the endpoint as a whole: %v", err)
+	}
+}
+
+func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T) {
+	s := newSite(t, nil)
+	spec := s.machineSpec()
+	s.create(&infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("machine"), Spec: infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}}})
+	s.create(&infrav1.OLVMClusterTemplate{ObjectMeta: s.meta("cluster"), Spec: infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.olvm.Spec}}})
+	const annotation = `"metadata":{"annotations":{"topology.cluster.x-k8s.io/dry-run":""}},`
+	kinds := map[string]struct {
+		object client.Object
+		change string
+	}{
+		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("machine")}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
+		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{ObjectMeta: s.meta("cluster")}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
+	}
+	for kind, k := range kinds {
+		patch := func(body string, options ...client.PatchOption) error {
+			object := k.object.DeepCopyObject().(client.Object)
+			return suite.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte("{"+body+"}")), options...)
+		}
+		refused := func(err error) error {
+			if err == nil || !strings.Contains(err.Error(), "spec.template.spec is immutable: create a new "+kind) {
+				return fmt.Errorf("it was not refused with the remedy: %w", err)
+			}
+			return nil
+		}
+		// The API server takes a moment to learn of a policy.
+		s.eventually(kind+": a dry run that is not the topology controller's", func() error { return refused(patch(k.change, client.DryRunAll)) })
+		for name, err := range map[string]error{
+			"a change":                             refused(patch(k.change)),
+			"a change that claims to be a dry run": refused(patch(annotation + k.change)),
+			"a dry run of the topology controller": patch(annotation+k.change, client.DryRunAll),
+			"other metadata":                       patch(`"metadata":{"labels":{"team":"a"}}`),
+			"metadata of what is made":             patch(`"spec":{"template":{"metadata":{"labels":{"team":"a"}}}}`),
+		} {
+			if err != nil {
+				t.Errorf("%s: %s: %v", kind, name, err)
+			}
+		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -100,6 +101,17 @@ func runSuite(m *testing.M) (int, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
+	if err != nil {
+		return 0, err
+	}
+	policies, err := localplane.ReadObjects(policy)
+	if err != nil {
+		return 0, err
+	}
+	if err := localplane.Apply(ctx, suite.client, policies...); err != nil {
+		return 0, err
+	}
 	suite.sessions = &engine.Sessions{}
 	engines := &Engines{Reader: mgr.GetAPIReader(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
@@ -200,6 +212,17 @@ func change[T client.Object](s *site, object T, apply func(T)) {
 	})
 }
 
+// machineSpec asks for what the engine has.
+func (s *site) machineSpec() infrav1.OLVMMachineSpec {
+	return infrav1.OLVMMachineSpec{
+		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
+		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
+		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{
+			IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
+		}},
+	}
+}
+
 // machine writes a Machine with its bootstrap data and its OLVMMachine. spoil may change the latter.
 func (s *site) machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.t.Helper()
@@ -211,13 +234,7 @@ func (s *site) machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
 	}}
 	s.create(owner)
-	m := &infrav1.OLVMMachine{ObjectMeta: s.meta(name), Spec: infrav1.OLVMMachineSpec{
-		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
-		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
-		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{
-			IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
-		}},
-	}}
+	m := &infrav1.OLVMMachine{ObjectMeta: s.meta(name), Spec: s.machineSpec()}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
 	if spoil != nil {
 		spoil(&m.Spec)

@@ -186,7 +186,8 @@ type OLVMClusterList struct {
 	Items           []OLVMCluster `json:"items"`
 }
 
-// OLVMClusterTemplateSpec holds the template of a ClusterClass.
+// OLVMClusterTemplateSpec holds the template of a ClusterClass. An admission policy keeps spec.template.spec immutable
+// (config/policy).
 type OLVMClusterTemplateSpec struct {
 	// template of the OLVMClusters to create.
 	// +required

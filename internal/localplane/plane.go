@@ -353,7 +353,7 @@ func (p *Plane) EngineClient() (*engine.Client, error) {
 	return engine.New(engine.Config{URL: p.Engine.URL, Username: p.Engine.Username, Password: p.Engine.Password, CA: p.EngineCA})
 }
 
-// startProvider installs our CRDs and roles, and starts our manager with no more rights than they give.
+// startProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
 func (p *Plane) startProvider(ctx context.Context) error {
 	config := filepath.Join(p.options.Tools.Root(), "config")
 	crds, err := readFolder(filepath.Join(config, "crd", "bases"))
@@ -369,6 +369,13 @@ func (p *Plane) startProvider(ctx context.Context) error {
 		crd.SetLabels(labels)
 	}
 	if err := p.installCRDs(ctx, crds); err != nil {
+		return err
+	}
+	policies, err := readFolder(filepath.Join(config, "policy"))
+	if err != nil {
+		return err
+	}
+	if err := Apply(ctx, p.Client, policies...); err != nil {
 		return err
 	}
 	roles, err := readFolder(filepath.Join(config, "rbac"))
