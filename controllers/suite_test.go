@@ -118,6 +118,9 @@ func runSuite(m *testing.M) (int, error) {
 	if err := (&OLVMClusterReconciler{Client: mgr.GetClient(), Engines: engines}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}
+	if err := (&OLVMMachineTemplateReconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test")}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		return 0, err
+	}
 	if err := (&OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Concurrency: 4, WorkDir: suite.workDir,
 		Executor: terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), Recorder: mgr.GetEventRecorder("test"),

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -24,10 +25,49 @@ type OLVMMachineTemplateResource struct {
 	Spec OLVMMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
+// OLVMMachineTemplateStatus is what a machine made from the template will be, which the cluster autoscaler must know before
+// there is one.
+type OLVMMachineTemplateStatus struct {
+	// capacity of a machine made from the template: cpu and memory. Absent while the template does not say it.
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+
+	// nodeInfo of a machine made from the template.
+	// +optional
+	NodeInfo NodeInfo `json:"nodeInfo,omitempty,omitzero"`
+}
+
+// NodeInfo describes a node before it exists, as the Cluster API contract asks.
+// +kubebuilder:validation:MinProperties=1
+type NodeInfo struct {
+	// architecture of the node's CPU, as Kubernetes names it.
+	// +optional
+	Architecture Architecture `json:"architecture,omitempty"`
+
+	// operatingSystem of the node.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	OperatingSystem string `json:"operatingSystem,omitempty"`
+}
+
+// Architecture of a CPU, as Kubernetes names it.
+// +kubebuilder:validation:Enum=amd64;arm64;s390x;ppc64le
+type Architecture string
+
+// The architectures of engines' VMs.
+const (
+	ArchitectureAmd64   Architecture = "amd64"
+	ArchitectureArm64   Architecture = "arm64"
+	ArchitectureS390x   Architecture = "s390x"
+	ArchitecturePpc64le Architecture = "ppc64le"
+)
+
 // OLVMMachineTemplate is the template from which a control plane or a MachineDeployment makes OLVMMachines.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=olvmmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=olvmmt
 // +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.spec.template.spec.vmTemplateName`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.template.spec.virtualMachine.memory`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -40,6 +80,10 @@ type OLVMMachineTemplate struct {
 	// spec is what is asked for.
 	// +required
 	Spec OLVMMachineTemplateSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what a machine made from the template will be.
+	// +optional
+	Status OLVMMachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
 
 // OLVMMachineTemplateList is a list of OLVMMachineTemplates.

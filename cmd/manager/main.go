@@ -215,6 +215,11 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return nil, err
 	}
+	if err := (&controllers.OLVMMachineTemplateReconciler{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("olvmmachinetemplate-controller"), WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		return nil, err
+	}
 	machines := &controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
 		Executor:    terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")),

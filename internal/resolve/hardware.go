@@ -39,8 +39,7 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 		out.InstanceTypeID = sized.ID
 		return nil
 	}
-	topology := vm.CPU.Topology
-	out.Cores, out.Sockets, out.Threads = or(int64(topology.Cores), DefaultCores), or(int64(topology.Sockets), DefaultSockets), or(int64(topology.Threads), DefaultThreads)
+	out.Cores, out.Sockets, out.Threads = Topology(vm)
 	for _, size := range []struct {
 		field, text string
 		into        *int64

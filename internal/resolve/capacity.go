@@ -1,0 +1,46 @@
+package resolve
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Topology divides the virtual processor of a VM, with the defaults filled in.
+func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
+	t := vm.CPU.Topology
+	return or(int64(t.Cores), DefaultCores), or(int64(t.Sockets), DefaultSockets), or(int64(t.Threads), DefaultThreads)
+}
+
+// Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's kernel
+// has taken its part. The engine is not asked, so it holds before there is a machine; a source of sizes that only the
+// engine knows must be resolved before. The error names the field.
+func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
+	if name := spec.VirtualMachine.InstanceType; name != "" {
+		return nil, invalid("spec.virtualMachine.instanceType", "only the engine knows the size of instance type %q; to scale from zero, annotate the MachineDeployment with capacity.cluster-autoscaler.kubernetes.io/cpu and memory", name)
+	}
+	memory, err := ParseMemory(spec.VirtualMachine.Memory)
+	if err != nil {
+		return nil, &Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()}
+	}
+	cores, sockets, threads := Topology(spec.VirtualMachine)
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(cores*sockets*threads, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
+	}, nil
+}
+
+// NodeInfo is what a node on a VM of this spec says of itself.
+func NodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
+	info := infrav1.NodeInfo{Architecture: infrav1.ArchitectureAmd64, OperatingSystem: "linux"}
+	switch spec.VirtualMachine.CPU.Architecture {
+	case "aarch64", "arm64":
+		info.Architecture = infrav1.ArchitectureArm64
+	case "ppc64": // the engine's name; its guests are little endian
+		info.Architecture = infrav1.ArchitecturePpc64le
+	case "s390x":
+		info.Architecture = infrav1.ArchitectureS390x
+	}
+	return info
+}
