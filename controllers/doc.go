@@ -1,4 +1,5 @@
-// Package controllers reconciles OLVMClusters and OLVMMachines.
+// Package controllers reconciles OLVMClusters, OLVMMachines and
+// OLVMMachineTemplates, and looks after the Nodes of workload clusters.
 //
 // Reconcile holds order only. Phases gather facts into a scope; decide, a pure
 // function, says what to do next; the status files alone turn facts into

@@ -39,6 +39,10 @@ var suite struct {
 	client   client.Client
 	workDir  string
 	sessions *engine.Sessions
+	// assets has the binaries of etcd and kube-apiserver.
+	assets string
+	// stopWorkload stops the workload cluster, if one was started.
+	stopWorkload func()
 }
 
 func TestMain(m *testing.M) {
@@ -60,6 +64,7 @@ func runSuite(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	suite.assets, suite.stopWorkload = assets, func() {}
 	if _, err := tools.Path("plane", "kube-apiserver"); err != nil {
 		return 0, err
 	}
@@ -121,6 +126,20 @@ func runSuite(m *testing.M) (int, error) {
 	if err := (&OLVMMachineTemplateReconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test")}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}
+	workloads, err := NewClusterCache(ctx, mgr, "test", "")
+	if err != nil {
+		return 0, err
+	}
+	connections := workloads.(interface {
+		SetConnectionCreationRetryInterval(interval time.Duration)
+		Shutdown()
+	})
+	connections.SetConnectionCreationRetryInterval(time.Second)
+	if err := (&NodeReconciler{
+		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("test"), ApproveServingCertificates: true,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
+		return 0, err
+	}
 	if err := (&OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Concurrency: 4, WorkDir: suite.workDir,
 		Executor: terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), Recorder: mgr.GetEventRecorder("test"),
@@ -131,7 +150,10 @@ func runSuite(m *testing.M) (int, error) {
 	go func() { ended <- mgr.Start(ctx) }()
 	code := m.Run()
 	cancel()
-	return code, <-ended
+	err = <-ended
+	connections.Shutdown() // its watches would keep the API server up
+	suite.stopWorkload()
+	return code, err
 }
 
 // site is a namespace with an engine of its own, and what the tests of one cluster need.

@@ -148,3 +148,13 @@ const (
 	// It is never created again under the same Machine: remediation replaces the Machine.
 	VirtualMachineNotFoundReason = "VirtualMachineNotFound"
 )
+
+// Reasons of events on OLVMMachines that concern their Nodes.
+const (
+	// NodeNotRecognizedReason surfaces when a Node has the host name of a machine, no provider ID, and other addresses.
+	NodeNotRecognizedReason = "NodeNotRecognized"
+	// ServingCertificateApprovedReason surfaces when the kubelet's request for a serving certificate was approved.
+	ServingCertificateApprovedReason = "ServingCertificateApproved"
+	// ServingCertificateNotApprovedReason surfaces when such a request is left to others.
+	ServingCertificateNotApprovedReason = "ServingCertificateNotApproved"
+)

@@ -67,6 +67,7 @@ type options struct {
 	machineConcurrency  int
 	terraformRuns       int
 	workDir             string
+	approveServing      bool
 	manager             flags.ManagerOptions
 	logs                *logs.Options
 }
@@ -91,6 +92,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines that are reconciled at once.")
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
 	flags.AddManagerOptions(fs, &o.manager)
 	feature.MutableGates.AddFlag(fs)
 }
@@ -218,6 +220,16 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	if err := (&controllers.OLVMMachineTemplateReconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("olvmmachinetemplate-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		return nil, err
+	}
+	workloads, err := controllers.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
+	if err != nil {
+		return nil, err
+	}
+	if err := (&controllers.NodeReconciler{
+		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
+		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return nil, err
 	}
 	machines := &controllers.OLVMMachineReconciler{

@@ -1,0 +1,175 @@
+package controllers
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+const (
+	// nodeUserPrefix and nodesGroup are how a kubelet authenticates.
+	nodeUserPrefix = "system:node:"
+	nodesGroup     = "system:nodes"
+)
+
+// addressesOf a machine: names and IP addresses that were given to it, not those that its guest claims.
+func addressesOf(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
+	for _, address := range m.Status.Addresses {
+		switch address.Type {
+		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS:
+			names = append(names, address.Address)
+		case clusterv1.MachineInternalIP, clusterv1.MachineExternalIP:
+			if ip := net.ParseIP(address.Address); ip != nil {
+				ips = append(ips, ip)
+			}
+		}
+	}
+	return names, ips
+}
+
+func containsIP(ips []net.IP, ip net.IP) bool {
+	return slices.ContainsFunc(ips, ip.Equal)
+}
+
+// machineNamed finds the machine whose host name it is. Only one that is provisioned has a host name, an address and a
+// provider ID that are true; two of one name are none.
+func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
+	var found *infrav1.OLVMMachine
+	for _, m := range machines {
+		isHost := slices.ContainsFunc(m.Status.Addresses, func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineHostName && a.Address == name })
+		if !isHost || !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Spec.ProviderID == "" {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = m
+	}
+	return found
+}
+
+// machineOfNode is the machine whose provider ID the Node lacks, or why it is not that machine's Node. A name alone is no
+// proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
+func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
+	if node.Spec.ProviderID != "" {
+		return nil, ""
+	}
+	m := machineNamed(node.Name, machines)
+	if m == nil {
+		return nil, ""
+	}
+	var reported []string
+	_, ips := addressesOf(m)
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP {
+			continue
+		}
+		if ip := net.ParseIP(address.Address); ip != nil && containsIP(ips, ip) {
+			return m, ""
+		}
+		reported = append(reported, address.Address)
+	}
+	if len(reported) == 0 {
+		return nil, "" // the kubelet has not reported yet
+	}
+	return m, fmt.Sprintf("Node %s has no provider ID and is not given that of this machine: it reports the addresses %s, and the machine has %s", node.Name, strings.Join(reported, ", "), joinIPs(ips))
+}
+
+func joinIPs(ips []net.IP) string {
+	texts := make([]string, 0, len(ips))
+	for _, ip := range ips {
+		texts = append(texts, ip.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// isPendingServing says whether somebody has yet to decide on a kubelet's request for a serving certificate.
+func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
+	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(csr.Status.Certificate) == 0 &&
+		!slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+			return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed
+		})
+}
+
+// checkServing says of which machine a request is and, if it must not be approved, why. The kubelet is trusted to be who it
+// has authenticated as, and in nothing else: a node that may choose its names could pose as another, or as the API server.
+func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
+	name, isNode := strings.CutPrefix(csr.Spec.Username, nodeUserPrefix)
+	if !isNode || name == "" || !slices.Contains(csr.Spec.Groups, nodesGroup) {
+		return nil, fmt.Sprintf("it was made by %q, which is no node", csr.Spec.Username)
+	}
+	m := machineNamed(name, machines)
+	if m == nil {
+		return nil, fmt.Sprintf("no single provisioned machine of the cluster has the host name %q", name)
+	}
+	if !usagesAreServing(csr.Spec.Usages) {
+		return m, fmt.Sprintf("its usages are %v, and a serving certificate has server auth, digital signature and at most key encipherment", csr.Spec.Usages)
+	}
+	request, err := parseRequest(csr.Spec.Request)
+	if err != nil {
+		return m, err.Error()
+	}
+	switch {
+	case request.Subject.CommonName != csr.Spec.Username:
+		return m, fmt.Sprintf("its common name is %q, and it was made by %q", request.Subject.CommonName, csr.Spec.Username)
+	case len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != nodesGroup:
+		return m, fmt.Sprintf("its organizations are %q, and a node's is %s", request.Subject.Organization, nodesGroup)
+	case len(request.EmailAddresses) > 0 || len(request.URIs) > 0:
+		return m, "it asks for e-mail addresses or URIs, which no node has"
+	case len(request.DNSNames)+len(request.IPAddresses) == 0:
+		return m, "it asks for no name and no address"
+	}
+	names, ips := addressesOf(m)
+	for _, asked := range request.DNSNames {
+		if !slices.Contains(names, asked) {
+			return m, fmt.Sprintf("it asks for the name %q, and the machine has %s", asked, strings.Join(names, ", "))
+		}
+	}
+	for _, asked := range request.IPAddresses {
+		if !containsIP(ips, asked) {
+			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
+		}
+	}
+	return m, ""
+}
+
+// usagesAreServing says whether the usages are those of a serving certificate, each once. Key encipherment is for RSA keys.
+func usagesAreServing(usages []certificatesv1.KeyUsage) bool {
+	asked := slices.Sorted(slices.Values(usages))
+	return slices.Equal(asked, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}) ||
+		slices.Equal(asked, []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageServerAuth})
+}
+
+func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(encoded)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, fmt.Errorf("it holds no single PEM block of a certificate request")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be parsed: %w", err)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("its signature is wrong: %w", err)
+	}
+	return request, nil
+}
+
+// approve writes the condition that the approval subresource takes.
+func approve(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: infrav1.ServingCertificateApprovedReason,
+		Message: fmt.Sprintf("Names and addresses are those of OLVMMachine %s/%s", m.Namespace, m.Name), LastUpdateTime: metav1.Now(),
+	})
+}
