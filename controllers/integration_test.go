@@ -310,6 +310,10 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	if !strings.Contains(message, id) || s.sim.Summary().VMs != 0 {
 		t.Errorf("message %q, the engine has %+v", message, s.sim.VMs())
 	}
+	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
+	if message := s.expect(m, infrav1.ReadyCondition, "False/NotReady"); !strings.Contains(message, infrav1.VirtualMachineRunningCondition) {
+		t.Errorf("message: %s", message)
+	}
 	if m.Status.Initialization.Provisioned == nil || !*m.Status.Initialization.Provisioned {
 		t.Error("provisioned went back to false")
 	}

@@ -8,6 +8,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -229,7 +230,9 @@ func (r *NodeReconciler) reconcileProviderIDs(ctx context.Context, scope *nodeSc
 			before := node.DeepCopy()
 			node.Spec.ProviderID = machine.Spec.ProviderID
 			// The API server refuses the change of an ID that someone else has set meanwhile.
-			if err := scope.workload.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			if err := scope.workload.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); isNews(err) {
+				continue
+			} else if err != nil {
 				errs = append(errs, fmt.Errorf("failed to set the provider ID of node %s: %w", node.Name, err))
 				continue
 			}
@@ -237,6 +240,11 @@ func (r *NodeReconciler) reconcileProviderIDs(ctx context.Context, scope *nodeSc
 		}
 	}
 	return kerrors.NewAggregate(errs)
+}
+
+// isNews says that the cache is behind. The newer object, or its end, wakes us.
+func isNews(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
 // reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
@@ -272,7 +280,9 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 			continue
 		}
 		approve(csr, machine)
-		if err := scope.workload.SubResource("approval").Update(ctx, csr); client.IgnoreNotFound(err) != nil {
+		if err := scope.workload.SubResource("approval").Update(ctx, csr); isNews(err) {
+			continue
+		} else if err != nil {
 			errs = append(errs, fmt.Errorf("failed to approve certificate signing request %s: %w", csr.Name, err))
 			continue
 		}
