@@ -15,6 +15,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -150,6 +151,11 @@ func (c *workloadCluster) serve() error {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 				etcd.ServeHTTP(w, r)
+				return
+			}
+			// The in-memory server answers the discovery of a group that it does not know with an error of its own.
+			if strings.HasPrefix(r.URL.Path, "/apis/"+certificatesv1.GroupName) {
+				http.NotFound(w, r)
 				return
 			}
 			// Port forwarding tunnels back to the host of the request, which must be this listener.
