@@ -38,7 +38,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 
 .PHONY: test-e2e
 test-e2e: tools ## Run clusters from end to end
-	go test ./e2e -timeout 20m
+	go test ./e2e -parallel 8 -timeout 20m
 
 .PHONY: test-race
 test-race: executor ## Run unit tests with the race detector; needs a C compiler

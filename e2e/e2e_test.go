@@ -88,20 +88,16 @@ type workload struct {
 	manifests       string
 }
 
-// newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24, with Secret and ConfigMap.
+// newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24.
 func newWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	sample, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &workload{t: t, namespace: "e2e-" + name, name: name}
+	w := prepare(t, name)
 	w.manifests = strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+w.namespace,
 		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).Replace(string(sample))
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
-		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"}, Data: map[string]string{"ca.crt": string(suite.plane.EngineCA)}})
 	objects, err := localplane.ReadObjects([]byte(w.manifests))
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +105,17 @@ func newWorkload(t *testing.T, name string, subnet int) *workload {
 	if err := localplane.Apply(t.Context(), suite.plane.Client, objects...); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// prepare makes a namespace with the Secret and the ConfigMap of the engine.
+func prepare(t *testing.T, name string) *workload {
+	t.Helper()
+	w := &workload{t: t, namespace: "e2e-" + name, name: name}
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
+		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"}, Data: map[string]string{"ca.crt": string(suite.plane.EngineCA)}})
 	return w
 }
 
@@ -300,7 +307,7 @@ func (w *workload) delete() {
 	}
 }
 
-func TestTwoClustersAtOnce(t *testing.T) {
+func TestClustersAtOnce(t *testing.T) {
 	t.Run("quick start, scale out and in, delete", func(t *testing.T) {
 		t.Parallel()
 		w := newWorkload(t, "alpha", 31)
@@ -326,6 +333,16 @@ func TestTwoClustersAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.expectMachines(1, 2)
+		w.delete()
+	})
+	t.Run("ClusterClass: quick start, replace a machine whose VM is gone, roll the workers out, delete", func(t *testing.T) {
+		t.Parallel()
+		w := newTopologyWorkload(t, "gamma", 33)
+		w.expectMachines(1, 1)
+		w.loseAWorker()
+		w.expectMachines(1, 1)
+		w.rollWorkersOut("6GB")
+		w.expectMachines(1, 1)
 		w.delete()
 	})
 }

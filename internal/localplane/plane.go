@@ -249,7 +249,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		process, err := p.run(name, filepath.Join(p.tools, name), []string{
 			"--kubeconfig=" + p.Kubeconfig, "--webhook-cert-dir=" + certDir, fmt.Sprintf("--webhook-port=%d", ports[3*i]),
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[3*i+1]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]), "--insecure-diagnostics",
-			"--leader-elect=false", "--v=2",
+			"--leader-elect=false", "--v=2", "--feature-gates=ClusterTopology=true",
 		})
 		if err != nil {
 			return err

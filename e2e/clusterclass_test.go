@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+)
+
+// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced a
+// second after their Node was lost.
+func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
+	t.Helper()
+	w := prepare(t, name)
+	variables := map[string]string{
+		"CLUSTER_NAME": name, "NAMESPACE": w.namespace, "KUBERNETES_VERSION": "v1.36.1", "CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1",
+		"CONTROL_PLANE_ENDPOINT_HOST": "127.20.S.5", "OLVM_SERVER_URL": suite.plane.Engine.URL, "OLVM_VM_TEMPLATE": "ol9-k8s",
+		"OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan", "OLVM_SUBNET": "127.20.S.0/24", "OLVM_GATEWAY": "127.20.S.1",
+		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19", "OLVM_WORKER_ADDRESSES": "127.20.S.100-127.20.S.109,127.20.S.120",
+	}
+	for _, file := range []string{"clusterclass-olvm.yaml", "cluster-template-clusterclass.yaml"} {
+		content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(content)
+		if strings.HasPrefix(file, "cluster-template") { // a class is for many clusters and has no variables of this kind
+			text = os.Expand(text, func(variable string) string {
+				key, fallback, _ := strings.Cut(variable, ":=")
+				value, ok := variables[key]
+				if !ok && fallback == "" {
+					t.Errorf("%s asks for %s", file, key)
+				}
+				if !ok {
+					value = fallback
+				}
+				return strings.ReplaceAll(value, "127.20.S.", fmt.Sprintf("127.20.%d.", subnet))
+			})
+		}
+		objects, err := localplane.ReadObjects([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			object.SetNamespace(w.namespace)
+			if object.GetKind() == "Cluster" {
+				loseQuickly(t, object)
+			}
+		}
+		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
+			return localplane.Apply(t.Context(), suite.plane.Client, objects...)
+		})
+	}
+	return w
+}
+
+func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
+	t.Helper()
+	path := []string{"spec", "topology", "workers", "machineDeployments"}
+	deployments, _, err := unstructured.NestedSlice(cluster.Object, path...)
+	if err != nil || len(deployments) != 1 {
+		t.Fatalf("the Cluster has %d MachineDeployments, %v", len(deployments), err)
+	}
+	deployments[0].(map[string]any)["healthCheck"] = map[string]any{"checks": map[string]any{
+		"unhealthyNodeConditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "timeoutSeconds": int64(1)}},
+	}}
+	if err := unstructured.SetNestedSlice(cluster.Object, deployments, path...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// worker is the one worker Machine.
+func (w *workload) worker() (*clusterv1.Machine, error) {
+	var machines clusterv1.MachineList
+	if err := suite.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel}); err != nil {
+		return nil, err
+	}
+	if len(machines.Items) != 1 {
+		return nil, fmt.Errorf("%d workers", len(machines.Items))
+	}
+	return &machines.Items[0], nil
+}
+
+// loseAWorker deletes a worker's VM behind everyone's back, and waits for its MachineHealthCheck to replace the Machine.
+func (w *workload) loseAWorker() {
+	w.t.Helper()
+	ctx := context.Background()
+	lost, err := w.worker()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	id := strings.TrimPrefix(lost.Spec.ProviderID, "olvm://")
+	if err := suite.engine.StopVM(ctx, id, true); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the VM is deleted", func() error { return suite.engine.DeleteVM(ctx, id) })
+	w.eventually("the Machine is replaced", func() error {
+		for _, vm := range w.vms() {
+			if vm.Name == lost.Name && vm.ID != id {
+				w.t.Fatalf("the VM of Machine %s was made again", lost.Name)
+			}
+		}
+		worker, err := w.worker()
+		if err == nil && worker.UID == lost.UID {
+			return errors.New("it is still there")
+		}
+		return err
+	})
+}
+
+// rollWorkersOut changes a variable of the topology, and waits until no worker is of the old template.
+func (w *workload) rollWorkersOut(memory string) {
+	w.t.Helper()
+	ctx := context.Background()
+	before, err := w.worker()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the variable is written", func() error {
+		cluster, err := w.cluster()
+		if err != nil {
+			return err
+		}
+		for i, variable := range cluster.Spec.Topology.Variables {
+			if variable.Name == "workerMachines" {
+				cluster.Spec.Topology.Variables[i].Value.Raw = []byte(strings.Replace(string(variable.Value.Raw), "16GB", memory, 1))
+			}
+		}
+		return suite.plane.Client.Update(ctx, cluster)
+	})
+	w.eventually("the workers are rolled out", func() error {
+		worker, err := w.worker()
+		if err != nil {
+			return err
+		}
+		m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: worker.Spec.InfrastructureRef.Name}}
+		if err := suite.plane.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if worker.UID == before.UID || m.Spec.VirtualMachine.Memory != memory || !ptr.Deref(m.Status.Initialization.Provisioned, false) {
+			return fmt.Errorf("the worker is %s with %s", worker.Name, m.Spec.VirtualMachine.Memory)
+		}
+		return nil
+	})
+}
