@@ -82,6 +82,10 @@ type VirtualMachine struct {
 	// network configuration of the guest.
 	// +required
 	Network GuestNetwork `json:"network,omitempty,omitzero"`
+
+	// placement of the VM on hosts.
+	// +optional
+	Placement Placement `json:"placement,omitempty,omitzero"`
 }
 
 // CPU is the virtual processor of a VM.
