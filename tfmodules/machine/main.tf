@@ -19,6 +19,9 @@ resource "ovirt_vm" "this" {
   cpu_threads = var.cpu.threads
   memory      = var.memory
 
+  placement_policy_affinity = try(var.placement.affinity, null)
+  placement_policy_host_ids = try(var.placement.host_ids, null)
+
   initialization_hostname      = var.hostname
   initialization_custom_script = var.user_data
 
@@ -54,6 +57,15 @@ resource "ovirt_nic" "this" {
   vnic_profile_id = each.value.vnic_profile_id
 }
 
+# The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.
+resource "ovirt_vm_affinity_group" "this" {
+  for_each = var.affinity_groups
+
+  cluster_id        = var.cluster_id
+  affinity_group_id = each.value
+  vm_id             = ovirt_vm.this.id
+}
+
 # The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.
 resource "ovirt_vm_start" "this" {
   vm_id         = ovirt_vm.this.id
@@ -61,7 +73,7 @@ resource "ovirt_vm_start" "this" {
   stop_behavior = "stop"
   force_stop    = true
 
-  depends_on = [ovirt_nic.this]
+  depends_on = [ovirt_nic.this, ovirt_vm_affinity_group.this]
 
   lifecycle {
     # Power is watched natively; a VM that reboots must not be restarted by a plan.
