@@ -58,6 +58,10 @@ type Input struct {
 	UserData string
 	// Config is the way to the engine.
 	Config engine.Config
+	// FailureDomain of the Machine; empty for none.
+	FailureDomain string
+	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
+	AffinityGroups map[string]string
 }
 
 // Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
@@ -75,13 +79,11 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName"))
 	}
-	if in.Spec.OLVMOvirtClusterName == "" {
-		return fail(&Error{infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName", "it is empty; name a cluster of the data center"})
-	}
-	cluster, err := client.Cluster(ctx, dc, in.Spec.OLVMOvirtClusterName)
+	placement, err := Place(ctx, client, in.Spec, in.Cluster, in.FailureDomain)
 	if err != nil {
-		return fail(nameError(err, infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName"))
+		return fail(err)
 	}
+	cluster := placement.Cluster
 	template, err := client.Template(ctx, dc, in.Spec.VMTemplateName)
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
@@ -106,7 +108,8 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 			Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
 			Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),
 		},
-		UserData: in.UserData,
+		UserData:  in.UserData,
+		Placement: placement.policy(), AffinityGroups: in.AffinityGroups,
 	}
 	status := &infrav1.OLVMStatus{
 		ClusterID: cluster.ID, ClusterName: cluster.Name, IPAddress: in.Address, NetworkID: network.ID, NetworkName: network.Name,
