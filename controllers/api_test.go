@@ -55,6 +55,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	}}
 	template.Spec.Template.Spec.ProviderID = ""
 	s.create(template)
+	s.olvm.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
 	tests := map[string]struct {
 		change func() client.Object
 		want   string
@@ -67,6 +68,21 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.Template.Spec.VirtualMachine.Memory = "8GB"
 			return c
 		}, "spec.template.spec is immutable"},
+		"enforcing that is none": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "g", Enforcing: "Sometimes"}}
+			return c
+		}, "Auto"},
+		"a group whose name the engine would refuse": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "my group"}}
+			return c
+		}, "spec.affinityGroups[0].name"},
+		"hosts by names and by label": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-1"}, AffinityLabel: "rack-a"}}}
+			return c
+		}, "either by names or by affinityLabel"},
 		"a port that is none": {func() client.Object {
 			c := s.olvm.DeepCopy()
 			c.Spec.ControlPlaneEndpoint.Port = 70000

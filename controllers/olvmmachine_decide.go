@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// observed is all that the next action of a machine depends on. It is plain data; time is part of it.
+// observed is all that the next action of a machine, or of what a cluster's machines share, depends on. It is plain data; time is part of it.
 type observed struct {
 	now time.Time
 	// run is the job that is queued or going; nil where there is none.
@@ -28,6 +28,8 @@ type observed struct {
 	vmMissing bool
 	// ready says that everything a run needs is there: bootstrap data, address, engine, resolved names.
 	ready bool
+	// drifted says that the engine has something else than what was applied.
+	drifted bool
 	// digest of what is asked for, and of what was applied last.
 	digest, applied string
 }
@@ -123,7 +125,7 @@ func deleteNeedsEngine(o observed) (action, bool) {
 }
 
 func settled(o observed) (action, bool) {
-	return action{kind: actionNone, reason: infrav1.AppliedReason}, o.digest == o.applied
+	return action{kind: actionNone, reason: infrav1.AppliedReason}, o.digest == o.applied && !o.drifted
 }
 
 func nothingLeft(o observed) (action, bool) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -103,12 +104,15 @@ func runSuite(m *testing.M) (int, error) {
 	suite.sessions = &engine.Sessions{}
 	engines := &Engines{Reader: mgr.GetAPIReader(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
-	if err := (&OLVMClusterReconciler{Client: mgr.GetClient(), Engines: engines}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4)
+	if err := (&OLVMClusterReconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir, Executor: executor, Recorder: mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}
 	if err := (&OLVMMachineReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Concurrency: 4, WorkDir: suite.workDir,
-		Executor: terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), Recorder: mgr.GetEventRecorder("test"),
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
+		Executor: executor, Recorder: mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}
@@ -126,6 +130,10 @@ type site struct {
 	namespace string
 	cluster   *clusterv1.Cluster
 	olvm      *infrav1.OLVMCluster
+	// label and domain of the next Machine; looks counts how often the cluster was touched.
+	label  map[string]string
+	domain string
+	looks  int
 }
 
 var siteCount atomic.Int32
@@ -133,8 +141,14 @@ var siteCount atomic.Int32
 // newSite starts an engine and writes a Cluster with its OLVMCluster, the Secret and the CA. change may spoil them.
 func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
 	t.Helper()
+	return newSiteWith(t, ovirtsim.DefaultInventory(), change)
+}
+
+// newSiteWith is newSite with another inventory.
+func newSiteWith(t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
+	t.Helper()
 	t.Parallel()
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +218,10 @@ func (s *site) machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
 	}}
+	owner.Spec.FailureDomain = s.domain
+	for key, value := range s.label {
+		owner.Labels[key] = value
+	}
 	s.create(owner)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.meta(name), Spec: infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
@@ -300,8 +318,16 @@ func (s *site) delete(o client.Object) {
 	}
 }
 
-// states lists the state Secrets of the site.
+// states lists the state Secrets of the site's machines.
 func (s *site) states() []corev1.Secret {
+	s.t.Helper()
+	return slices.DeleteFunc(s.allStates(), func(secret corev1.Secret) bool {
+		return strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix)
+	})
+}
+
+// allStates lists the state Secrets of the site, also that of the cluster.
+func (s *site) allStates() []corev1.Secret {
 	s.t.Helper()
 	var list corev1.SecretList
 	if err := suite.client.List(context.Background(), &list, client.InNamespace(s.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
