@@ -3,19 +3,23 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // controlPlane writes a control plane machine, in a failure domain where one is named.
@@ -372,5 +376,128 @@ func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 	s.expectProvisioned(m)
 	if hosts := s.hostsOf("one"); hosts["one"] != "host-3" {
 		t.Errorf("the hosts are %v", hosts)
+	}
+}
+
+func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	id := s.olvm.Status.AffinityGroups[0].ID
+	lose := func() types.UID {
+		for _, secret := range s.allStates() {
+			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) {
+				s.delete(&secret)
+				if err := suite.client.Patch(t.Context(), &secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+					t.Fatal(err)
+				}
+				return secret.UID
+			}
+		}
+		t.Fatal("the cluster has no state")
+		return ""
+	}
+	lost := lose()
+	s.look()
+	s.eventually("the state is rebuilt", func() error {
+		for _, secret := range s.allStates() {
+			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
+				return nil
+			}
+		}
+		return os.ErrNotExist
+	})
+	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	if now := s.olvm.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.sim.Summary().AffinityGroups != 1 {
+		t.Errorf("the group was %s, now there are %+v", id, now)
+	}
+	// Lost again, and nobody looks before the deletion: the mark is enough.
+	s.delete(m)
+	s.expectGone(m)
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
+	})
+	s.expect(s.olvm, "Paused", "True/Paused")
+	lose()
+	s.delete(s.olvm)
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+	s.expectGone(s.olvm)
+	if n := s.sim.Summary().AffinityGroups; n != 0 {
+		t.Errorf("%d affinity groups are left", n)
+	}
+}
+
+func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
+	s := newSite(t, nil)
+	session := s.session()
+	dc, err := session.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := session.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: s.namespace + "_demo_workers"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := s.machine("one", nil)
+	if message := s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID) || !strings.Contains(message, "rename or delete it") {
+		t.Errorf("message: %s", message)
+	}
+	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
+	s.expect(s.olvm, infrav1.ReadyCondition, "False/NotReady")
+	s.delete(m)
+	s.expectGone(m)
+	s.delete(s.olvm)
+	s.expectGone(s.olvm)
+	if n := s.sim.Summary().AffinityGroups; n != 1 {
+		t.Errorf("%d affinity groups, want the foreign one", n)
+	}
+}
+
+func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", nil)
+	s.expectProvisioned(m)
+	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	group := s.olvm.Status.AffinityGroups[0]
+	s.delete(s.olvm)
+	s.expect(s.olvm, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	if err := s.session().DeleteAffinityGroup(t.Context(), group.ClusterID, group.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.delete(m)
+	s.expectGone(m)
+	s.expectGone(s.olvm)
+	if left := s.allStates(); len(left) != 0 {
+		t.Errorf("left of the state: %d Secrets", len(left))
+	}
+}
+
+func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}}}
+	})
+	m := s.controlPlane("cp-1", "a", nil)
+	s.expectProvisioned(m)
+	boots := s.boots()
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		c.Spec.FailureDomains[0].Hosts.Names = []string{"host-1", "host-2"}
+	})
+	s.eventually("the VM may run on both", func() error {
+		s.expectProvisioned(m)
+		if run := m.Status.Terraform.LastRun; run.Changed != 1 || run.Added+run.Destroyed != 0 {
+			return fmt.Errorf("the last run was %+v", run)
+		}
+		return nil
+	})
+	if now := s.boots(); fmt.Sprint(now) != fmt.Sprint(boots) {
+		t.Errorf("the VMs were %v and are %v", boots, now)
+	}
+	if err := s.sim.MaintainHost("host-2"); err != nil { // what is pinned to a host keeps it from being emptied
+		t.Errorf("the VM is still pinned: %v", err)
 	}
 }
