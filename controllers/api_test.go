@@ -51,6 +51,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
 	m := s.machine("one", nil)
 	s.expectProvisioned(m)
+	s.olvm.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
 	tests := map[string]struct {
 		change func() client.Object
 		want   string
@@ -68,6 +69,21 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.OLVMNetwork.MACAddress = "56:6f"
 			return c
 		}, "macAddress"},
+		"enforcing that is none": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "g", Enforcing: "Sometimes"}}
+			return c
+		}, "Auto"},
+		"a group whose name the engine would refuse": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "my group"}}
+			return c
+		}, "spec.affinityGroups[0].name"},
+		"hosts by names and by label": {func() client.Object {
+			c := s.olvm.DeepCopy()
+			c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-1"}, AffinityLabel: "rack-a"}}}
+			return c
+		}, "either by names or by affinityLabel"},
 		"a port that is none": {func() client.Object {
 			c := s.olvm.DeepCopy()
 			c.Spec.ControlPlaneEndpoint.Port = 70000

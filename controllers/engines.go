@@ -24,6 +24,46 @@ type Engines struct {
 
 	mu    sync.Mutex
 	views map[*engine.Client]*vmView
+	// groups are the last lists of affinity groups, by engine and its cluster.
+	groups map[groupsOf]*groupsView
+}
+
+type groupsOf struct {
+	session   *engine.Client
+	clusterID string
+}
+
+type groupsView struct {
+	mu     sync.Mutex
+	groups []engine.AffinityGroup
+	at     time.Time
+}
+
+// AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old, which whoever finds it too old
+// renews for all. A cluster that does not exist has none.
+func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID string, maxAge time.Duration) ([]engine.AffinityGroup, error) {
+	e.mu.Lock()
+	if e.groups == nil {
+		e.groups = map[groupsOf]*groupsView{}
+	}
+	key := groupsOf{session, clusterID}
+	view := e.groups[key]
+	if view == nil {
+		view = &groupsView{}
+		e.groups[key] = view
+	}
+	e.mu.Unlock()
+
+	view.mu.Lock()
+	defer view.mu.Unlock()
+	if view.at.IsZero() || time.Since(view.at) > maxAge {
+		groups, err := session.AffinityGroups(ctx, clusterID)
+		if err != nil && !engine.IsNotFound(err) {
+			return nil, err
+		}
+		view.groups, view.at = groups, time.Now()
+	}
+	return view.groups, nil
 }
 
 // For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must act.

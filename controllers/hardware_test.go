@@ -35,7 +35,7 @@ type seen struct {
 	tags     []string
 }
 
-func (s *site) look(name string) seen {
+func (s *site) inspect(name string) seen {
 	s.t.Helper()
 	ctx, session := s.t.Context(), s.session()
 	must := func(err error) {
@@ -156,7 +156,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
 			m := s.machine("one", test.ask)
 			s.expectProvisioned(m)
-			got := s.look("one")
+			got := s.inspect("one")
 			if !test.want(s, got) {
 				t.Errorf("the VM is %+v, CPU %+v, memory policy %+v, NICs %+v, disks %+v, %d consoles, tags %v", got.vm, got.vm.CPU, got.vm.MemoryPolicy, got.nics, got.disks, got.consoles, got.tags)
 			}
@@ -316,7 +316,7 @@ func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 	})
 	s.sim.ClearFaults()
 	s.expectProvisioned(m)
-	if got := s.look("one"); len(got.disks) != 3 || s.sim.Summary().Disks != 3 {
+	if got := s.inspect("one"); len(got.disks) != 3 || s.sim.Summary().Disks != 3 {
 		t.Errorf("the engine has %+v", s.sim.Disks())
 	}
 }

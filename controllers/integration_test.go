@@ -48,7 +48,7 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	if states := s.states(); len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 || !slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
 		t.Errorf("state Secrets: %+v", states)
 	}
-	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 3 {
+	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 4 {
 		t.Errorf("status.terraform: %+v", m.Status.Terraform)
 	}
 	s.delete(m)
@@ -59,11 +59,11 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	if states := s.states(); len(states) != 0 {
 		t.Errorf("left of the state: %+v", states)
 	}
+	s.delete(s.olvm)
+	s.expectGone(s.olvm)
 	if left, err := filepath.Glob(filepath.Join(suite.workDir, s.namespace, "*")); err != nil || len(left) != 0 {
 		t.Errorf("left on disk: %v, %v", left, err)
 	}
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
 }
 
 func TestTheClusterWaitsForItsMachines(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -23,17 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 const (
 	// engineCheck is how often a cluster looks whether its engine is there; engineRetry, while it is not.
 	engineCheck = time.Minute
 	engineRetry = 10 * time.Second
+	// hostCheck is how often a cluster looks at hosts on which affinity groups or failure domains depend.
+	hostCheck = 30 * time.Second
 
 	// defaultAPIServerPort stands in for a port that is not set.
 	defaultAPIServerPort = 6443
@@ -50,19 +59,30 @@ const (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// OLVMClusterReconciler reconciles OLVMClusters: it checks the endpoint and the engine, and keeps the object until its
-// machines are gone.
+// OLVMClusterReconciler reconciles OLVMClusters: it checks the endpoint, the engine and the failure domains, makes the
+// affinity groups of the machines, and keeps the object until its machines are gone.
 type OLVMClusterReconciler struct {
-	Client           client.Client
-	Engines          *Engines
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	Engines   *Engines
+	Executor  *terraform.Executor
+	// Runs are shared by all controllers.
+	Runs *Runs
+	// WorkDir holds a working directory per cluster.
+	WorkDir          string
+	Recorder         events.EventRecorder
 	WatchFilterValue string
+
+	states *tfstate.Store
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.Engines == nil {
-		return errors.New("fields Client and Engines must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Runs == nil || r.Recorder == nil || r.WorkDir == "" {
+		return errors.New("fields Client, APIReader, Engines, Executor, Runs, Recorder and WorkDir must be set")
 	}
+	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
@@ -71,7 +91,8 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
 			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{}))).
-		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster)).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
+		WatchesRawSource(source.Channel(r.Runs.clusters, &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return &s.CredentialsSecret }))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return s.CAConfigMap }))).
 		Complete(ctx, r)
@@ -81,11 +102,17 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	return nil
 }
 
-// machineToCluster wakes a cluster that waits for its machines to go.
+// machinesComeAndGo passes what changes the affinity groups of a cluster, or lets it go: not the status of machines.
+var machinesComeAndGo = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld, e.ObjectNew
+		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
+			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
+	},
+}
+
+// machineToCluster wakes the cluster of a machine.
 func (r *OLVMClusterReconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
-	if object.GetDeletionTimestamp().IsZero() {
-		return nil
-	}
 	var clusters infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
@@ -122,12 +149,40 @@ func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluste
 type clusterScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	// engineErr is why the engine cannot be used; dataCenter and product are nil then. Set by reconcileEngine.
+	key         string // of jobs and attempts
+	// session and the way to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
+	// reconcileEngine.
+	session    *engine.Client
+	config     engine.Config
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
+	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
+	domains      []clusterv1.FailureDomain
+	wrongDomains []error
+	domainsErr   error
+	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
+	state    *tfstate.State
+	stateErr error
+	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has others
+	// than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
+	groups     []resolve.Group
+	rendered   render.Files
+	groupsErr  error
+	drifted    bool
+	incomplete bool
+	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
+	action  action
+	attempt attempt
+	// noticed says that the end of a run was taken notice of, which is to be forgotten once it is written down.
+	noticed    bool
+	noticedRun time.Time
+	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
+	destroyed bool
 	// machines that still exist; set by reconcileDelete.
 	machines []string
+	// blocked says why a deletion must not go on. Set by reconcileDestroy.
+	blocked string
 }
 
 // Reconcile brings one OLVMCluster forward.
@@ -157,13 +212,16 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
-	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster}
+	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
 	defer func() {
 		updateClusterStatus(scope)
 		if err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions}); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
+		} else if scope.noticed {
+			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()
+	r.takeNotice(ctx, scope)
 	if !olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
 	}
@@ -178,10 +236,37 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
-	if endpointReady(scope.olvmCluster) {
+	r.reconcileFailureDomains(ctx, scope)
+	if endpointReady(scope.olvmCluster) && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
-	return ctrl.Result{RequeueAfter: jitter(engineCheck)}, nil
+	if err := r.reconcileState(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.reconcileGroups(ctx, scope)
+	if err := r.reconcileRun(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
+}
+
+// nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts come
+// and go.
+func nextLook(scope *clusterScope) time.Duration {
+	after := jitter(engineCheck)
+	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
+		after = jitter(hostCheck)
+	}
+	if scope.domainsErr != nil || scope.groupsErr != nil {
+		after = engineRetry
+	}
+	if scope.incomplete {
+		after = vmBooting
+	}
+	if scope.action.after > 0 {
+		after = min(after, scope.action.after)
+	}
+	return after
 }
 
 // reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster, and the port.
@@ -201,7 +286,8 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 
 // reconcileEngine asks the engine for its version and the data center.
 func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
-	session, _, err := r.Engines.For(ctx, scope.olvmCluster)
+	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+	scope.session, scope.config = session, config
 	if err == nil {
 		scope.product, err = session.Product(ctx)
 	}
@@ -215,13 +301,10 @@ func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clus
 	scope.engineErr = err
 }
 
-// reconcileDelete waits for the machines, which need the way to the engine that only this object knows.
+// reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then removes
+// what they shared.
 func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
-	c := scope.olvmCluster
-	name := c.Labels[clusterv1.ClusterNameLabel]
-	if scope.cluster != nil {
-		name = scope.cluster.Name
-	}
+	c, name := scope.olvmCluster, clusterNameOf(scope)
 	if name != "" {
 		var machines infrav1.OLVMMachineList
 		if err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
@@ -237,6 +320,12 @@ func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clus
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
-	controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
-	return ctrl.Result{}, nil
+	gone, after, err := r.reconcileDestroy(ctx, scope)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if gone {
+		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
 }

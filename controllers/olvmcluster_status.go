@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -16,7 +19,8 @@ import (
 
 // clusterConditions are those that this controller owns.
 var clusterConditions = []string{
-	infrav1.ReadyCondition, infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
+	infrav1.ReadyCondition, infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition,
+	infrav1.AffinitySatisfiedCondition, infrav1.FailureDomainsAvailableCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
 }
 
 // updateClusterStatus turns the facts of a pass into status.
@@ -26,13 +30,114 @@ func updateClusterStatus(scope *clusterScope) {
 		conditions.Set(c, metav1.Condition{Type: infrav1.DeletingCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotDeletingReason})
 		setEndpointCondition(c)
 		setEngineCondition(scope)
+		setFailureDomains(scope)
+		setAffinity(scope)
 	} else {
 		setClusterDeletingCondition(scope)
 		if len(scope.machines) > 0 {
 			setEngineCondition(scope)
 		}
 	}
-	setReady(c, []string{infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition, infrav1.DeletingCondition})
+	summary := []string{infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition, infrav1.DeletingCondition}
+	if affinity := conditions.Get(c, infrav1.AffinitySatisfiedCondition); c.DeletionTimestamp.IsZero() && affinity != nil && !slices.Contains(harmless, affinity.Reason) {
+		summary = append(summary, infrav1.AffinitySatisfiedCondition)
+	}
+	setReady(c, summary)
+}
+
+// harmless are reasons for which affinity groups are not as they should be, and the infrastructure is ready all the same:
+// a site with too few hosts has a cluster too.
+var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason, infrav1.WaitingForEngineReason}
+
+// setFailureDomains lists the domains that can be used.
+func setFailureDomains(scope *clusterScope) {
+	c := scope.olvmCluster
+	if scope.engineErr != nil || scope.domainsErr != nil || scope.session == nil {
+		return // nothing is known, so what was known stays
+	}
+	c.Status.FailureDomains = scope.domains
+	if len(c.Spec.FailureDomains) == 0 {
+		conditions.Delete(c, infrav1.FailureDomainsAvailableCondition)
+		return
+	}
+	condition := metav1.Condition{Type: infrav1.FailureDomainsAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.FailureDomainsAvailableReason}
+	if err := errors.Join(scope.wrongDomains...); err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, infrav1.FailureDomainInvalidReason, err.Error()
+	}
+	conditions.Set(c, condition)
+}
+
+// setAffinity lists the groups that the engine has, and says how they are.
+func setAffinity(scope *clusterScope) {
+	c := scope.olvmCluster
+	if scope.engineErr != nil || scope.session == nil {
+		return // nothing is known, so what was known stays
+	}
+	if scope.groupsErr == nil && scope.stateErr == nil {
+		c.Status.AffinityGroups = groupStatus(scope)
+	}
+	condition := metav1.Condition{Type: infrav1.AffinitySatisfiedCondition, Status: metav1.ConditionFalse}
+	switch {
+	case scope.stateErr != nil:
+		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair that Secret, or delete it and remove its finalizer: the groups are found in the engine"
+	case scope.groupsErr != nil:
+		condition.Reason, condition.Message = renderReason(scope.groupsErr)
+	case scope.attempt.failures > 0 && len(scope.groups) > 0:
+		condition.Reason = applyReason(scope.attempt.err)
+		condition.Message = failureMessage(scope.attempt) + "; to do without affinity groups set spec.affinityGroups to []"
+	default:
+		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups)
+		if scope.action.kind == actionApply || scope.action.reason == infrav1.ApplyingReason {
+			condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ApplyingReason
+		}
+	}
+	conditions.Set(c, condition)
+}
+
+// groupStatus lists the groups of the state, as they are.
+func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
+	known := stateGroups(scope.state)
+	var out []infrav1.AffinityGroupStatus
+	for _, g := range scope.groups {
+		instance, ok := known[g.Key()]
+		if !ok || g.Off {
+			continue
+		}
+		out = append(out, infrav1.AffinityGroupStatus{
+			Name: g.Name, ClusterID: g.ClusterID, ID: instance.Text("id"), Enforcing: ptr.To(instance.Flag("enforcing")), Machines: int32(g.Machines), Hosts: int32(g.Hosts),
+		})
+	}
+	return out
+}
+
+// groupsCondition says whether the groups are as hard as they are meant to be, with the counts of those that are not.
+func groupsCondition(groups []resolve.Group) (metav1.ConditionStatus, string, string) {
+	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
+	var messages []string
+	active := 0
+	for _, g := range groups {
+		if !g.Off {
+			active++
+		}
+		if !g.Short {
+			continue
+		}
+		status = metav1.ConditionFalse
+		if g.Hard {
+			reason = infrav1.EnforcementImpossibleReason
+			messages = append(messages, fmt.Sprintf("affinity group %s keeps apart %d machines, always, and only %d hosts of its cluster are up, so that these are not created: %s; add hosts, lower the replicas, or set enforcing to Auto",
+				g.Name, g.Machines, g.Hosts, strings.Join(g.Waiting, ", ")))
+			continue
+		}
+		if reason == infrav1.AffinitySatisfiedReason {
+			reason = infrav1.InsufficientHostsReason
+		}
+		messages = append(messages, fmt.Sprintf("affinity group %s is not enforced: it has %d machines, for which %d hosts of its cluster that are up are not enough; machines may share a host until hosts are added", g.Name, g.Machines, g.Hosts))
+	}
+	if active == 0 {
+		reason = infrav1.NoAffinityGroupsReason
+	}
+	return status, reason, strings.Join(messages, "; ")
 }
 
 func setEndpointCondition(c *infrav1.OLVMCluster) {
@@ -64,6 +169,21 @@ func setClusterDeletingCondition(scope *clusterScope) {
 	if len(scope.machines) > 0 {
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(scope.machines), strings.Join(scope.machines, ", "))
+	} else {
+		switch {
+		case scope.blocked != "":
+			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
+		case scope.stateErr != nil:
+			condition.Reason = infrav1.DeletionBlockedReason
+			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the affinity groups are looked for by their mark"
+		case scope.engineErr != nil:
+			_, condition.Message = resolve.EngineReason(scope.engineErr)
+			condition.Reason = infrav1.WaitingForEngineReason
+		case scope.attempt.failures > 0 && scope.attempt.digest == destroyDigest:
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, failureMessage(scope.attempt)
+		case scope.action.kind == actionDestroy || scope.action.kind == actionWait || scope.action.kind == actionCancel:
+			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, "Waiting for the affinity groups to be deleted"
+		}
 	}
 	conditions.Set(scope.olvmCluster, condition)
 }

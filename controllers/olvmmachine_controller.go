@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -43,8 +41,8 @@ type OLVMMachineReconciler struct {
 	APIReader client.Reader
 	Engines   *Engines
 	Executor  *terraform.Executor
-	// Concurrency bounds the Terraform runs that go at once.
-	Concurrency int
+	// Runs are shared by all controllers.
+	Runs *Runs
 	// WorkDir holds a working directory per machine.
 	WorkDir          string
 	Recorder         events.EventRecorder
@@ -53,24 +51,12 @@ type OLVMMachineReconciler struct {
 	states    *tfstate.Store
 	addresses *addressAllocator
 	runner    *terraform.Runner
-	wake      chan event.GenericEvent
-
-	mu       sync.Mutex
-	attempts map[string]attempt // by job key
-}
-
-// attempt is the last run of a machine that failed.
-type attempt struct {
-	digest   string
-	failures int
-	at       time.Time
-	err      error
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil || r.WorkDir == "" || r.Concurrency < 1 {
-		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Concurrency must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil || r.WorkDir == "" || r.Runs == nil {
+		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Runs must be set")
 	}
 	r.init()
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
@@ -86,7 +72,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
-		WatchesRawSource(source.Channel(r.wake, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Runs.machines, &handler.EnqueueRequestForObject{})).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
@@ -100,9 +86,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 func (r *OLVMMachineReconciler) init() {
 	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader}
 	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader}
-	r.wake = make(chan event.GenericEvent, 1024)
-	r.attempts = map[string]attempt{}
-	r.runner = terraform.NewRunner(r.Concurrency, r.wakeUp)
+	r.runner = r.Runs.runner
 }
 
 // Start waits for the end of the manager, and lets the runs save their state. It is the manager's Runnable.
@@ -117,18 +101,6 @@ func (r *OLVMMachineReconciler) Start(ctx context.Context) error {
 func (r *OLVMMachineReconciler) Shutdown() {
 	if r.runner != nil {
 		r.runner.Shutdown()
-	}
-}
-
-// wakeUp enqueues the object of a job. A full channel blocks nobody: the object is looked at again anyway.
-func (r *OLVMMachineReconciler) wakeUp(key string) {
-	observeJobs(r.runner)
-	namespace, name := splitKey(key)
-	object := &infrav1.OLVMMachine{}
-	object.Namespace, object.Name = namespace, name
-	select {
-	case r.wake <- event.GenericEvent{Object: object}:
-	default:
 	}
 }
 
@@ -173,6 +145,10 @@ type machineScope struct {
 	vm        *engine.VM
 	vmMissing bool
 	vmErr     error
+	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of them.
+	// Set by reconcileConfiguration.
+	groups    map[string]string
+	leftGroup bool
 	// rendered configuration and its names, or why there is none. Set by reconcileConfiguration.
 	rendered  render.Files
 	resolved  *infrav1.OLVMStatus
@@ -276,25 +252,18 @@ func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineSc
 func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineScope) {
 	status, ok := r.runner.Observe(scope.key)
 	if !ok || status.Phase != terraform.Done {
-		scope.attempt = r.attemptOf(scope.key)
+		scope.attempt = r.Runs.attempt(scope.key)
 		return
 	}
 	scope.noticed, scope.noticedRun = true, status.Ended
 	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
-		scope.attempt = r.attemptOf(scope.key)
+		scope.attempt = r.Runs.attempt(scope.key)
 		return // nobody's failure
 	}
 	report := recordRun(scope.olvmMachine, status)
 	observeRun(status, report.Result)
 	log := ctrl.LoggerFrom(ctx).WithValues("operation", status.Operation, "seconds", status.Ended.Sub(status.Started).Seconds())
-	r.mu.Lock()
-	if status.Err == nil {
-		delete(r.attempts, scope.key)
-	} else if !r.attempts[scope.key].at.Equal(status.Ended) { // seen before, if it could not be written down
-		r.attempts[scope.key] = attempt{digest: status.Digest, failures: r.attempts[scope.key].failures + 1, at: status.Ended, err: status.Err}
-	}
-	scope.attempt = r.attempts[scope.key]
-	r.mu.Unlock()
+	scope.attempt = r.Runs.note(scope.key, status)
 	if status.Err != nil {
 		log.Error(status.Err, "Terraform run failed")
 		r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation), string(status.Operation), "%s", shorten(status.Err.Error(), 900))
@@ -304,12 +273,6 @@ func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineSc
 	log.Info("Terraform run succeeded", "added", report.Added, "changed", report.Changed, "destroyed", report.Destroyed)
 	r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeNormal, "Successful"+string(status.Operation), string(status.Operation),
 		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed", status.Ended.Sub(status.Started).Seconds(), report.Added, report.Changed, report.Destroyed)
-}
-
-func (r *OLVMMachineReconciler) attemptOf(key string) attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.attempts[key]
 }
 
 func shorten(text string, length int) string {

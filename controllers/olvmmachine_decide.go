@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// observed is all that the next action of a machine depends on. It is plain data; time is part of it.
+// observed is all that the next action of a machine, or of what a cluster's machines share, depends on. It is plain data; time is part of it.
 type observed struct {
 	now time.Time
 	// run is the job that is queued or going; nil where there is none.
@@ -30,6 +30,8 @@ type observed struct {
 	ready bool
 	// shutdownLeft is how long the guest may still take to shut down by itself; 0 where nobody waits for it.
 	shutdownLeft time.Duration
+	// drifted says that the engine has something else than what was applied.
+	drifted bool
 	// digest of what is asked for, and of what was applied last.
 	digest, applied string
 }
@@ -131,7 +133,7 @@ func guestShutsDown(o observed) (action, bool) {
 }
 
 func settled(o observed) (action, bool) {
-	return action{kind: actionNone, reason: infrav1.AppliedReason}, o.digest == o.applied
+	return action{kind: actionNone, reason: infrav1.AppliedReason}, o.digest == o.applied && !o.drifted
 }
 
 func nothingLeft(o observed) (action, bool) {

@@ -114,9 +114,7 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 		if err := r.removeWorkDir(scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err
 		}
-		r.mu.Lock()
-		delete(r.attempts, scope.key)
-		r.mu.Unlock()
+		r.Runs.forget(scope.key)
 		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
 	}
 	return ctrl.Result{RequeueAfter: scope.action.after}, nil

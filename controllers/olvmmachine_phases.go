@@ -181,15 +181,26 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 	if scope.session == nil || scope.address == "" || scope.waiting != nil || scope.stateErr != nil {
 		return 0, nil
 	}
+	groups, err := r.affinityGroups(ctx, scope)
+	if err != nil {
+		scope.renderErr = err
+		return engineRetry, nil // the OLVMCluster wakes the machine when the group is there
+	}
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
 		Address: scope.address, UserData: string(scope.userData), Config: scope.config,
+		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {
 		scope.rendered, err = render.MachineFiles(machine)
 	}
 	scope.resolved, scope.renderErr = resolved, err
+	if err == nil {
+		scope.groups = groups
+		scope.leftGroup, scope.vmErr = r.leftGroup(ctx, scope)
+		err = scope.vmErr
+	}
 	if err != nil {
 		return engineRetry, nil // the engine may answer, or have the name, later
 	}
@@ -205,7 +216,7 @@ func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
 	o := observed{
 		now: time.Now(), failures: scope.attempt.failures, lastFailure: scope.attempt.at, lastAttempted: scope.attempt.digest,
 		stateInvalid: scope.stateErr != nil, stateEmpty: scope.state.Empty(), hadVM: scope.olvmMachine.Spec.ProviderID != "", vmMissing: scope.vmMissing,
-		ready: scope.rendered != nil && scope.vmErr == nil,
+		ready: scope.rendered != nil && scope.vmErr == nil, drifted: scope.leftGroup,
 	}
 	if status, ok := r.runner.Observe(scope.key); ok && (!scope.noticed || status.Phase != terraform.Done) {
 		o.run = &status
@@ -294,6 +305,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 	files, name, dcName := scope.rendered, scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
 	secrets := []string{scope.config.Password, string(scope.userData)}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
+	clusterID, groups := scope.resolved.ClusterID, scope.groups
 	dir := r.workDir(owner)
 	return func(ctx context.Context) (terraform.Summary, error) {
 		if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
@@ -311,6 +323,9 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			if found != nil && found.Owner != ownerOf(owner) {
 				return terraform.Summary{}, found.Conflict()
 			}
+			if err := found.FindMemberships(ctx, session, clusterID, groups); err != nil {
+				return terraform.Summary{}, err
+			}
 			if files, err = files.Adopting(found.Imports()); err != nil {
 				return terraform.Summary{}, err
 			}
@@ -324,7 +339,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 				}
 			},
 			SaveState: func(ctx context.Context, state []byte) error {
-				defer r.wakeUp(client.ObjectKeyFromObject(owner).String())
+				defer r.Runs.wakeUp(client.ObjectKeyFromObject(owner).String())
 				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},
 		})
@@ -339,6 +354,8 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
 		switch {
+		case change.Type == "ovirt_vm_affinity_group":
+			return "" // leaving or changing a group touches no VM
 		case change.Action == "delete" || change.Action == "replace":
 			return change.Action
 		case change.Action == "create" && change.Type == "ovirt_vm" && hadVM:
@@ -358,11 +375,6 @@ func (r *OLVMMachineReconciler) removeWorkDir(m *infrav1.OLVMMachine) error {
 		return fmt.Errorf("failed to remove the working directory: %w", err)
 	}
 	return nil
-}
-
-func splitKey(key string) (namespace, name string) {
-	namespace, name, _ = strings.Cut(key, "/")
-	return namespace, name
 }
 
 // providerIDToVM is the UUID in a provider ID; empty where there is none.

@@ -32,11 +32,25 @@ func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
 
 // recordRun writes the end of a run into the status.
 func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformRun {
-	if m.Status.Terraform == nil {
-		m.Status.Terraform = &infrav1.TerraformStatus{}
+	report := recordTerraform(&m.Status.Terraform, tfstate.SecretName(m), run)
+	vm := &ensureOLVM(m).VirtualMachine
+	switch {
+	case run.Operation != terraform.Apply:
+	case run.Err == nil:
+		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
+	case m.Spec.ProviderID == "":
+		vm.CreationStatus, vm.CreationError = "Failed", shorten(run.Err.Error(), 1024)
 	}
-	t := m.Status.Terraform
-	t.StateSecret = tfstate.SecretName(m)
+	return report
+}
+
+// recordTerraform writes the end of a run into the part of a status that is about Terraform.
+func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run terraform.Status) *infrav1.TerraformRun {
+	if *status == nil {
+		*status = &infrav1.TerraformStatus{}
+	}
+	t := *status
+	t.StateSecret = stateSecret
 	t.Runs++
 	report := &infrav1.TerraformRun{
 		Operation: string(run.Operation), Result: "Succeeded", StartTime: metav1.NewTime(run.Started), CompletionTime: metav1.NewTime(run.Ended),
@@ -54,14 +68,6 @@ func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformR
 		t.Failures++
 	}
 	t.LastRun = report
-	vm := &ensureOLVM(m).VirtualMachine
-	switch {
-	case run.Operation != terraform.Apply:
-	case run.Err == nil:
-		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
-	case m.Spec.ProviderID == "":
-		vm.CreationStatus, vm.CreationError = "Failed", shorten(run.Err.Error(), 1024)
-	}
 	return report
 }
 
@@ -105,6 +111,9 @@ func setMachineFacts(scope *machineScope) {
 	if scope.vm != nil {
 		vm := &ensureOLVM(m).VirtualMachine
 		vm.VMID, vm.VMName, vm.Status = scope.vm.ID, scope.vm.Name, string(scope.vm.Status)
+	}
+	if scope.rendered != nil {
+		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 	if scope.address != "" && scope.machine != nil {
 		ensureOLVM(m).IPAddress = scope.address

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,7 +121,10 @@ func runSuite(m *testing.M) (int, error) {
 	suite.sessions = &engine.Sessions{}
 	engines := &Engines{Reader: mgr.GetAPIReader(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
-	if err := (&OLVMClusterReconciler{Client: mgr.GetClient(), Engines: engines}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4)
+	if err := (&OLVMClusterReconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir, Executor: executor, Recorder: mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}
 	if err := (&OLVMMachineTemplateReconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test")}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
@@ -141,8 +145,8 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 	if err := (&OLVMMachineReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Concurrency: 4, WorkDir: suite.workDir,
-		Executor: terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), Recorder: mgr.GetEventRecorder("test"),
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
+		Executor: executor, Recorder: mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}
@@ -163,6 +167,10 @@ type site struct {
 	namespace string
 	cluster   *clusterv1.Cluster
 	olvm      *infrav1.OLVMCluster
+	// label and domain of the next Machine; looks counts how often the cluster was touched.
+	label  map[string]string
+	domain string
+	looks  int
 }
 
 var siteCount atomic.Int32
@@ -258,6 +266,10 @@ func (s *site) machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
 	}}
+	owner.Spec.FailureDomain = s.domain
+	for key, value := range s.label {
+		owner.Labels[key] = value
+	}
 	s.create(owner)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.meta(name), Spec: s.machineSpec()}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
@@ -348,8 +360,16 @@ func (s *site) delete(o client.Object) {
 	}
 }
 
-// states lists the state Secrets of the site.
+// states lists the state Secrets of the site's machines.
 func (s *site) states() []corev1.Secret {
+	s.t.Helper()
+	return slices.DeleteFunc(s.allStates(), func(secret corev1.Secret) bool {
+		return strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix)
+	})
+}
+
+// allStates lists the state Secrets of the site, also that of the cluster.
+func (s *site) allStates() []corev1.Secret {
 	s.t.Helper()
 	var list corev1.SecretList
 	if err := suite.client.List(context.Background(), &list, client.InNamespace(s.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {

@@ -130,6 +130,10 @@ type Machine struct {
 	Guest *GuestNetwork
 	// UserData of the guest; a secret.
 	UserData string
+	// Placement on hosts; nil leaves it to the engine.
+	Placement *Placement
+	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
+	AffinityGroups map[string]string
 }
 
 // NIC is a network interface of the VM.
@@ -198,7 +202,7 @@ func MachineFiles(in Machine) (Files, error) {
 	files := Files{
 		MainFile:      mainFile(in),
 		ProviderFile:  providerFile(in.Engine),
-		VariablesFile: variablesFile(),
+		VariablesFile: variablesFile(machineVariables),
 	}
 	if in.Engine.CA != "" && !in.Engine.Insecure {
 		files[CAFile] = []byte(in.Engine.CA)
@@ -212,7 +216,7 @@ func MachineFiles(in Machine) (Files, error) {
 		}
 	}
 	var err error
-	files[SecretsFile], err = secretsFile(in.Engine, in.UserData)
+	files[SecretsFile], err = secretsFile(in.Engine, map[string]string{"user_data": in.UserData})
 	return files, err
 }
 
@@ -259,6 +263,16 @@ func mainFile(in Machine) []byte {
 			"interface": cty.StringVal(in.Guest.Interface), "address": cty.StringVal(in.Guest.Address),
 			"netmask": cty.StringVal(in.Guest.Netmask), "gateway": cty.StringVal(in.Guest.Gateway),
 		}))
+	}
+	if in.Placement != nil {
+		set("placement", in.Placement.value())
+	}
+	if len(in.AffinityGroups) > 0 {
+		groups := map[string]cty.Value{}
+		for name, id := range in.AffinityGroups {
+			groups[name] = cty.StringVal(id)
+		}
+		set("affinity_groups", cty.ObjectVal(groups))
 	}
 	set("hostname", cty.StringVal(in.Name))
 	setTraversal(module, "user_data", "var", "user_data")
@@ -369,16 +383,24 @@ func providerFile(engine Engine) []byte {
 	return hclwrite.Format(file.Bytes())
 }
 
-func variablesFile() []byte {
+// variable is a secret that a configuration takes.
+type variable struct {
+	name, description string
+	ephemeral         bool
+}
+
+// engineVariables are those that every configuration has.
+var engineVariables = []variable{
+	{"ovirt_username", "User of the engine, with its domain.", true},
+	{"ovirt_password", "Password of the user. Ephemeral: neither plan nor state holds it.", true},
+}
+
+// machineVariables are those of a machine.
+var machineVariables = append(slices.Clone(engineVariables), variable{"user_data", "User data of the guest; it becomes part of the state.", false})
+
+func variablesFile(variables []variable) []byte {
 	file := hclwrite.NewEmptyFile()
-	for i, variable := range []struct {
-		name, description string
-		ephemeral         bool
-	}{
-		{"ovirt_username", "User of the engine, with its domain.", true},
-		{"ovirt_password", "Password of the user. Ephemeral: neither plan nor state holds it.", true},
-		{"user_data", "User data of the guest; it becomes part of the state.", false},
-	} {
+	for i, variable := range variables {
 		if i > 0 {
 			file.Body().AppendNewline()
 		}
@@ -423,23 +445,23 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 // DestroyFiles renders a configuration that owns nothing, with which everything in a state is destroyed. It needs no
 // name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
 func DestroyFiles(engine Engine) (Files, error) {
-	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile()}
+	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile(machineVariables)}
 	if engine.CA != "" && !engine.Insecure {
 		files[CAFile] = []byte(engine.CA)
 	}
 	var err error
-	files[SecretsFile], err = secretsFile(engine, "")
+	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
 	return files, err
 }
 
-func secretsFile(engine Engine, userData string) ([]byte, error) {
+func secretsFile(engine Engine, more map[string]string) ([]byte, error) {
+	values := map[string]string{"ovirt_username": engine.Username, "ovirt_password": engine.Password}
+	maps.Copy(values, more)
 	var secrets bytes.Buffer
 	encoder := json.NewEncoder(&secrets)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(map[string]string{
-		"ovirt_username": engine.Username, "ovirt_password": engine.Password, "user_data": userData,
-	}); err != nil {
+	if err := encoder.Encode(values); err != nil {
 		return nil, fmt.Errorf("failed to encode the secrets: %w", err)
 	}
 	return secrets.Bytes(), nil

@@ -43,7 +43,12 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	rich.NICs = append(rich.NICs, NIC{Name: "storage", VNICProfileID: "33333333-3333-4333-8333-333333333333", MAC: "56:6f:1a:00:00:01", Interface: "e1000e"})
 	sized := example()
 	sized.Memory, sized.Cores, sized.Sockets, sized.Threads, sized.InstanceTypeID = 0, 0, 0, 0, "88888888-8888-4888-8888-888888888888"
-	for name, machine := range map[string]Machine{"rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system} {
+	placed := example()
+	placed.Placement = &Placement{Affinity: "migratable", HostIDs: []string{"55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"}}
+	placed.AffinityGroups = map[string]string{"control-plane": "66666666-6666-4666-8666-666666666666", "etcd": "77777777-7777-4777-8777-777777777777"}
+	for name, machine := range map[string]Machine{
+		"rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system, "placed": placed,
+	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := MachineFiles(machine)
 			if err != nil {
@@ -57,41 +62,88 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 			if _, extended := files["modules/machine/extensions_override.tf"]; extended != (name == "rich") {
 				t.Errorf("with extensions of the provider: %t", extended)
 			}
-			dir := filepath.Join("testdata", name)
-			if *update {
-				_ = os.RemoveAll(dir)
-			}
-			for file, content := range files {
-				if filepath.Dir(file) != "." {
-					continue // the module is a file of its own in this repository
-				}
-				golden := filepath.Join(dir, file)
-				if *update {
-					if err := os.MkdirAll(dir, 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(golden, content, 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-				want, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(content, want) {
-					t.Errorf("%s differs from %s (run with -update and look at the difference):\n%s", file, golden, content)
-				}
-			}
-			entries, err := os.ReadDir(dir)
-			if err != nil {
+			matchesGolden(t, name, files)
+		})
+	}
+}
+
+func TestClusterFilesMatchTheGoldenFiles(t *testing.T) {
+	files, err := ClusterFiles(exampleCluster())
+	if err != nil {
+		t.Fatal(err)
+	}
+	matchesGolden(t, "cluster", files)
+	if files, err = files.Adopting(map[string]string{GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5"}); err != nil {
+		t.Fatal(err)
+	}
+	matchesGolden(t, "cluster-adopting", files)
+	none, err := ClusterFiles(Cluster{Engine: example().Engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	matchesGolden(t, "cluster-empty", none)
+}
+
+func exampleCluster() Cluster {
+	const id = "11111111-1111-4111-8111-111111111111"
+	return Cluster{Engine: example().Engine, Groups: []AffinityGroup{
+		{Key: "control-plane/" + id, Name: "default_demo_control-plane", Description: "apart [capolvm owner=default/demo uid=5f0c]", ClusterID: id, Priority: 5, Enforcing: true},
+		{Key: "together/" + id, Name: "default_demo_together", Description: `"${x}" [capolvm owner=default/demo uid=5f0c]`, ClusterID: id, Priority: 1, Positive: true},
+		{Key: "workers/" + id, Name: "default_demo_workers", Description: "[capolvm owner=default/demo uid=5f0c]", ClusterID: id, Priority: 1, Off: true},
+	}}
+}
+
+func TestIncompleteGroupsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*Cluster){
+		"no key":             func(c *Cluster) { c.Groups[0].Key = "" },
+		"no name":            func(c *Cluster) { c.Groups[0].Name = "" },
+		"cluster unresolved": func(c *Cluster) { c.Groups[0].ClusterID = "" },
+		"the same key twice": func(c *Cluster) { c.Groups[1].Key = c.Groups[0].Key },
+	} {
+		cluster := exampleCluster()
+		change(&cluster)
+		if _, err := ClusterFiles(cluster); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// matchesGolden compares the files, without those of modules, with the golden ones.
+func matchesGolden(t *testing.T, name string, files Files) {
+	t.Helper()
+	dir := filepath.Join("testdata", name)
+	if *update {
+		_ = os.RemoveAll(dir)
+	}
+	for file, content := range files {
+		if filepath.Dir(file) != "." {
+			continue // the module is a file of its own in this repository
+		}
+		golden := filepath.Join(dir, file)
+		if *update {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			for _, entry := range entries {
-				if files[entry.Name()] == nil {
-					t.Errorf("%s is not rendered any more", entry.Name())
-				}
+			if err := os.WriteFile(golden, content, 0o644); err != nil {
+				t.Fatal(err)
 			}
-		})
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(content, want) {
+			t.Errorf("%s differs from %s (run with -update and look at the difference):\n%s", file, golden, content)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if files[entry.Name()] == nil {
+			t.Errorf("%s is not rendered any more", entry.Name())
+		}
 	}
 }
 

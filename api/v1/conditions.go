@@ -62,6 +62,46 @@ const (
 	EndpointMissingReason = "ControlPlaneEndpointMissing"
 )
 
+// AffinitySatisfiedCondition is true if every affinity group exists in the
+// engine and is as hard as it is meant to be. Too few hosts for a group that
+// may be soft is no reason for the OLVMCluster not to be ready.
+const (
+	AffinitySatisfiedCondition = "AffinitySatisfied"
+
+	// AffinitySatisfiedReason surfaces when all groups are as they are meant to be.
+	AffinitySatisfiedReason = "AffinitySatisfied"
+	// NoAffinityGroupsReason surfaces when the OLVMCluster asks for no groups, or no machine is in one yet.
+	NoAffinityGroupsReason = "NoAffinityGroups"
+	// InsufficientHostsReason surfaces when a group with enforcing Auto is soft because hosts are too few.
+	InsufficientHostsReason = "InsufficientHosts"
+	// EnforcementImpossibleReason surfaces when a group with enforcing Always has more machines than hosts. On an
+	// OLVMMachine it says that the VM is not created because of that.
+	EnforcementImpossibleReason = "EnforcementImpossible"
+	// AffinityGroupConflictReason surfaces when the engine has a group of our name that is not ours.
+	AffinityGroupConflictReason = "AffinityGroupConflict"
+	// AffinityGroupNotFoundReason surfaces when a machine names a group that the OLVMCluster does not have.
+	AffinityGroupNotFoundReason = "AffinityGroupNotFound"
+	// WaitingForAffinityGroupReason surfaces when a machine waits for its affinity group to be made, or to make room.
+	WaitingForAffinityGroupReason = "WaitingForAffinityGroup"
+)
+
+// FailureDomainsAvailableCondition is true if the cluster and the hosts of
+// every failure domain exist in the engine.
+const (
+	FailureDomainsAvailableCondition = "FailureDomainsAvailable"
+
+	// FailureDomainsAvailableReason surfaces when all domains can be used.
+	FailureDomainsAvailableReason = "FailureDomainsAvailable"
+	// FailureDomainInvalidReason surfaces when the cluster or the hosts of a domain do not exist.
+	FailureDomainInvalidReason = "FailureDomainInvalid"
+	// FailureDomainNotFoundReason surfaces when a Machine names a domain that the OLVMCluster does not have.
+	FailureDomainNotFoundReason = "FailureDomainNotFound"
+	// HostNotFoundReason surfaces when the engine's cluster has no host of that name.
+	HostNotFoundReason = "HostNotFound"
+	// PlacementInvalidReason surfaces when the places that are asked for exclude each other.
+	PlacementInvalidReason = "PlacementInvalid"
+)
+
 // BootstrapDataAvailableCondition is true if the bootstrap provider has made
 // the data with which the VM becomes a node.
 const (

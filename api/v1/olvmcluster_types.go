@@ -13,6 +13,10 @@ const ClusterFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io"
 // OLVMCluster could use the credentials of everybody else.
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
+// GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is there,
+// a deletion looks for groups in the engine, whatever else was lost.
+const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
+
 // OLVMClusterSpec is what an OLVMCluster asks for.
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.host) || oldSelf.controlPlaneEndpoint.host == \"\" || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.host) && self.controlPlaneEndpoint.host == oldSelf.controlPlaneEndpoint.host)",message="controlPlaneEndpoint.host is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || !has(oldSelf.controlPlaneEndpoint.port) || oldSelf.controlPlaneEndpoint.port == 0 || (has(self.controlPlaneEndpoint) && has(self.controlPlaneEndpoint.port) && self.controlPlaneEndpoint.port == oldSelf.controlPlaneEndpoint.port)",message="controlPlaneEndpoint.port is immutable once set: nodes and kubeconfigs hold it; create a new cluster instead"
@@ -31,6 +35,23 @@ type OLVMClusterSpec struct {
 	// olvmOvirtAPIServer says how to reach the engine.
 	// +required
 	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
+
+	// affinityGroups keep VMs apart, or together. Absent means two groups that keep control plane machines, and worker
+	// machines, on different hosts while there are enough: control-plane (priority 5) and workers (priority 3), both with
+	// enforcing Auto. An empty list means none. A list replaces both.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	AffinityGroups []AffinityGroup `json:"affinityGroups,omitzero"`
+
+	// failureDomains over which machines can be spread. Those that exist in the engine are in status.failureDomains.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
 }
 
 // APIEndpoint is host and port of an API server.
@@ -87,7 +108,8 @@ type NamespacedName struct {
 
 // OLVMClusterStatus is what the controller saw.
 type OLVMClusterStatus struct {
-	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, Paused, Deleting.
+	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, AffinitySatisfied,
+	// FailureDomainsAvailable, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -105,6 +127,18 @@ type OLVMClusterStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// affinityGroups are the affinity groups in the engine.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=clusterID
+	// +kubebuilder:validation:MaxItems=1000
+	AffinityGroups []AffinityGroupStatus `json:"affinityGroups,omitempty"`
+
+	// terraform reports the last Terraform run for what the machines of the cluster share.
+	// +optional
+	Terraform *TerraformStatus `json:"terraform,omitempty"`
 
 	// olvmDatacenter is the data center that the cluster's name was resolved to.
 	// +optional

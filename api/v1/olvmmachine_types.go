@@ -253,6 +253,10 @@ type VirtualMachine struct {
 	// network configuration of the guest.
 	// +required
 	Network GuestNetwork `json:"network,omitempty,omitzero"`
+
+	// placement of the VM on hosts.
+	// +optional
+	Placement Placement `json:"placement,omitempty,omitzero"`
 }
 
 // Shutdown says how a VM is powered off before it is deleted.

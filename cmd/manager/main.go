@@ -212,8 +212,10 @@ func newManager(o options) (ctrl.Manager, error) {
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) (*controllers.OLVMMachineReconciler, error) {
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}
+	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")), controllers.NewRuns(o.terraformRuns)
 	if err := (&controllers.OLVMClusterReconciler{
-		Client: mgr.GetClient(), Engines: engines, WatchFilterValue: o.watchFilter,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
+		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return nil, err
 	}
@@ -234,8 +236,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	}
 	machines := &controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
-		Executor:    terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")),
-		Concurrency: o.terraformRuns, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
+		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
 	}
 	return machines, machines.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 3 || plan.Machines[0].Plan.FormatVersion == "" {
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 4 || plan.Machines[0].Plan.FormatVersion == "" {
 		t.Errorf("exit code %d, %v, %s\n%s", code, err, problems, out)
 	}
 	if strings.Contains(out, s.sim.Password()) {
@@ -111,11 +111,13 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		args      []string
 		want      []string
 	}{
-		"unknown template":           {replace("vmTemplateName: ol9-k8s", "vmTemplateName: ol9"), nil, []string{"spec.vmTemplateName", `"ol9"`, "ol9-k8s", "demo-control-plane"}},
-		"malformed memory":           {replace("memory: 7GB", "memory: 7 GBB"), nil, []string{"spec.virtualMachine.memory", "such as 16GB"}},
-		"a field that is no field":   {replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"), nil, []string{"OLVMMachineTemplate", "vmTemplate"}},
-		"endpoint in the pool":       {replace("host: 127.20.30.5", "host: 127.20.30.12"), nil, []string{"ipv4.ipAddresses", "127.20.30.12"}},
-		"too few addresses":          {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"the pool has 1 addresses", "lower the replicas"}},
+		"unknown template":         {replace("vmTemplateName: ol9-k8s", "vmTemplateName: ol9"), nil, []string{"spec.vmTemplateName", `"ol9"`, "ol9-k8s", "demo-control-plane"}},
+		"malformed memory":         {replace("memory: 7GB", "memory: 7 GBB"), nil, []string{"spec.virtualMachine.memory", "such as 16GB"}},
+		"a field that is no field": {replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"), nil, []string{"OLVMMachineTemplate", "vmTemplate"}},
+		"endpoint in the pool":     {replace("host: 127.20.30.5", "host: 127.20.30.12"), nil, []string{"ipv4.ipAddresses", "127.20.30.12"}},
+		"too few addresses":        {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"the pool has 1 addresses", "lower the replicas"}},
+		"too few hosts": {strings.Replace(replace("olvmDatacenterName: Default", "olvmDatacenterName: Default\n  affinityGroups: [{name: apart, role: Worker, enforcing: Always}]"), "replicas: 2", "replicas: 5", 1), nil,
+			[]string{"spec.affinityGroups[apart]", "5 machines", "3 hosts", "demo-md-0-3, demo-md-0-4", "lower the replicas"}},
 		"no CA":                      {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
 		"a template that is missing": {replace("        kind: OLVMMachineTemplate\n        name: demo-md-0", "        kind: OLVMMachineTemplate\n        name: other"), nil, []string{"other", "not in the manifests"}},
 		"a topology":                 {replace("  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n    name: demo-control-plane", "  topology: {classRef: {name: x}}"), nil, []string{"topology"}},
@@ -186,7 +188,7 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, output)
 		}
-		if args[0] == "plan" && !strings.Contains(string(output), "Plan: 3 to add") {
+		if args[0] == "plan" && !strings.Contains(string(output), "Plan: 4 to add") {
 			t.Errorf("the plan is\n%s", output)
 		}
 	}

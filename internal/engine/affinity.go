@@ -58,18 +58,27 @@ func (c *Client) AffinityGroup(ctx context.Context, clusterID, id string) (*Affi
 	return &group, nil
 }
 
-// FindAffinityGroup returns the group of that name in the cluster, or nil where there is none.
-func (c *Client) FindAffinityGroup(ctx context.Context, clusterID, name string) (*AffinityGroup, error) {
+// AffinityGroups lists the groups of a cluster; IsNotFound tells that there is no such cluster.
+func (c *Client) AffinityGroups(ctx context.Context, clusterID string) ([]AffinityGroup, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"affinity_groups"`
 		Items   []AffinityGroup `xml:"affinity_group"`
 	}
 	if err := c.get(ctx, "/clusters/"+url.PathEscape(clusterID)+"/affinitygroups", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the affinity groups of cluster %s: %w", clusterID, err)
+	}
+	return list.Items, nil
+}
+
+// FindAffinityGroup returns the group of that name in the cluster, or nil where there is none.
+func (c *Client) FindAffinityGroup(ctx context.Context, clusterID, name string) (*AffinityGroup, error) {
+	groups, err := c.AffinityGroups(ctx, clusterID)
+	if err != nil {
 		return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 	}
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			return &list.Items[i], nil
+	for i := range groups {
+		if groups[i].Name == name {
+			return &groups[i], nil
 		}
 	}
 	return nil, nil

@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
 )
 
 // Host of a cluster.
@@ -12,6 +16,62 @@ type Host struct {
 	Name    string `xml:"name"`
 	Status  string `xml:"status"`
 	Cluster *Ref   `xml:"cluster"`
+}
+
+// HostUp is the status of a host that runs VMs.
+const HostUp = "up"
+
+// HostsWithin lists all hosts of the engine, out of a list that is at most maxAge old. Hosts come and go, and who asks is
+// many machines.
+func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
+	list := &c.lists.hosts
+	if err := list.mu.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer list.mu.release()
+	if list.at.IsZero() || c.now().Sub(list.at) > maxAge {
+		hosts, err := c.Hosts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list.items, list.at = hosts, c.now()
+	}
+	return slices.Clone(list.items), nil
+}
+
+// AffinityLabel binds VMs to hosts.
+type AffinityLabel struct {
+	ID    string `xml:"id,attr"`
+	Name  string `xml:"name"`
+	Hosts struct {
+		Items []Ref `xml:"host"`
+	} `xml:"hosts"`
+}
+
+// AffinityLabel returns the label of that name with its hosts, or a NameError, out of a list that is at most maxAge old.
+func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
+	list := &c.lists.labels
+	if err := list.mu.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer list.mu.release()
+	if list.at.IsZero() || c.now().Sub(list.at) > maxAge {
+		var reply struct {
+			XMLName xml.Name        `xml:"affinity_labels"`
+			Items   []AffinityLabel `xml:"affinity_label"`
+		}
+		if err := c.exchange(ctx, http.MethodGet, "/affinitylabels", url.Values{"follow": {"hosts"}}, nil, nil, &reply); err != nil {
+			return nil, fmt.Errorf("failed to list affinity labels: %w", err)
+		}
+		list.items, list.at = reply.Items, c.now()
+	}
+	for _, label := range list.items {
+		if label.Name == name {
+			return &label, nil
+		}
+	}
+	return nil, &NameError{Kind: "affinity label", Name: name, Scope: "the engine",
+		Known: names(list.items, func(AffinityLabel) bool { return true }, func(l AffinityLabel) string { return l.Name })}
 }
 
 // Hosts lists all hosts of the engine.

@@ -29,6 +29,8 @@ type listCache struct {
 	tags         cachedList[Tag]
 	hardware     hardwareCache
 	storage      cachedList[StorageDomain]
+	hosts        cachedList[Host]
+	labels       cachedList[AffinityLabel]
 }
 
 type cachedList[T any] struct {
@@ -119,6 +121,15 @@ func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Clu
 	}
 	return nil, &NameError{Kind: "cluster", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
 		Known: names(all, inDC, func(cl Cluster) string { return cl.Name })}
+}
+
+// Clusters lists the clusters of the data center.
+func (c *Client) Clusters(ctx context.Context, dc *DataCenter) ([]Cluster, error) {
+	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID })
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(cl Cluster) bool { return cl.DataCenter.ID != dc.ID }), nil
 }
 
 func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {

@@ -192,10 +192,13 @@ type Machine struct {
 	// Address that it would get.
 	Address string
 
-	infraName   string // of the OLVMMachine
-	version     string // of Kubernetes
-	spec        infrav1.OLVMMachineSpec
-	olvmCluster *infrav1.OLVMCluster
+	infraName string // of the OLVMMachine
+	// controlPlane and failureDomain as the Machine would have them.
+	controlPlane  bool
+	failureDomain string
+	version       string // of Kubernetes
+	spec          infrav1.OLVMMachineSpec
+	olvmCluster   *infrav1.OLVMCluster
 }
 
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
@@ -249,6 +252,8 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 			return nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 		}
 		base.infraName = found.Name
+		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
+		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 		base.Name, base.spec, base.Address = owner.GetName(), found.Spec, found.Annotations[infrav1.IPv4AddressAnnotation]
 		return []Machine{base}, nil
 	}
@@ -266,9 +271,20 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 	if !found {
 		replicas = 1
 	}
+	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
+	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
+	var domains []string
+	for _, d := range cluster.Spec.FailureDomains {
+		if base.controlPlane && (d.ControlPlane == nil || *d.ControlPlane) {
+			domains = append(domains, d.Name)
+		}
+	}
 	var out []Machine
 	for i := range max(0, replicas-m.madeBy(owner)) {
 		machine := base
+		if len(domains) > 0 { // a control plane is spread evenly
+			machine.failureDomain = domains[i%int64(len(domains))]
+		}
 		machine.infraName = fmt.Sprintf("%s-%d", owner.GetName(), i)
 		machine.Name, machine.spec = fmt.Sprintf("%s-%d", owner.GetName(), i), template.Spec.Template.Spec
 		out = append(out, machine)

@@ -40,6 +40,9 @@ type Rendered struct {
 // Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
 func Render(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) ([]Rendered, error) {
 	taken := m.taken(machines)
+	if err := m.checkGroups(ctx, machines, credentials, sessions); err != nil {
+		return nil, err
+	}
 	var out []Rendered
 	for _, machine := range machines {
 		rendered, err := m.render(ctx, machine, credentials, sessions, &taken)
@@ -107,11 +110,19 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		}
 		owner = existing.Owner
 	}
-	input, _, err := resolve.Machine(ctx, session, resolve.Input{
+	groups, err := affinityGroups(ctx, session, machine)
+	if err != nil {
+		return Rendered{}, err
+	}
+	input, names, err := resolve.Machine(ctx, session, resolve.Input{
 		KubernetesVersion: machine.version,
 		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
+		FailureDomain: machine.failureDomain, AffinityGroups: groups,
 	})
 	if err != nil {
+		return Rendered{}, err
+	}
+	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
 		return Rendered{}, err
 	}
 	files, err := render.MachineFiles(input)

@@ -77,6 +77,24 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	return nil
 }
 
+// FindMemberships adds to what is imported the affinity groups in which the VM is already: of groups, which are UUIDs by
+// their names, in the engine's cluster.
+func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, clusterID string, groups map[string]string) error {
+	if e == nil || len(groups) == 0 {
+		return nil
+	}
+	there, err := session.AffinityGroups(ctx, clusterID)
+	if err != nil {
+		return err
+	}
+	for name, id := range groups {
+		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID == id && g.Has(e.VM.ID) }) {
+			e.imports[render.MembershipAddress(name)] = clusterID + "/" + id + "/" + e.VM.ID
+		}
+	}
+	return nil
+}
+
 // Imports says what to import to adopt the VM: the import ID by the address in the state.
 func (e *Existing) Imports() map[string]string {
 	if e == nil {

@@ -63,6 +63,10 @@ type Input struct {
 	UserData string
 	// Config is the way to the engine.
 	Config engine.Config
+	// FailureDomain of the Machine; empty for none.
+	FailureDomain string
+	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
+	AffinityGroups map[string]string
 }
 
 // Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
@@ -83,13 +87,11 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName"))
 	}
-	if in.Spec.OLVMOvirtClusterName == "" {
-		return fail(&Error{infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName", "it is empty; name a cluster of the data center"})
-	}
-	cluster, err := client.Cluster(ctx, dc, in.Spec.OLVMOvirtClusterName)
+	placement, err := Place(ctx, client, in.Spec, in.Cluster, in.FailureDomain)
 	if err != nil {
-		return fail(nameError(err, infrav1.ClusterNotFoundReason, "spec.olvmOvirtClusterName"))
+		return fail(err)
 	}
+	cluster := placement.Cluster
 	templateName := in.Spec.VMTemplateName
 	if strings.Contains(templateName, versionVariable) {
 		if in.KubernetesVersion == "" {
@@ -113,6 +115,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	}
 	nic := VNICName(in.Spec)
 	machine.ClusterID, machine.TemplateID = cluster.ID, template.ID
+	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
 	machine.Guest = &render.GuestNetwork{
 		Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
 		Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),

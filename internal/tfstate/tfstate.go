@@ -111,6 +111,44 @@ func (s *State) ResourceID(resourceType string) string {
 	return ""
 }
 
+// Instance is one instance of a resource.
+type Instance struct {
+	// Key of for_each; empty where there is none.
+	Key string
+	// Attributes as JSON has them.
+	Attributes map[string]any
+}
+
+// Text is an attribute that is a text; empty where it is none.
+func (i Instance) Text(name string) string {
+	text, _ := i.Attributes[name].(string)
+	return text
+}
+
+// Flag is an attribute that is true or false; false where it is none.
+func (i Instance) Flag(name string) bool {
+	flag, _ := i.Attributes[name].(bool)
+	return flag
+}
+
+// Instances are those of all resources of that type, in their order in the state.
+func (s *State) Instances(resourceType string) []Instance {
+	if s == nil {
+		return nil
+	}
+	var out []Instance
+	for _, r := range s.resources {
+		if r.Mode != "managed" || r.Type != resourceType {
+			continue
+		}
+		for _, instance := range r.Instances {
+			key, _ := instance.IndexKey.(string)
+			out = append(out, Instance{Key: key, Attributes: instance.Attributes})
+		}
+	}
+	return out
+}
+
 // Bytes is the whole state; nil where there is none.
 func (s *State) Bytes() []byte {
 	if s == nil {
@@ -145,15 +183,21 @@ type Store struct {
 	Client client.Client
 	// Reader reads past the cache: a decision on an old state would create a VM twice.
 	Reader client.Reader
+	// Prefix of the owners' names, for owners whose names may be those of other owners too.
+	Prefix string
 }
 
 // SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix, which
 // is also a label value and so at most 63 characters long.
-func SecretName(owner client.Object) string { return namePrefix + suffix(owner) }
+func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
 
-func suffix(owner client.Object) string {
+// SecretName is the name of the Secret that holds the state of an owner in this store.
+func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.suffix(owner) }
+
+func (s *Store) suffix(owner client.Object) string { return suffix(s.Prefix + owner.GetName()) }
+
+func suffix(name string) string {
 	const longest = 63
-	name := owner.GetName()
 	if len(name) <= longest {
 		return name
 	}
@@ -163,7 +207,7 @@ func suffix(owner client.Object) string {
 
 func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: SecretName(owner)}
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
 	if err := s.Reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -225,7 +269,7 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	}
 	create := secret == nil
 	if create {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: SecretName(owner)}, Type: SecretType}
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}, Type: SecretType}
 	} else {
 		current, err := decode(secret)
 		if err != nil {
@@ -241,7 +285,7 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	}
 	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
 	set(&secret.Labels, "tfstate", "true")
-	set(&secret.Labels, "tfstateSecretSuffix", suffix(owner))
+	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
 	set(&secret.Labels, "tfstateWorkspace", "default")
 	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
 	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)

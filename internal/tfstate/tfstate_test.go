@@ -167,7 +167,24 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 func TestNamesFitIntoLabels(t *testing.T) {
 	long := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 80)}}
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 81)}}
-	if len(suffix(long)) > 63 || suffix(long) == suffix(other) {
-		t.Errorf("%s and %s", suffix(long), suffix(other))
+	if len(suffix(long.Name)) > 63 || suffix(long.Name) == suffix(other.Name) {
+		t.Errorf("%s and %s", suffix(long.Name), suffix(other.Name))
+	}
+}
+
+func TestInstancesAreReadByTheirKeys(t *testing.T) {
+	state, err := Parse([]byte(`{"version": 4, "serial": 1, "lineage": "l", "resources": [
+		{"mode": "data", "type": "ovirt_affinity_group", "name": "d", "instances": [{"attributes": {"id": "no"}}]},
+		{"module": "module.cluster", "mode": "managed", "type": "ovirt_affinity_group", "name": "this", "instances": [
+			{"index_key": "a/1", "attributes": {"id": "x", "enforcing": true, "priority": 5}}, {"index_key": "b/1", "attributes": {"id": "y"}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := state.Instances("ovirt_affinity_group")
+	if len(got) != 2 || got[0].Key != "a/1" || got[0].Text("id") != "x" || !got[0].Flag("enforcing") || got[1].Flag("enforcing") || got[0].Text("priority") != "" {
+		t.Errorf("read %+v", got)
+	}
+	if none := (*State)(nil).Instances("ovirt_affinity_group"); none != nil {
+		t.Errorf("no state has %+v", none)
 	}
 }

@@ -30,6 +30,9 @@ resource "ovirt_vm" "this" {
   serial_console    = var.serial_console
   soundcard_enabled = var.soundcard_enabled
 
+  placement_policy_affinity = try(var.placement.affinity, null)
+  placement_policy_host_ids = try(var.placement.host_ids, null)
+
   initialization_hostname      = var.hostname
   initialization_custom_script = var.user_data
 
@@ -119,6 +122,15 @@ resource "ovirt_vm_tag" "this" {
   tag_id = each.value
 }
 
+# The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.
+resource "ovirt_vm_affinity_group" "this" {
+  for_each = var.affinity_groups
+
+  cluster_id        = var.cluster_id
+  affinity_group_id = each.value
+  vm_id             = ovirt_vm.this.id
+}
+
 # The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.
 resource "ovirt_vm_start" "this" {
   vm_id         = ovirt_vm.this.id
@@ -132,6 +144,7 @@ resource "ovirt_vm_start" "this" {
     ovirt_disk_attachment.data,
     ovirt_vm_graphics_consoles.none,
     ovirt_vm_tag.this,
+    ovirt_vm_affinity_group.this,
   ]
 
   lifecycle {

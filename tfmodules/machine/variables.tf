@@ -180,3 +180,18 @@ variable "guest_network" {
   })
   default = null
 }
+
+variable "placement" {
+  description = "Hosts on which the VM may run, by their UUIDs, and whether it may migrate; null leaves both to the engine."
+  type = object({
+    affinity = string
+    host_ids = set(string)
+  })
+  default = null
+}
+
+variable "affinity_groups" {
+  description = "UUIDs of the affinity groups of the VM, by their names."
+  type        = map(string)
+  default     = {}
+}

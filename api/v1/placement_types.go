@@ -1,0 +1,150 @@
+package v1
+
+// AffinityEnforcing says whether a VM that cannot keep the rule of its affinity group may run.
+// +kubebuilder:validation:Enum=Auto;Always;Never
+type AffinityEnforcing string
+
+// The ways to enforce an affinity group.
+const (
+	// AffinityAuto is hard while there is a host for each machine, and soft otherwise.
+	AffinityAuto AffinityEnforcing = "Auto"
+	// AffinityAlways is hard: a machine for which there is no host is not created.
+	AffinityAlways AffinityEnforcing = "Always"
+	// AffinityNever is soft: the engine keeps the rule as far as it can.
+	AffinityNever AffinityEnforcing = "Never"
+)
+
+// MachineRole is what a machine is in its cluster.
+// +kubebuilder:validation:Enum=ControlPlane;Worker
+type MachineRole string
+
+// The roles of machines.
+const (
+	ControlPlaneRole MachineRole = "ControlPlane"
+	WorkerRole       MachineRole = "Worker"
+)
+
+// AffinityGroup keeps VMs of a cluster on different hosts, or together on one. The engine gets one group of it in each of
+// its clusters in which machines of the group live.
+type AffinityGroup struct {
+	// name of the group; unique within the OLVMCluster. In the engine it is called NAMESPACE_CLUSTER_NAME.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// role of the machines that are in the group without naming it. Empty means: only machines that name the group in
+	// spec.virtualMachine.placement.affinityGroupNames are in it.
+	// +optional
+	Role MachineRole `json:"role,omitempty"`
+
+	// priority of the group among others, the higher the more important; 1 where it is not set.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Priority int32 `json:"priority,omitempty"`
+
+	// enforcing of the rule. Empty means Auto: hard while every machine of the group has a host of its own, soft with a
+	// condition when hosts are too few. It changes as hosts and machines come and go, without restarting a VM.
+	// A positive group is soft with Auto: nobody knows beforehand whether one host has room for all.
+	// +optional
+	Enforcing AffinityEnforcing `json:"enforcing,omitempty"`
+
+	// positive keeps the machines together on one host. False, which is the default, keeps them apart.
+	// +optional
+	Positive bool `json:"positive,omitempty"`
+
+	// description of the group in the engine; the mark of its owner is added.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+}
+
+// AffinityGroupStatus is an affinity group in the engine.
+type AffinityGroupStatus struct {
+	// name of the group in the spec, or of a default one.
+	// +required
+	Name string `json:"name,omitempty"`
+	// clusterID is the engine's UUID of the cluster in which the group is.
+	// +required
+	ClusterID string `json:"clusterID,omitempty"`
+	// id is the engine's UUID of the group.
+	// +required
+	ID string `json:"id,omitempty"`
+	// enforcing says whether the rule is hard now.
+	// +optional
+	Enforcing *bool `json:"enforcing,omitempty"`
+	// machines counts the machines of the group.
+	// +optional
+	Machines int32 `json:"machines,omitempty"`
+	// hosts counts the hosts of the engine's cluster that are up.
+	// +optional
+	Hosts int32 `json:"hosts,omitempty"`
+}
+
+// OLVMFailureDomain is a part of the engine's site that fails independently of others: a cluster of hosts, or some of
+// its hosts.
+type OLVMFailureDomain struct {
+	// name of the domain, as machines name it in spec.failureDomain.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Name string `json:"name,omitempty"`
+
+	// controlPlane says whether control plane machines are spread over this domain; true where it is not set.
+	// +optional
+	ControlPlane *bool `json:"controlPlane,omitempty"`
+
+	// clusterName is the name of the engine's cluster. Empty means the one that the machine names in
+	// olvmOvirtClusterName.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// hosts, of that cluster, on which the VMs of the domain run. Without it they run on any.
+	// +optional
+	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`
+}
+
+// FailureDomainHosts are hosts by their names or by an affinity label that they have.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.names) != has(self.affinityLabel)",message="name the hosts either by names or by affinityLabel"
+type FailureDomainHosts struct {
+	// names of the hosts.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	Names []string `json:"names,omitempty"`
+
+	// affinityLabel is the name of an affinity label of the engine. Hosts that get it later belong to the domain too.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	AffinityLabel string `json:"affinityLabel,omitempty"`
+}
+
+// Placement says where a VM runs.
+// +kubebuilder:validation:MinProperties=1
+type Placement struct {
+	// hostNames are the hosts on which the VM may run. Not together with a failure domain that names hosts.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	HostNames []string `json:"hostNames,omitempty"`
+
+	// affinityGroupNames are groups of OLVMCluster spec.affinityGroups in which the VM is, besides those of its role.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	AffinityGroupNames []string `json:"affinityGroupNames,omitempty"`
+}

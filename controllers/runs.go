@@ -1,0 +1,88 @@
+package controllers
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// Runs are the Terraform runs of all controllers: one bound holds for them together, because memory does.
+type Runs struct {
+	runner *terraform.Runner
+	// machines and clusters wake the controllers when a job of theirs has ended.
+	machines, clusters chan event.GenericEvent
+
+	mu       sync.Mutex
+	attempts map[string]attempt // by job key
+}
+
+// attempt is the last run of an object that failed.
+type attempt struct {
+	digest   string
+	failures int
+	at       time.Time
+	err      error
+}
+
+// NewRuns returns runs of which that many go at once.
+func NewRuns(concurrency int) *Runs {
+	r := &Runs{machines: make(chan event.GenericEvent, 1024), clusters: make(chan event.GenericEvent, 1024), attempts: map[string]attempt{}}
+	r.runner = terraform.NewRunner(concurrency, r.wakeUp)
+	return r
+}
+
+// clusterKeyPrefix tells the jobs of OLVMClusters from those of OLVMMachines, whose keys are namespace/name.
+const clusterKeyPrefix = "OLVMCluster:"
+
+// wakeUp enqueues the object of a job. A full channel blocks nobody: the object is looked at again anyway.
+func (r *Runs) wakeUp(key string) {
+	observeJobs(r.runner)
+	channel, object := r.machines, client.Object(&infrav1.OLVMMachine{})
+	if rest, ok := strings.CutPrefix(key, clusterKeyPrefix); ok {
+		channel, object, key = r.clusters, &infrav1.OLVMCluster{}, rest
+	}
+	namespace, name := splitKey(key)
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	select {
+	case channel <- event.GenericEvent{Object: object}:
+	default:
+	}
+}
+
+// attempt that failed last; zero where the last one succeeded.
+func (r *Runs) attempt(key string) attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.attempts[key]
+}
+
+// note records how a run ended, once, and returns the attempt.
+func (r *Runs) note(key string, status terraform.Status) attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if status.Err == nil {
+		delete(r.attempts, key)
+	} else if !r.attempts[key].at.Equal(status.Ended) { // seen before, if it could not be written down
+		r.attempts[key] = attempt{digest: status.Digest, failures: r.attempts[key].failures + 1, at: status.Ended, err: status.Err}
+	}
+	return r.attempts[key]
+}
+
+// forget drops the attempts of an object that is gone.
+func (r *Runs) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.attempts, key)
+}
+
+func splitKey(key string) (namespace, name string) {
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}

@@ -1,0 +1,243 @@
+package resolve
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// AffinityGroups are the groups that an OLVMCluster asks for: its own, or the default ones where the field is absent.
+func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
+	if spec.AffinityGroups != nil {
+		return spec.AffinityGroups
+	}
+	return []infrav1.AffinityGroup{
+		{Name: "control-plane", Role: infrav1.ControlPlaneRole, Priority: 5, Description: "Control plane machines on different hosts"},
+		{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
+	}
+}
+
+// GroupNames are the groups of a machine: those of its role, and those that it names.
+func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, controlPlane bool) ([]string, error) {
+	role := infrav1.WorkerRole
+	if controlPlane {
+		role = infrav1.ControlPlaneRole
+	}
+	named := spec.VirtualMachine.Placement.AffinityGroupNames
+	var out, all []string
+	for _, g := range groups {
+		all = append(all, g.Name)
+		if g.Role == role || slices.Contains(named, g.Name) {
+			out = append(out, g.Name)
+		}
+	}
+	for _, name := range named {
+		if !slices.Contains(all, name) {
+			return nil, &Error{infrav1.AffinityGroupNotFoundReason, "spec.virtualMachine.placement.affinityGroupNames", fmt.Sprintf(
+				"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group", name, known(all))}
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Member is a machine as affinity groups see it.
+type Member struct {
+	// Name of the OLVMMachine.
+	Name string
+	// Groups in which it is, by name.
+	Groups []string
+	// ClusterID of the engine's cluster in which it is or will be.
+	ClusterID string
+	// HostIDs on which it may run; empty means all of the cluster.
+	HostIDs []string
+	// HasVM and Created order the machines where there is no room for all.
+	HasVM   bool
+	Created time.Time
+}
+
+// GroupKey tells the groups of one OLVMCluster apart.
+type GroupKey struct{ Name, ClusterID string }
+
+// String is the key as configurations and states have it.
+func (k GroupKey) String() string { return k.Name + "/" + k.ClusterID }
+
+// ParseGroupKey reads what String wrote.
+func ParseGroupKey(text string) GroupKey {
+	name, id, _ := strings.Cut(text, "/")
+	return GroupKey{Name: name, ClusterID: id}
+}
+
+// Group is an affinity group as it should be now.
+type Group struct {
+	infrav1.AffinityGroup
+	ClusterID string
+	// Off says that nobody asks for the group any more: it loses its rule. It goes with the OLVMCluster.
+	Off bool
+	// Hard says whether a VM that cannot keep the rule may not run.
+	Hard bool
+	// Machines in the group, and Hosts of its cluster that are up.
+	Machines, Hosts int
+	// Short says that the machines are more than can be kept apart.
+	Short bool
+	// Waiting are the machines for which a hard group that is short has no room, by name.
+	Waiting []string
+}
+
+// Key of the group.
+func (g Group) Key() GroupKey { return GroupKey{Name: g.Name, ClusterID: g.ClusterID} }
+
+// Groups decides which groups there should be, and how hard each is. existing are those that there are already: they
+// stay until the OLVMCluster goes.
+//
+// A group that keeps machines apart has room while each of its machines can have a host of its own among those that are
+// up. Machines are counted that exist, also those that are being deleted and those that a rollout adds: a fourth control
+// plane machine on three hosts makes the group soft before its VM starts, and the group is hard again when the old one
+// is gone.
+func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host, existing []GroupKey) []Group {
+	byKey := map[GroupKey][]Member{}
+	for _, key := range existing {
+		byKey[key] = nil
+	}
+	for _, m := range members {
+		for _, name := range m.Groups {
+			key := GroupKey{Name: name, ClusterID: m.ClusterID}
+			byKey[key] = append(byKey[key], m)
+		}
+	}
+	up := map[string][]string{}
+	for _, h := range hosts {
+		if h.Status == engine.HostUp {
+			up[engine.RefID(h.Cluster)] = append(up[engine.RefID(h.Cluster)], h.ID)
+		}
+	}
+	var out []Group
+	for key, inGroup := range byKey {
+		g := Group{ClusterID: key.ClusterID, Machines: len(inGroup), Hosts: len(up[key.ClusterID])}
+		at := slices.IndexFunc(asked, func(a infrav1.AffinityGroup) bool { return a.Name == key.Name })
+		if at < 0 {
+			g.Name, g.Off = key.Name, true
+			out = append(out, g)
+			continue
+		}
+		g.AffinityGroup = asked[at]
+		var waiting []string
+		if !g.Positive {
+			waiting = withoutRoom(inGroup, up[key.ClusterID])
+		}
+		switch or(g.Enforcing, infrav1.AffinityAuto) {
+		case infrav1.AffinityAlways:
+			g.Hard, g.Short, g.Waiting = true, len(waiting) > 0, waiting
+		case infrav1.AffinityAuto:
+			g.Short = len(waiting) > 0
+			g.Hard = !g.Short && !g.Positive
+		case infrav1.AffinityNever:
+		}
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b Group) int { return cmp.Compare(a.Key().String(), b.Key().String()) })
+	return out
+}
+
+// withoutRoom gives each machine a host of its own, those that have a VM first, then the older ones, and returns the
+// machines that got none. A machine that gets a host never loses it to a later one; it may be given another.
+func withoutRoom(members []Member, hosts []string) []string {
+	members = slices.Clone(members)
+	slices.SortFunc(members, func(a, b Member) int {
+		if a.HasVM != b.HasVM {
+			if a.HasVM {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	holder := map[string]int{} // by host
+	var out []string
+	for i, m := range members {
+		if len(holder) == len(hosts) || !giveHost(members, hosts, holder, i, map[string]bool{}) {
+			out = append(out, m.Name)
+		}
+	}
+	return out
+}
+
+// giveHost looks for a host for the machine, moving others to hosts that they may have too.
+func giveHost(members []Member, hosts []string, holder map[string]int, machine int, tried map[string]bool) bool {
+	for _, host := range hosts {
+		if tried[host] || len(members[machine].HostIDs) > 0 && !slices.Contains(members[machine].HostIDs, host) {
+			continue
+		}
+		tried[host] = true
+		if other, taken := holder[host]; !taken || giveHost(members, hosts, holder, other, tried) {
+			holder[host] = machine
+			return true
+		}
+	}
+	return false
+}
+
+// GroupName is the name of a group in the engine. Namespaces and names have no underscore, so no two OLVMClusters of a
+// management cluster get the same.
+func GroupName(owner Owner, name string) string {
+	return owner.Namespace + "_" + owner.Name + "_" + name
+}
+
+// groupDescription is the description of a group in the engine, with the mark of its owner.
+func groupDescription(owner Owner, g Group) string {
+	return strings.TrimSpace(g.Description + " [" + owner.Comment() + "]")
+}
+
+// GroupOwner reads the mark in a group's description; false where the group is not ours.
+func GroupOwner(description string) (Owner, bool) {
+	at := strings.LastIndex(description, "[capolvm ")
+	if at < 0 {
+		return Owner{}, false
+	}
+	return OwnerOf(strings.TrimSuffix(description[at+1:], "]"))
+}
+
+// Cluster is what to render for the groups of an OLVMCluster.
+func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []Group) render.Cluster {
+	out := render.Cluster{Engine: RenderEngine(client, config)}
+	for _, g := range groups {
+		out.Groups = append(out.Groups, render.AffinityGroup{
+			Key: g.Key().String(), Name: GroupName(owner, g.Name), Description: groupDescription(owner, g), ClusterID: g.ClusterID,
+			Priority: int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
+		})
+	}
+	return out
+}
+
+// FindGroups looks for groups that the engine has already, of those that the state does not know: what an earlier run made
+// and did not live to record. It returns what to import: the import ID by the address in the state. A group of our name
+// that is not ours is an error.
+func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey) (map[string]string, error) {
+	imports := map[string]string{}
+	for _, g := range groups {
+		if slices.Contains(inState, g.Key()) {
+			continue
+		}
+		found, err := client.FindAffinityGroup(ctx, g.ClusterID, GroupName(owner, g.Name))
+		if err != nil {
+			return nil, err
+		}
+		if found == nil {
+			continue
+		}
+		if theirs, ok := GroupOwner(found.DescriptionText()); !ok || theirs != owner {
+			return nil, &Error{infrav1.AffinityGroupConflictReason, "spec.affinityGroups", fmt.Sprintf(
+				"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its description is %q); rename or delete it",
+				found.Name, found.ID, found.DescriptionText())}
+		}
+		imports[render.GroupAddress(g.Key().String())] = g.ClusterID + "/" + found.ID
+	}
+	return imports, nil
+}

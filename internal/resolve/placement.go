@@ -1,0 +1,244 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// HostsAge is how old a list of hosts may be for a decision.
+const HostsAge = 5 * time.Second
+
+// Placement is where a VM is made.
+type Placement struct {
+	Cluster engine.Cluster
+	// Domain is the failure domain; empty where the machine names none.
+	Domain string
+	// HostIDs of the hosts on which it may run, sorted; empty means all of the cluster.
+	HostIDs []string
+}
+
+// policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could not
+// migrate it anyway and must not try.
+func (p Placement) policy() *render.Placement {
+	if len(p.HostIDs) == 0 {
+		return nil
+	}
+	affinity := "migratable"
+	if len(p.HostIDs) == 1 {
+		affinity = "pinned"
+	}
+	return &render.Placement{Affinity: affinity, HostIDs: p.HostIDs}
+}
+
+// Place resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own spec says.
+func Place(ctx context.Context, client *engine.Client, spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec, failureDomain string) (Placement, error) {
+	const field = "Machine spec.failureDomain"
+	name, clusterField := spec.OLVMOvirtClusterName, "spec.olvmOvirtClusterName"
+	var domain infrav1.OLVMFailureDomain
+	if failureDomain != "" {
+		at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool { return d.Name == failureDomain })
+		if at < 0 {
+			return Placement{}, &Error{infrav1.FailureDomainNotFoundReason, field, fmt.Sprintf(
+				"OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain", failureDomain, known(domainNames(cluster.FailureDomains)))}
+		}
+		domain = cluster.FailureDomains[at]
+		if domain.ClusterName != "" {
+			name, clusterField = domain.ClusterName, domainField(domain)+".clusterName"
+		}
+	}
+	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
+	if err != nil {
+		return Placement{}, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+	}
+	if name == "" {
+		return Placement{}, &Error{infrav1.ClusterNotFoundReason, clusterField, "it is empty; name a cluster of the data center"}
+	}
+	found, err := client.Cluster(ctx, dc, name)
+	if err != nil {
+		return Placement{}, nameError(err, infrav1.ClusterNotFoundReason, clusterField)
+	}
+	out := Placement{Cluster: *found, Domain: failureDomain}
+	own := spec.VirtualMachine.Placement.HostNames
+	inDomain := len(domain.Hosts.Names) > 0 || domain.Hosts.AffinityLabel != ""
+	switch {
+	case inDomain && len(own) > 0:
+		return Placement{}, &Error{infrav1.PlacementInvalidReason, "spec.virtualMachine.placement.hostNames", fmt.Sprintf(
+			"failure domain %q names hosts too; take the hosts out of one of them", failureDomain)}
+	case inDomain:
+		out.HostIDs, err = domainHosts(ctx, client, domain, found)
+	case len(own) > 0:
+		out.HostIDs, err = hostsByName(ctx, client, own, found, "spec.virtualMachine.placement.hostNames", infrav1.HostNotFoundReason)
+		if err == nil && len(out.HostIDs) < len(own) {
+			err = missingHosts(ctx, client, own, found)
+		}
+	}
+	return out, err
+}
+
+func domainField(d infrav1.OLVMFailureDomain) string {
+	return fmt.Sprintf("OLVMCluster spec.failureDomains[%s]", d.Name)
+}
+
+func domainNames(domains []infrav1.OLVMFailureDomain) []string {
+	var out []string
+	for _, d := range domains {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// known says what names there are.
+func known(names []string) string {
+	if len(names) == 0 {
+		return "it has none"
+	}
+	slices.Sort(names)
+	return "it has " + strings.Join(names, ", ")
+}
+
+// domainHosts are the hosts of a domain that exist now, at least one. cluster is where they must be; nil for anywhere.
+func domainHosts(ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster) ([]string, error) {
+	field := domainField(domain) + ".hosts"
+	if domain.Hosts.AffinityLabel == "" {
+		return hostsByName(ctx, client, domain.Hosts.Names, cluster, field+".names", infrav1.FailureDomainInvalidReason)
+	}
+	label, err := client.AffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
+	if err != nil {
+		return nil, nameError(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
+	}
+	hosts, err := client.HostsWithin(ctx, HostsAge)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, h := range hosts {
+		if within(h, cluster) && slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
+			ids = append(ids, h.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, &Error{infrav1.FailureDomainInvalidReason, field + ".affinityLabel", fmt.Sprintf(
+			"no host of %s has the affinity label %q; give it to a host", scopeOf(cluster), label.Name)}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+func within(h engine.Host, cluster *engine.Cluster) bool {
+	return cluster == nil || engine.RefID(h.Cluster) == cluster.ID
+}
+
+func scopeOf(cluster *engine.Cluster) string {
+	if cluster == nil {
+		return "the engine"
+	}
+	return fmt.Sprintf("cluster %q", cluster.Name)
+}
+
+// hostsByName are the hosts of these names that exist; at least one must.
+func hostsByName(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string) ([]string, error) {
+	hosts, err := client.HostsWithin(ctx, HostsAge)
+	if err != nil {
+		return nil, err
+	}
+	var ids, there []string
+	for _, h := range hosts {
+		if !within(h, cluster) {
+			continue
+		}
+		there = append(there, h.Name)
+		if slices.Contains(names, h.Name) {
+			ids = append(ids, h.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, &Error{reason, field, fmt.Sprintf("%s has none of the hosts %s; %s; correct the names", scopeOf(cluster), strings.Join(names, ", "), known(there))}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// missingHosts names the hosts that do not exist. A domain may lose hosts; what a machine names itself must be there.
+func missingHosts(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster) error {
+	hosts, err := client.HostsWithin(ctx, HostsAge)
+	if err != nil {
+		return err
+	}
+	var missing, there []string
+	for _, h := range hosts {
+		if within(h, cluster) {
+			there = append(there, h.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			missing = append(missing, name)
+		}
+	}
+	return &Error{infrav1.HostNotFoundReason, "spec.virtualMachine.placement.hostNames", fmt.Sprintf(
+		"%s has no host %s; %s; correct the names", scopeOf(cluster), strings.Join(missing, ", "), known(there))}
+}
+
+// FailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists them, and
+// what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about domains.
+func FailureDomains(ctx context.Context, client *engine.Client, cluster infrav1.OLVMClusterSpec) (usable []clusterv1.FailureDomain, wrong []error, err error) {
+	for _, d := range cluster.FailureDomains {
+		dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
+		if err != nil {
+			return nil, nil, err
+		}
+		err = checkDomain(ctx, client, dc, d)
+		var field *Error
+		switch {
+		case err == nil:
+			usable = append(usable, clusterv1.FailureDomain{Name: d.Name, ControlPlane: new(d.ControlPlane == nil || *d.ControlPlane), Attributes: domainAttributes(d)})
+		case errors.As(err, &field):
+			wrong = append(wrong, field)
+		default:
+			return nil, nil, err
+		}
+	}
+	return usable, wrong, nil
+}
+
+func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain) error {
+	var cluster *engine.Cluster
+	if d.ClusterName != "" {
+		var err error
+		if cluster, err = client.Cluster(ctx, dc, d.ClusterName); err != nil {
+			return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
+		}
+	}
+	if len(d.Hosts.Names) == 0 && d.Hosts.AffinityLabel == "" {
+		return nil
+	}
+	_, err := domainHosts(ctx, client, d, cluster)
+	return err
+}
+
+func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
+	out := map[string]string{}
+	if d.ClusterName != "" {
+		out["clusterName"] = d.ClusterName
+	}
+	if d.Hosts.AffinityLabel != "" {
+		out["affinityLabel"] = d.Hosts.AffinityLabel
+	}
+	if len(d.Hosts.Names) > 0 {
+		out["hosts"] = strings.Join(d.Hosts.Names, ",")
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package render
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/capolvm/cluster-api-provider-olvm/tfmodules"
+)
+
+const clusterModule = "cluster"
+
+// Placement is where a VM may run.
+type Placement struct {
+	// Affinity is migratable or pinned.
+	Affinity string
+	// HostIDs are UUIDs of hosts.
+	HostIDs []string
+}
+
+func (p *Placement) value() cty.Value {
+	hosts := make([]cty.Value, 0, len(p.HostIDs))
+	for _, id := range p.HostIDs {
+		hosts = append(hosts, cty.StringVal(id))
+	}
+	return cty.ObjectVal(map[string]cty.Value{"affinity": cty.StringVal(p.Affinity), "host_ids": cty.TupleVal(hosts)})
+}
+
+// MembershipAddress is the address of the membership in the group of that name in the state of a machine.
+func MembershipAddress(group string) string {
+	return fmt.Sprintf("module.machine.ovirt_vm_affinity_group.this[%q]", group)
+}
+
+// GroupAddress is the address of the group of that key in the state of a cluster.
+func GroupAddress(key string) string {
+	return fmt.Sprintf("module.cluster.ovirt_affinity_group.this[%q]", key)
+}
+
+// Cluster is what the machines of a cluster share in the engine.
+type Cluster struct {
+	Engine Engine
+	Groups []AffinityGroup
+}
+
+// AffinityGroup keeps VMs apart, or together.
+type AffinityGroup struct {
+	// Key tells the groups of the configuration apart; it never changes for a group.
+	Key string
+	// Name and Description in the engine.
+	Name, Description string
+	// ClusterID is the UUID of the engine's cluster.
+	ClusterID string
+	Priority  int64
+	// Positive keeps the VMs together.
+	Positive bool
+	// Enforcing keeps a VM from running that cannot keep the rule.
+	Enforcing bool
+	// Off leaves the group without a rule.
+	Off bool
+}
+
+// ClusterFiles renders the configuration of what the machines of a cluster share.
+func ClusterFiles(in Cluster) (Files, error) {
+	groups := map[string]cty.Value{}
+	for _, g := range in.Groups {
+		if g.Key == "" || g.Name == "" || g.ClusterID == "" {
+			return nil, fmt.Errorf("affinity group %q: key, name and cluster must be set", g.Name)
+		}
+		if _, twice := groups[g.Key]; twice {
+			return nil, fmt.Errorf("affinity group %q is there twice", g.Key)
+		}
+		rule := cty.NullVal(cty.DynamicPseudoType)
+		if !g.Off {
+			affinity := "negative"
+			if g.Positive {
+				affinity = "positive"
+			}
+			rule = cty.ObjectVal(map[string]cty.Value{"affinity": cty.StringVal(affinity), "enforcing": cty.BoolVal(g.Enforcing)})
+		}
+		groups[g.Key] = cty.ObjectVal(map[string]cty.Value{
+			"name": cty.StringVal(g.Name), "description": cty.StringVal(g.Description), "cluster_id": cty.StringVal(g.ClusterID),
+			"priority": cty.NumberIntVal(g.Priority), "vms_rule": rule,
+		})
+	}
+	file := hclwrite.NewEmptyFile()
+	module := file.Body().AppendNewBlock("module", []string{clusterModule}).Body()
+	module.SetAttributeValue("source", cty.StringVal("./"+path.Join(moduleDir, clusterModule)))
+	module.AppendNewline()
+	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
+	file.Body().AppendNewline()
+	setTraversal(file.Body().AppendNewBlock("output", []string{"affinity_group_ids"}).Body(), "value", "module", clusterModule, "affinity_group_ids")
+	files := Files{
+		MainFile:      hclwrite.Format(file.Bytes()),
+		ProviderFile:  providerFile(in.Engine),
+		VariablesFile: variablesFile(engineVariables),
+	}
+	if in.Engine.CA != "" && !in.Engine.Insecure {
+		files[CAFile] = []byte(in.Engine.CA)
+	}
+	for name, content := range tfmodules.Files(clusterModule) {
+		files[path.Join(moduleDir, clusterModule, name)] = content
+	}
+	var err error
+	files[SecretsFile], err = secretsFile(in.Engine, nil)
+	return files, err
+}

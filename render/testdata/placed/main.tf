@@ -1,0 +1,42 @@
+module "machine" {
+  source = "./modules/machine"
+
+  name        = "demo-md-0-x7k2p"
+  comment     = "capolvm owner default/demo-md-0-x7k2p 5f0c"
+  cluster_id  = "11111111-1111-4111-8111-111111111111"
+  template_id = "22222222-2222-4222-8222-222222222222"
+  memory      = 17179869184
+  cpu = {
+    cores   = 2
+    sockets = 1
+    threads = 1
+  }
+  nics = [{
+    name            = "nic1"
+    vnic_profile_id = "33333333-3333-4333-8333-333333333333"
+  }]
+  guest_network = {
+    address   = "10.20.30.161"
+    gateway   = "10.20.30.1"
+    interface = "enp1s0"
+    netmask   = "255.255.255.0"
+  }
+  placement = {
+    affinity = "migratable"
+    host_ids = ["55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"]
+  }
+  affinity_groups = {
+    control-plane = "66666666-6666-4666-8666-666666666666"
+    etcd          = "77777777-7777-4777-8777-777777777777"
+  }
+  hostname  = "demo-md-0-x7k2p"
+  user_data = var.user_data
+}
+
+output "vm_id" {
+  value = module.machine.vm_id
+}
+
+output "nic_ids" {
+  value = module.machine.nic_ids
+}
