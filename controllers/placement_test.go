@@ -316,14 +316,15 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	inventory.DataCenters[0].Templates[0].Cluster = ""
 	s := newSiteIn(t, inventory, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{
-			{Name: "a", ClusterName: "Default", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}},
+			{Name: "a", ClusterName: "Default", StorageDomainName: "olvm-data-2", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}},
 			{Name: "b", ClusterName: "Other", Hosts: infrav1.FailureDomainHosts{AffinityLabel: "rack-b"}},
 			{Name: "c", ClusterName: "Other", ControlPlane: ptr.To(false)},
 			{Name: "gone", ClusterName: "Nowhere"},
+			{Name: "tape", StorageDomainName: "tape"},
 		}
 	})
 	message := s.expect(s.olvm, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
-	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) {
+	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) || !strings.Contains(message, "spec.failureDomains[tape].storageDomainName") {
 		t.Errorf("the message does not name the domain: %s", message)
 	}
 	s.eventually("the domains are listed", func() error {
@@ -345,11 +346,16 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	if hosts["cp-a"] != "host-2" || hosts["cp-b"] != "other-1" && hosts["cp-b"] != "other-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
+	for _, d := range s.sim.Disks() {
+		if want := map[string]string{"cp-a_Disk1": "olvm-data-2", "cp-b_Disk1": "olvm-data"}[d.Name]; d.StorageDomain != want {
+			t.Errorf("disk %s is on %s, want %s", d.Name, d.StorageDomain, want)
+		}
+	}
 	if n := s.sim.Summary().AffinityGroups; n != 2 {
 		t.Errorf("%d affinity groups, want one of control planes in each cluster", n)
 	}
 	lost := s.controlPlane("cp-x", "x", nil)
-	if message := s.expect(lost, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone") {
+	if message := s.expect(lost, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
 	// A second machine in a domain of one host does not fit beside the first: the group must be soft for it.

@@ -102,6 +102,12 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=255
 	ClusterName string `json:"clusterName,omitempty"`
 
+	// storageDomainName is the storage domain of the disks of the domain's machines, where these do not name one. Disks of
+	// a template that are on another storage domain are copied.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	StorageDomainName string `json:"storageDomainName,omitempty"`
+
 	// hosts, of that cluster, on which the VMs of the domain run. Without it they run on any.
 	// +optional
 	Hosts FailureDomainHosts `json:"hosts,omitempty,omitzero"`

@@ -107,7 +107,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(err)
 	}
-	if err := disks(ctx, client, dc, template, in.Spec.VirtualMachine, &machine); err != nil {
+	if err := disks(ctx, client, dc, template, placement.stored(in.Spec.VirtualMachine), &machine); err != nil {
 		return fail(err)
 	}
 	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {

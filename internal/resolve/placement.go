@@ -23,6 +23,8 @@ type Placement struct {
 	Cluster engine.Cluster
 	// Domain is the failure domain; empty where the machine names none.
 	Domain string
+	// StorageDomainName of the failure domain; empty where it names none.
+	StorageDomainName string
 	// HostIDs of the hosts on which it may run, sorted; empty means all of the cluster.
 	HostIDs []string
 }
@@ -67,7 +69,10 @@ func Place(ctx context.Context, client *engine.Client, spec infrav1.OLVMMachineS
 	if err != nil {
 		return Placement{}, nameError(err, infrav1.ClusterNotFoundReason, clusterField)
 	}
-	out := Placement{Cluster: *found, Domain: failureDomain}
+	out := Placement{Cluster: *found, Domain: failureDomain, StorageDomainName: domain.StorageDomainName}
+	if err := checkStorage(ctx, client, dc, domain); err != nil {
+		return Placement{}, err
+	}
 	own := spec.VirtualMachine.Placement.HostNames
 	inDomain := len(domain.Hosts.Names) > 0 || domain.Hosts.AffinityLabel != ""
 	switch {
@@ -104,6 +109,33 @@ func known(names []string) string {
 	}
 	slices.Sort(names)
 	return "it has " + strings.Join(names, ", ")
+}
+
+// checkStorage makes sure that the storage domain of a failure domain exists.
+func checkStorage(ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain) error {
+	if d.StorageDomainName == "" {
+		return nil
+	}
+	_, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
+	return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
+}
+
+// stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice goes
+// before.
+func (p Placement) stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
+	if p.StorageDomainName == "" {
+		return vm
+	}
+	root := infrav1.RootDisk{}
+	if vm.RootDisk != nil {
+		root = *vm.RootDisk
+	}
+	root.StorageDomainName = or(root.StorageDomainName, p.StorageDomainName)
+	vm.RootDisk, vm.DataDisks = &root, slices.Clone(vm.DataDisks)
+	for i := range vm.DataDisks {
+		vm.DataDisks[i].StorageDomainName = or(vm.DataDisks[i].StorageDomainName, p.StorageDomainName)
+	}
+	return vm
 }
 
 // domainHosts are the hosts of a domain that exist now, at least one. cluster is where they must be; nil for anywhere.
@@ -219,6 +251,9 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 			return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
 		}
 	}
+	if err := checkStorage(ctx, client, dc, d); err != nil {
+		return err
+	}
 	if len(d.Hosts.Names) == 0 && d.Hosts.AffinityLabel == "" {
 		return nil
 	}
@@ -230,6 +265,9 @@ func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
 	out := map[string]string{}
 	if d.ClusterName != "" {
 		out["clusterName"] = d.ClusterName
+	}
+	if d.StorageDomainName != "" {
+		out["storageDomainName"] = d.StorageDomainName
 	}
 	if d.Hosts.AffinityLabel != "" {
 		out["affinityLabel"] = d.Hosts.AffinityLabel
