@@ -29,8 +29,9 @@ test-unit: executor ## Run unit tests, under a minute
 	go test $(UNIT_PACKAGES)
 
 .PHONY: test-conformance
+# These build and run programs, which go test does not see when it decides whether an earlier result still holds.
 test-conformance: ## Let software that others wrote use the simulator; libgovirt only where it is installed
-	go -C hack/conformance test ./... -timeout 5m
+	go -C hack/conformance test ./... -count=1 -timeout 5m
 
 .PHONY: test-integration
 test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
@@ -38,7 +39,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 
 .PHONY: test-e2e
 test-e2e: tools ## Run clusters from end to end
-	go test ./e2e -parallel 8 -timeout 20m
+	go test ./e2e -count=1 -parallel 8 -timeout 20m
 
 .PHONY: test-race
 test-race: executor ## Run unit tests with the race detector; needs a C compiler
