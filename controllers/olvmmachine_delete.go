@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -95,10 +95,13 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	o.ready = scope.session != nil && scope.vmErr == nil
 	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
 	o.hadVM = !scope.vmMissing && !scope.destroyed && mayHaveVM(scope.olvmMachine)
-	if o.run == nil {
-		o.shutdownLeft = r.shutDownGuest(ctx, scope)
-	}
+	o.shutdownLeft = shutdownLeft(scope)
 	scope.action = decide(deleteRules, o)
+	if scope.action.reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
+		if err := scope.session.ShutdownVM(ctx, scope.vm.ID, false); err != nil && !engine.IsConflict(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
+		}
+	}
 	switch scope.action.kind {
 	case actionCancel:
 		r.runner.Cancel(scope.key)
@@ -123,9 +126,9 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 // defaultShutdown is how long a guest may take that is asked to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutDownGuest asks the guest where that is wanted, and returns how long it may still take. It counts from the
-// deletion, so that a restart of the manager does not prolong it; a guest that ignores the request is asked again.
-func (r *OLVMMachineReconciler) shutDownGuest(ctx context.Context, scope *machineScope) time.Duration {
+// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It counts
+// from the deletion, so that a restart of the manager does not prolong it.
+func shutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
 		return 0
@@ -134,16 +137,7 @@ func (r *OLVMMachineReconciler) shutDownGuest(ctx context.Context, scope *machin
 	if limit == 0 {
 		limit = defaultShutdown
 	}
-	left := time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit))
-	if left <= 0 {
-		return 0
-	}
-	if vm.Status == engine.VMUp {
-		if err := scope.session.ShutdownVM(ctx, vm.ID, false); err != nil && !engine.IsConflict(err) {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
-		}
-	}
-	return left
+	return max(time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit)), 0)
 }
 
 // destroyDigest stands for the empty configuration.
@@ -163,7 +157,7 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 		}
 		if state.Empty() {
 			return terraform.Summary{}, removeOrphan(ctx, session, orphan{
-				id: vmID, dataCenter: dcName, name: owner.Annotations[infrav1.CreateRequestedAnnotation], owner: ownerOf(owner),
+				id: vmID, dataCenter: dcName, name: owner.Annotations[infrav1.CreateRequestedAnnotation], owner: ownerOf(owner), dataDisks: owner.Spec.VirtualMachine.DataDisks,
 			})
 		}
 		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
@@ -184,6 +178,8 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 type orphan struct {
 	id, dataCenter, name string
 	owner                resolve.Owner
+	// dataDisks are those that the machine asked for, which go with the VM; others that are attached do not.
+	dataDisks []infrav1.DataDisk
 }
 
 const (
@@ -234,7 +230,7 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 			return nil
 		case vm != nil:
 			seen = true
-			if last = removeStep(ctx, session, vm); last != nil && !engine.IsTransient(last) {
+			if last = o.removeStep(ctx, session, vm); last != nil && !engine.IsTransient(last) {
 				return last
 			}
 		}
@@ -247,13 +243,13 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 }
 
 // removeStep brings the VM one step nearer to its end.
-func removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
+func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var err error
 	switch vm.Status {
 	case engine.VMDown:
-		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that carry its name.
+		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked for.
 		if err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
-			return a.Bootable != nil && *a.Bootable || strings.HasPrefix(d.AliasText(), vm.Name+"_")
+			return a.Bootable != nil && *a.Bootable || slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool { return d.AliasText() == render.DiskAlias(vm.Name, want.Name) })
 		}); err == nil {
 			err = session.DeleteVM(ctx, vm.ID)
 		}

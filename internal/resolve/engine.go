@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -45,6 +46,10 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
 			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", server.CAConfigMap.Name)}
 	}
+	if !allowed(ca, cluster.Namespace) {
+		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", fmt.Sprintf(
+			"ConfigMap %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", ca.Namespace, ca.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
+	}
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
 		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
@@ -57,12 +62,12 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 	return config, nil
 }
 
-// allowed says whether a namespace may use a Secret: its own, and those that the Secret lists.
-func allowed(secret *corev1.Secret, namespace string) bool {
-	if secret.Namespace == namespace || secret.Namespace == "" { // without one it comes from a command line
+// allowed says whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
+func allowed(object metav1.Object, namespace string) bool {
+	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // without one it comes from a command line
 		return true
 	}
-	for _, name := range strings.Split(secret.Annotations[infrav1.AllowedNamespacesAnnotation], ",") {
+	for _, name := range strings.Split(object.GetAnnotations()[infrav1.AllowedNamespacesAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == "*" || name == namespace {
 			return true
 		}

@@ -66,12 +66,15 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 		if err != nil {
 			return err
 		}
-		if len(disks) != 1 {
-			continue // none yet, or nobody can tell which
-		}
-		e.imports[render.DataDiskAddress(want.Name)] = disks[0].ID
-		if slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == disks[0].ID }) {
-			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[0].ID
+		ours := slices.IndexFunc(disks, func(d engine.Disk) bool {
+			return slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == d.ID })
+		})
+		switch {
+		case ours >= 0:
+			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID
+			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[ours].ID
+		case len(disks) == 1: // made, and not attached yet
+			e.imports[render.DataDiskAddress(want.Name)] = disks[0].ID
 		}
 	}
 	return nil

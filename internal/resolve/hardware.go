@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -107,7 +108,7 @@ func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, te
 	}
 	home := "" // the storage domain of the template's disk
 	if hardware.RootDisk != nil && len(hardware.RootDisk.StorageDomainIDs()) > 0 {
-		home = hardware.RootDisk.StorageDomainIDs()[0]
+		home = slices.Min(hardware.RootDisk.StorageDomainIDs()) // of several, always the same
 	}
 	if vm.RootDisk != nil {
 		if hardware.RootDisk == nil {
@@ -196,9 +197,7 @@ func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 	if size < origin.ProvisionedSize {
 		return invalid(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk", want.Size, origin.ProvisionedSize)
 	}
-	if size > origin.ProvisionedSize {
-		out.RootDiskSize = size
-	}
+	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
 	return nil
 }
 
@@ -218,6 +217,9 @@ func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 		profile, err := client.VNICProfile(ctx, network, n.VNICProfileName)
 		if err != nil {
 			return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, field+"vnicProfileName")
+		}
+		if n.InterfaceType != "" && !slices.Contains(interfaceTypes, n.InterfaceType) {
+			return nil, nil, invalid(field+"interfaceType", "%q is none of virtio, %s; correct it here or in spec.virtualMachine.network.interfaceType", n.InterfaceType, strings.Join(interfaceTypes, ", "))
 		}
 		if slices.ContainsFunc(out.NICs, func(other render.NIC) bool { return other.Name == n.VNICName }) {
 			return nil, nil, invalid(field+"vnicName", "the name %q is used twice; network interfaces of a VM have different names", n.VNICName)
@@ -239,6 +241,9 @@ func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 	return first, firstProfile, nil
 }
 
+// interfaceTypes are the emulated network cards beside virtio.
+var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
+
 // networksOf are the networks of all network interfaces in their order, with their names and hardware filled in.
 func networksOf(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	all := append([]infrav1.OLVMNetwork{spec.OLVMNetwork}, spec.AdditionalNetworks...)
@@ -246,7 +251,7 @@ func networksOf(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 	all[0].InterfaceType = or(all[0].InterfaceType, spec.VirtualMachine.Network.InterfaceType)
 	for i := range all {
 		all[i].VNICName = or(all[i].VNICName, fmt.Sprintf("nic%d", i+1))
-		if all[i].InterfaceType == "virtio" { // the engine's own default, which the released provider can do
+		if all[i].InterfaceType = strings.ToLower(all[i].InterfaceType); all[i].InterfaceType == "virtio" { // the engine's own default, which the released provider can do
 			all[i].InterfaceType = ""
 		}
 	}

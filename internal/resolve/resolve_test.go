@@ -78,6 +78,7 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 		"the other keys":                 {server, secret(map[string][]byte{"ovirt_username": []byte("a@b"), "ovirt_password": []byte("c")}), ca, ""},
 		"no CA is asked for":             {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), good, nil, ""},
 		"no verification needs no CA":    {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), good, nil, ""},
+		"a ConfigMap of others":          {server, good, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ca"}, Data: ca.Data}, infrav1.CAConfigMapInvalidReason},
 		"a Secret of others":             {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason},
 		"a Secret that others may use":   {server, elsewhere("there, elsewhere"), ca, infrav1.CredentialsNotAllowedReason},
 		"a Secret that we may use":       {server, elsewhere("there, here"), ca, ""},

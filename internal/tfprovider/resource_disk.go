@@ -2,6 +2,7 @@ package tfprovider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -134,7 +135,13 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	created := *model
 	created.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
-	if err := r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID+" to be ready")); err != nil {
+	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID+" to be ready"))
+	var early *engine.WaitError
+	switch {
+	case errors.As(err, &early):
+		// An error would taint the disk, and the next plan replace it. Who uses it waits for it too.
+		resp.Diagnostics.AddWarning("The disk is not ready yet", err.Error())
+	case err != nil:
 		resp.Diagnostics.AddError("The disk is not ready", err.Error())
 		return
 	}

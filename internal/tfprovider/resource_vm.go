@@ -470,7 +470,7 @@ const ownDisks = "own_disks"
 // disksNow are the disks of a VM as JSON; null where they cannot be told.
 func (r *vmResource) disksNow(ctx context.Context, id string) []byte {
 	attached, err := r.client.DiskAttachments(ctx, id)
-	if err != nil {
+	if err != nil || len(attached) == 0 { // nobody remembers; an engine may show them a moment later
 		return []byte("null")
 	}
 	ids := []string{}
@@ -491,7 +491,7 @@ func (r *vmResource) releaseForeign(ctx context.Context, id string, remembered [
 	_ = json.Unmarshal(remembered, &own)
 	return poll(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
 		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
-			return slices.Contains(own, a.DiskID()) || own == nil && a.Bootable != nil && *a.Bootable
+			return slices.Contains(own, a.DiskID()) || a.Bootable != nil && *a.Bootable
 		})
 		return err == nil, "", err
 	})

@@ -9,4 +9,9 @@ resource "ovirt_vm" "this" {
 resource "ovirt_nic" "this" {
   mac       = each.value.mac
   interface = each.value.interface
+
+  lifecycle {
+    # Hardware of a VM that runs is not exchanged.
+    ignore_changes = [mac, interface]
+  }
 }

@@ -67,6 +67,7 @@ resource "ovirt_vm" "this" {
       initialization_nic,
       template_id,
       template_disk_attachment_override,
+      clone,
     ]
   }
 }
@@ -95,6 +96,14 @@ resource "ovirt_disk" "data" {
   format            = each.value.format
   sparse            = each.value.sparse
   storage_domain_id = each.value.storage_domain_id
+
+  # A disk without its VM could not be told from one that somebody else made.
+  depends_on = [ovirt_vm.this]
+
+  lifecycle {
+    # Where a disk was made is not undone by a template that moves.
+    ignore_changes = [format, sparse, storage_domain_id]
+  }
 }
 
 resource "ovirt_disk_attachment" "data" {
