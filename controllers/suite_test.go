@@ -89,11 +89,11 @@ func runSuite(m *testing.M) (int, error) {
 		CRDDirectoryPaths:     []string{filepath.Join(tools.Root(), "config", "crd", "bases"), filepath.Join(assets, "manifests", "capi-core", "crd")},
 		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
+	defer func() { _ = env.Stop() }() // also what a start that failed half way left running
 	config, err := env.Start()
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = env.Stop() }()
 	config.QPS, config.Burst = 200, 400
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(time.Minute),
