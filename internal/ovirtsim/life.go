@@ -516,14 +516,8 @@ func (s *Server) seedVM(dc DataCenter, want VM) error {
 	}
 	for _, d := range disks {
 		d.disk.Status = statusOK
-		s.store.disks.put(d.disk.ID, d.disk)
-		s.store.attachments.put(made.ID+"/"+d.disk.ID, d.attachment)
 	}
-	for _, n := range s.store.nicsOf(source.ID) {
-		copied := *n
-		copied.ID, copied.Owner, copied.MAC, copied.Order = newID(), made.ID, s.store.nextMAC(), s.store.next("nics")
-		s.store.nics.put(copied.ID, &copied)
-	}
+	s.store.outfit(made, source, disks)
 	for _, name := range want.Tags {
 		t := s.store.ensureTag(name)
 		member(&t.VMs, made.ID, true)

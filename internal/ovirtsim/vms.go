@@ -89,12 +89,11 @@ var costly = map[string]bool{"virtio_scsi": true, "rng_device": true}
 
 // shown is the initialization of a VM as the engine tells it: everything but the password.
 func shown(initialization *element) *element {
-	if initialization == nil || !initialization.has("root_password") {
-		return initialization
+	out := initialization.clone()
+	if out != nil {
+		out.kids = slices.DeleteFunc(out.kids, func(e *element) bool { return e.name == "root_password" })
 	}
-	out := *initialization
-	out.kids = slices.DeleteFunc(slices.Clone(out.kids), func(e *element) bool { return e.name == "root_password" })
-	return &out
+	return out
 }
 
 func vmKey(v *vm) string { return v.Name + v.ID }
@@ -203,15 +202,7 @@ func addVM(c *call) (*element, error) {
 		made.Template = blankTemplateID
 	}
 	c.store.vms.put(made.ID, made)
-	for _, n := range c.store.nicsOf(source.ID) {
-		copied := *n
-		copied.ID, copied.Owner, copied.MAC, copied.Order = newID(), made.ID, c.store.nextMAC(), c.store.next("nics")
-		c.store.nics.put(copied.ID, &copied)
-	}
-	for _, d := range disks {
-		c.store.disks.put(d.disk.ID, d.disk)
-		c.store.attachments.put(made.ID+"/"+d.disk.ID, d.attachment)
-	}
+	c.store.outfit(made, source, disks)
 	if len(disks) > 0 {
 		made.Status = statusImageLocked
 		wait := c.options.Timings.Clone
@@ -224,6 +215,19 @@ func addVM(c *call) (*element, error) {
 	c.event(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user+".", eventOf{vm: made.ID})
 	c.created = true
 	return vmDocument(c, made), nil
+}
+
+// outfit stores what a new VM has of its template: a NIC for each of the template's, and the disks that copyDisks made.
+func (s *store) outfit(made *vm, source *template, disks []copied) {
+	for _, n := range s.nicsOf(source.ID) {
+		own := *n
+		own.ID, own.Owner, own.MAC, own.Order = newID(), made.ID, s.nextMAC(), s.next("nics")
+		s.nics.put(own.ID, &own)
+	}
+	for _, d := range disks {
+		s.disks.put(d.disk.ID, d.disk)
+		s.attachments.put(made.ID+"/"+d.disk.ID, d.attachment)
+	}
 }
 
 // change applies the elements of a request to a VM, which is new or not; on an error the VM is as it was.
