@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Guest is what runs inside the VMs.
@@ -40,6 +41,8 @@ type GuestVM struct {
 	// NICs configured by the VM's initialization. An Ignition guest does not see them: the engine hands them to
 	// cloud-init only.
 	NICs []GuestNIC
+	// DNSServers and SearchDomains of the VM's initialization, for cloud-init too.
+	DNSServers, SearchDomains []string
 	// KubernetesVersion is the version of kubelet and kubeadm in the image; empty means that it has none.
 	KubernetesVersion string
 	// IgnitionVersion is the highest Ignition specification that the image reads, such as 3.4.0; empty means 3.4.0.
@@ -74,6 +77,8 @@ type GuestInterface struct {
 	DHCP string
 	// Gateway that comes with the lease.
 	Gateway string
+	// SLAAC is the IPv6 prefix that the network's router announces; empty where none does.
+	SLAAC string
 }
 
 // ReportedInterface is a network interface as the guest agent reports it.
@@ -166,6 +171,7 @@ func (s *Server) guestVM(v *vm) GuestVM {
 	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == osRHCOS, KubernetesVersion: v.Kubernetes, IgnitionVersion: v.Ignition}
 	if init := orElse(v.RunOnce, v.Initialization); init != nil {
 		machine.UserData, machine.HostName = init.value("custom_script"), init.value("host_name")
+		machine.DNSServers, machine.SearchDomains = strings.Fields(init.value("dns_servers")), strings.Fields(init.value("dns_search"))
 		for _, n := range init.list("nic_configurations", "nic_configuration") {
 			machine.NICs = append(machine.NICs, GuestNIC{
 				Interface: n.value("name"), BootProtocol: n.value("boot_protocol"),
@@ -184,7 +190,7 @@ func (s *Server) guestVM(v *vm) GuestVM {
 		device := GuestInterface{Name: fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1), MAC: n.MAC}
 		if profile := s.store.vnicProfiles.get(n.Profile); profile != nil && !n.Unlinked {
 			if net := s.store.networks.get(profile.Network); net != nil {
-				device.Network, device.DHCP = net.Name, s.store.lease(net, n.MAC)
+				device.Network, device.DHCP, device.SLAAC = net.Name, s.store.lease(net, n.MAC), net.SLAAC
 				if net.DHCP != nil {
 					device.Gateway = net.DHCP.Gateway
 				}

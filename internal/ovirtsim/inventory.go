@@ -84,6 +84,8 @@ type Network struct {
 	VNICProfiles []string `json:"vnicProfiles"`
 	// DHCP is the network's DHCP server; OLVM itself has none.
 	DHCP *DHCP `json:"dhcp,omitempty"`
+	// SLAAC is the IPv6 prefix that the network's router announces, such as fd00:20:30::/64.
+	SLAAC string `json:"slaac,omitempty"`
 }
 
 // DHCP is the simulated DHCP server of a network.
@@ -344,6 +346,9 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 		if n.DHCP != nil {
 			v.dhcp(fmt.Sprintf("%snetworks[%d].dhcp", at, i), n.DHCP)
 		}
+		if prefix, err := netip.ParsePrefix(n.SLAAC); n.SLAAC != "" && (err != nil || !prefix.Addr().Is6() || prefix.Bits() != 64) {
+			v.wrong(fmt.Sprintf("%snetworks[%d].slaac", at, i), "%q is not an IPv6 prefix of 64 bits", n.SLAAC)
+		}
 	}
 	named = v.names(at + "storageDomains")
 	for i, d := range dc.StorageDomains {
@@ -514,7 +519,7 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 	center := &dataCenter{ID: s.idOf(dc.ID, "datacenter", dc.Name), Name: dc.Name, Description: dc.Description}
 	s.dataCenters.put(center.ID, center)
 	for _, n := range dc.Networks {
-		net := &network{ID: s.idOf(n.ID, "network", dc.Name, n.Name), Name: n.Name, DataCenter: center.ID, VLAN: n.VLAN, DHCP: n.DHCP, Leases: map[string]string{}}
+		net := &network{ID: s.idOf(n.ID, "network", dc.Name, n.Name), Name: n.Name, DataCenter: center.ID, VLAN: n.VLAN, DHCP: n.DHCP, SLAAC: n.SLAAC, Leases: map[string]string{}}
 		s.networks.put(net.ID, net)
 		for _, p := range n.VNICProfiles {
 			id := s.idOf("", "vnicprofile", dc.Name, n.Name, p)

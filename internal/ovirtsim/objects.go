@@ -31,6 +31,7 @@ type (
 		ID, Name, Description, DataCenter string
 		VLAN                              int64
 		DHCP                              *DHCP
+		SLAAC                             string
 		// Leases by MAC.
 		Leases map[string]string
 	}

@@ -45,7 +45,7 @@ var vocabulary = func() map[string]kind {
 		},
 		text: {
 			"address", "affinity", "alias", "architecture", "auto_pinning_policy", "backup", "boot_protocol", "comment", "content_type", "correlation_id", "cpu_mode", "custom_cpu_model", "custom_emulated_machine",
-			"custom_script", "description", "direction", "domain", "format", "fence_type", "fqdn", "gateway", "guaranteed", "host_name", "id", "interface", "ipv6_boot_protocol", "keyboard_layout",
+			"custom_script", "description", "direction", "dns_search", "domain", "format", "fence_type", "fqdn", "gateway", "guaranteed", "host_name", "id", "interface", "ipv6_boot_protocol", "keyboard_layout",
 			"logical_name", "memory", "mode", "model", "name", "nameservers", "netmask", "nic_names", "on_error", "phase", "policy", "priority", "protocol", "qcow_version", "reason", "root_password",
 			"severity", "size", "stateless_type", "status", "storage_type", "timeout_policy", "timezone", "token", "type", "user_name", "utc_offset", "windows_license_key", "uuid", "vcpu", "cpu_set", "regexp", "key", "expiry",
 		},

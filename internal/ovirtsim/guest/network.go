@@ -52,6 +52,11 @@ const engineSource = "the NIC configuration of the VM's initialization"
 // Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager ignores.
 func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
 	if !machine.Ignition {
+		for _, server := range machine.DNSServers {
+			if _, err := netip.ParseAddr(server); err != nil {
+				return nil, nil, fmt.Errorf("network: the DNS server of the VM's initialization is unusable: %w", err)
+			}
+		}
 		for _, nic := range machine.NICs {
 			p, err := profileFromNIC(nic)
 			if err != nil {
@@ -173,12 +178,16 @@ func (p *profile) addressesOf(device ovirtsim.GuestInterface) ([]netip.Addr, err
 			out = append(out, prefix.Addr())
 		}
 		if family.method == autoconf {
-			// No simulated network announces a prefix, so what is left of SLAAC is the link-local address.
-			address, err := linkLocal(device.MAC)
-			if err != nil {
-				return nil, fmt.Errorf("network: %s: %w", device.Name, err)
+			for _, prefix := range []string{"fe80::/64", device.SLAAC} {
+				if prefix == "" {
+					continue // without a router there is the link-local address alone
+				}
+				address, err := interfaceID(prefix, device.MAC)
+				if err != nil {
+					return nil, fmt.Errorf("network: %s: %w", device.Name, err)
+				}
+				out = append(out, address)
 			}
-			out = append(out, address)
 		}
 	}
 	if lease.Is4() && p.v4.method == dhcp || lease.Is6() && p.v6.method == dhcp {
@@ -209,13 +218,18 @@ func (p *profile) checkDefaultRoute(device string) error {
 	return nil
 }
 
-// linkLocal is the address that a device makes from its MAC address (EUI-64).
-func linkLocal(mac string) (netip.Addr, error) {
+// interfaceID is the address in the prefix that a device makes from its MAC address (EUI-64).
+func interfaceID(prefix, mac string) (netip.Addr, error) {
+	subnet, err := netip.ParsePrefix(prefix)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("its network announces an unusable prefix: %w", err)
+	}
 	hardware, err := net.ParseMAC(mac)
 	if err != nil || len(hardware) != 6 {
 		return netip.Addr{}, fmt.Errorf("it has no usable MAC address: %q", mac)
 	}
-	address := [16]byte{0: 0xfe, 1: 0x80, 8: hardware[0] ^ 2, 9: hardware[1], 10: hardware[2], 11: 0xff, 12: 0xfe, 13: hardware[3], 14: hardware[4], 15: hardware[5]}
+	address := subnet.Addr().As16()
+	copy(address[8:], []byte{hardware[0] ^ 2, hardware[1], hardware[2], 0xff, 0xfe, hardware[3], hardware[4], hardware[5]})
 	return netip.AddrFrom16(address), nil
 }
 

@@ -79,6 +79,10 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		"cloud-init: IPv4, and a link-local address of its own making": {
 			devices: devices(1, ""), nics: nics{{Interface: "enp1s0", BootProtocol: "static", Address: "10.0.0.5", Netmask: "255.255.255.0", Gateway: "10.0.0.1", IPv6BootProtocol: "autoconf"}},
 			want: "10.0.0.5 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1"},
+		"cloud-init: IPv4, and an address in the prefix that a router announces": {
+			devices: []ovirtsim.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01", SLAAC: "fd00:99::/64"}},
+			nics:    nics{{Interface: "enp1s0", BootProtocol: "static", Address: "10.0.0.5", Netmask: "255.255.255.0", Gateway: "10.0.0.1", IPv6BootProtocol: "autoconf"}},
+			want:    "10.0.0.5,fd00:99::546f:1aff:fe00:1 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1,fd00:99::546f:1aff:fe00:1"},
 		"cloud-init: two interfaces": {
 			devices: devices(2, ""), nics: nics{v4("enp2s0", "10.0.1.5", ""), v4("enp1s0", "10.0.0.5", "10.0.0.1")}, want: "10.0.0.5 enp1s0=10.0.0.5 enp2s0=10.0.1.5"},
 		"cloud-init: two interfaces, of which one has nothing": {
