@@ -172,6 +172,8 @@ type StorageDomains struct {
 // Initialization is what cloud-init or Ignition gets from the engine.
 type Initialization struct {
 	CustomScript string             `xml:"custom_script,omitempty"`
+	DNSSearch    string             `xml:"dns_search,omitempty"`  // domains, divided by spaces
+	DNSServers   string             `xml:"dns_servers,omitempty"` // addresses, divided by spaces
 	HostName     string             `xml:"host_name,omitempty"`
 	NICs         *NICConfigurations `xml:"nic_configurations"`
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
@@ -46,11 +49,19 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	script.Sensitive = true
 	template := fixedID("UUID of the template to make the VM from.")
 	template.PlanModifiers = nil // see ModifyPlan
-	address := schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
-		"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
-		"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
-		"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
-	}}
+	initTexts := func(description string) schema.ListAttribute {
+		return schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: description + " Not in the released provider.",
+			PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplace()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
+	}
+	address := func(protocols ...string) schema.NestedBlockObject {
+		return schema.NestedBlockObject{Validators: []validator.Object{objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily}}, Attributes: map[string]schema.Attribute{
+			"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
+			"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
+			"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
+			"boot_protocol": schema.StringAttribute{Optional: true, MarkdownDescription: "One of `" + strings.Join(protocols, "`, `") + "`; `static` where it is left out. Not in the released provider.",
+				Validators: []validator.String{stringvalidator.OneOf(protocols...)}},
+		}}
+	}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the template's, and is recorded.",
 		Attributes: map[string]schema.Attribute{
@@ -72,29 +83,31 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			"placement_policy_affinity": mutable(enginesText("Migration: `migratable`, `pinned` or `user_migratable`.", stringvalidator.OneOf("migratable", "pinned", "user_migratable"))),
 			"placement_policy_host_ids": schema.SetAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: "UUIDs of the hosts to pin the VM to.",
 				PlanModifiers: []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
-			"instance_type_id":             enginesText("UUID of an instance type, which sizes the VM.", uuid),
-			"huge_pages":                   enginesNumber("Size of huge pages in KiB: 2048 or 1048576.", int64validator.OneOf(2048, 1048576)),
-			"memory":                       mutableNumber(enginesNumber("Memory in bytes. A change is sent to the engine, which applies it at once or with the next start.", int64validator.AtLeast(1))),
-			"maximum_memory":               mutableNumber(enginesNumber("Maximum memory in bytes.")),
-			"memory_ballooning":            mutableFlag(enginesFlag("Memory ballooning.")),
-			"guaranteed_memory":            mutableNumber(enginesNumber("Memory in bytes that the VM keeps when its host runs short. Not in the released provider.")),
-			"description":                  mutable(enginesText("Description of the VM. Not in the released provider.")),
-			"serial_console":               mutableFlag(enginesFlag("Serial console.")),
-			"soundcard_enabled":            mutableFlag(enginesFlag("Sound card.")),
-			"initialization_custom_script": script,
-			"initialization_hostname":      initText("Host name of the guest."),
+			"instance_type_id":              enginesText("UUID of an instance type, which sizes the VM.", uuid),
+			"huge_pages":                    enginesNumber("Size of huge pages in KiB: 2048 or 1048576.", int64validator.OneOf(2048, 1048576)),
+			"memory":                        mutableNumber(enginesNumber("Memory in bytes. A change is sent to the engine, which applies it at once or with the next start.", int64validator.AtLeast(1))),
+			"maximum_memory":                mutableNumber(enginesNumber("Maximum memory in bytes.")),
+			"memory_ballooning":             mutableFlag(enginesFlag("Memory ballooning.")),
+			"guaranteed_memory":             mutableNumber(enginesNumber("Memory in bytes that the VM keeps when its host runs short. Not in the released provider.")),
+			"description":                   mutable(enginesText("Description of the VM. Not in the released provider.")),
+			"serial_console":                mutableFlag(enginesFlag("Serial console.")),
+			"soundcard_enabled":             mutableFlag(enginesFlag("Sound card.")),
+			"initialization_custom_script":  script,
+			"initialization_hostname":       initText("Host name of the guest."),
+			"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
+			"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
 		},
 		Blocks: map[string]schema.Block{
 			"initialization_nic": schema.ListNestedBlock{
-				MarkdownDescription: "Static configuration of a network interface of the guest.",
+				MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, with an IPv4 address.",
 				PlanModifiers:       []planmodifier.List{listplanmodifier.RequiresReplace()},
-				Validators:          []validator.List{listvalidator.SizeAtMost(1)},
 				NestedObject: schema.NestedBlockObject{
+					Validators: []validator.Object{objectRule{"ipv4, ipv6 or both", checkFamilies}},
 					Attributes: map[string]schema.Attribute{"name": schema.StringAttribute{Required: true, MarkdownDescription: "The guest's name of the interface."}},
 					Blocks: map[string]schema.Block{
-						"ipv4": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv4 configuration.",
-							Validators: []validator.List{listvalidator.IsRequired(), listvalidator.SizeBetween(1, 1)}},
-						"ipv6": schema.ListNestedBlock{NestedObject: address, MarkdownDescription: "IPv6 configuration.",
+						"ipv4": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv4 configuration.",
+							Validators: []validator.List{listvalidator.SizeAtMost(1)}},
+						"ipv6": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp", "autoconf"), MarkdownDescription: "IPv6 configuration.",
 							Validators: []validator.List{listvalidator.SizeAtMost(1)}},
 					},
 				},
@@ -143,6 +156,8 @@ type vmModel struct {
 	SoundcardEnabled    types.Bool          `tfsdk:"soundcard_enabled"`
 	CustomScript        types.String        `tfsdk:"initialization_custom_script"`
 	Hostname            types.String        `tfsdk:"initialization_hostname"`
+	DNSServers          types.List          `tfsdk:"initialization_dns_servers"`
+	SearchDomains       types.List          `tfsdk:"initialization_search_domains"`
 	NICs                []initNICModel      `tfsdk:"initialization_nic"`
 	DiskOverrides       []diskOverrideModel `tfsdk:"template_disk_attachment_override"`
 }
@@ -154,10 +169,65 @@ type initNICModel struct {
 }
 
 type initIPModel struct {
-	Address types.String `tfsdk:"address"`
-	Netmask types.String `tfsdk:"netmask"`
-	Gateway types.String `tfsdk:"gateway"`
+	BootProtocol types.String `tfsdk:"boot_protocol"`
+	Address      types.String `tfsdk:"address"`
+	Netmask      types.String `tfsdk:"netmask"`
+	Gateway      types.String `tfsdk:"gateway"`
 }
+
+const (
+	protocolStatic = "static"
+	protocolNone   = "none"
+)
+
+// objectRule is about the attributes of one block together.
+type objectRule struct {
+	// wants says in words what is right; check says what is wrong.
+	wants string
+	check func(map[string]attr.Value) string
+}
+
+func (r objectRule) Description(context.Context) string         { return r.wants }
+func (r objectRule) MarkdownDescription(context.Context) string { return r.wants }
+
+func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	if !isKnown(req.ConfigValue) {
+		return
+	}
+	if problem := r.check(req.ConfigValue.Attributes()); problem != "" {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid network configuration", problem)
+	}
+}
+
+// checkFamilies refuses an interface about which nothing is said.
+func checkFamilies(nic map[string]attr.Value) string {
+	for _, family := range []string{"ipv4", "ipv6"} {
+		if list, ok := nic[family].(types.List); !ok || list.IsUnknown() || len(list.Elements()) > 0 {
+			return ""
+		}
+	}
+	return "Write a block ipv4, ipv6 or both."
+}
+
+// checkFamily refuses a static configuration without an address, and another one with it.
+func checkFamily(family map[string]attr.Value) string {
+	protocol, ok := family["boot_protocol"].(types.String)
+	address := family["address"]
+	if !ok || protocol.IsUnknown() || address == nil || address.IsUnknown() {
+		return ""
+	}
+	static := protocol.IsNull() || protocol.ValueString() == protocolStatic
+	switch {
+	case static && address.IsNull():
+		return "Write the address, or another boot_protocol than static."
+	case !static && !address.IsNull():
+		return fmt.Sprintf("Remove the address: boot_protocol %s brings one.", protocol.ValueString())
+	}
+	return ""
+}
+
+// word is what can stand in a list that the engine divides at spaces and commas.
+var word = regexp.MustCompile(`^[^\s,]+$`)
 
 type diskOverrideModel struct {
 	DiskID          types.String `tfsdk:"disk_id"`
@@ -299,18 +369,19 @@ func flag(value types.Bool) *bool {
 }
 
 func (m *vmModel) initialization() *engine.Initialization {
-	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 {
+	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 && !isKnown(m.DNSServers) && !isKnown(m.SearchDomains) {
 		return nil
 	}
-	out := &engine.Initialization{CustomScript: m.CustomScript.ValueString(), HostName: m.Hostname.ValueString()}
+	out := &engine.Initialization{
+		CustomScript: m.CustomScript.ValueString(), HostName: m.Hostname.ValueString(), DNSServers: words(m.DNSServers), DNSSearch: words(m.SearchDomains),
+	}
 	for _, n := range m.NICs {
-		config := engine.NICConfiguration{Name: n.Name.ValueString(), OnBoot: true, BootProtocol: "static"}
+		config := engine.NICConfiguration{Name: n.Name.ValueString(), OnBoot: true, BootProtocol: protocolNone}
 		for _, ip := range n.IPv4 {
-			config.IP = &engine.IP{Address: ip.Address.ValueString(), Netmask: ip.Netmask.ValueString(), Gateway: ip.Gateway.ValueString(), Version: "v4"}
+			config.BootProtocol, config.IP = ip.toEngine("v4")
 		}
 		for _, ip := range n.IPv6 {
-			config.IPv6 = &engine.IP{Address: ip.Address.ValueString(), Netmask: ip.Netmask.ValueString(), Gateway: ip.Gateway.ValueString(), Version: "v6"}
-			config.IPv6Boot = "static"
+			config.IPv6Boot, config.IPv6 = ip.toEngine("v6")
 		}
 		if out.NICs == nil {
 			out.NICs = &engine.NICConfigurations{}
@@ -318,6 +389,37 @@ func (m *vmModel) initialization() *engine.Initialization {
 		out.NICs.Items = append(out.NICs.Items, config)
 	}
 	return out
+}
+
+// toEngine is the boot protocol of a family, and its address if that is static.
+func (m initIPModel) toEngine(version string) (string, *engine.IP) {
+	if protocol := m.BootProtocol.ValueString(); protocol != "" && protocol != protocolStatic {
+		return protocol, nil
+	}
+	return protocolStatic, &engine.IP{Address: m.Address.ValueString(), Netmask: m.Netmask.ValueString(), Gateway: m.Gateway.ValueString(), Version: version}
+}
+
+// words are a list as the engine has it: one text, divided by spaces.
+func words(list types.List) string {
+	var out []string
+	for _, element := range list.Elements() {
+		if text, ok := element.(types.String); ok {
+			out = append(out, text.ValueString())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// wordList is the list in a text of the engine, null where there is none.
+func wordList(text string) types.List {
+	var values []attr.Value
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		values = append(values, types.StringValue(word))
+	}
+	if values == nil {
+		return types.ListNull(types.StringType)
+	}
+	return types.ListValueMust(types.StringType, values)
 }
 
 // observe takes over what the engine tells. The initialization is left alone: the guest has read it, and the engine may
@@ -404,17 +506,21 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		return
 	}
 	m.CustomScript, m.Hostname = optional(given.CustomScript), optional(given.HostName)
+	m.DNSServers, m.SearchDomains = wordList(given.DNSServers), wordList(given.DNSSearch)
 	if given.NICs == nil {
 		return
 	}
-	address := func(ip *engine.IP) []initIPModel {
-		if ip == nil || ip.Address == "" {
+	address := func(protocol string, ip *engine.IP) []initIPModel {
+		switch {
+		case protocol != "" && protocol != protocolStatic && protocol != protocolNone:
+			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
+		case ip == nil || ip.Address == "":
 			return nil
 		}
 		return []initIPModel{{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)}}
 	}
 	for _, nic := range given.NICs.Items {
-		m.NICs = append(m.NICs, initNICModel{Name: types.StringValue(nic.Name), IPv4: address(nic.IP), IPv6: address(nic.IPv6)})
+		m.NICs = append(m.NICs, initNICModel{Name: types.StringValue(nic.Name), IPv4: address(nic.BootProtocol, nic.IP), IPv6: address(nic.IPv6Boot, nic.IPv6)})
 	}
 }
 

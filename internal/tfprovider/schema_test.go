@@ -41,7 +41,14 @@ var deliberate = map[string]string{
 	"resource ovirt_vm.guaranteed_memory": more,
 	"resource ovirt_vm.description":       more,
 	"resource ovirt_nic.mac":              more,
-	"resource ovirt_nic.interface":        more,
+
+	"resource ovirt_vm.initialization_dns_servers":            more,
+	"resource ovirt_vm.initialization_search_domains":         more,
+	"resource ovirt_vm.initialization_nic":                    more,
+	"resource ovirt_vm.initialization_nic.ipv4":               more,
+	"resource ovirt_vm.initialization_nic.ipv4.boot_protocol": more,
+	"resource ovirt_vm.initialization_nic.ipv6.boot_protocol": more,
+	"resource ovirt_nic.interface":                            more,
 
 	"resource ovirt_vm.clone":                     leftToTheEngine,
 	"resource ovirt_vm.cpu_cores":                 leftToTheEngine,

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,6 +107,51 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	if vm = s.vm(t, "a"); *vm.MemoryPolicy.Guaranteed != 2<<30 || vm.DescriptionText() != "c" {
 		t.Errorf("the VM is %+v with %+v", vm, vm.MemoryPolicy)
 	}
+}
+
+// TestTheWholeNetworkOfAGuest is the initialization as far as the released provider does not go, made and imported.
+func TestTheWholeNetworkOfAGuest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(`
+resource "ovirt_vm" "a" {
+  name                          = "a"
+  cluster_id                    = "$cluster"
+  template_id                   = "$template"
+  initialization_dns_servers    = ["10.0.0.53", "fd00::53"]
+  initialization_search_domains = ["example.com"]
+  initialization_nic {
+    name = "enp1s0"
+    ipv4 {
+      boot_protocol = "dhcp"
+    }
+    ipv6 {
+      boot_protocol = "autoconf"
+    }
+  }
+  initialization_nic {
+    name = "enp2s0"
+    ipv6 {
+      address = "fd00::5"
+      netmask = "64"
+      gateway = "fe80::1"
+    }
+  }
+}`)
+	w.apply()
+	w.settled()
+	vm, err := s.client.VMWithInitialization(t.Context(), s.vm(t, "a").ID)
+	must(t, err)
+	want := []engine.NICConfiguration{
+		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IPv6Boot: "autoconf"},
+		{Name: "enp2s0", OnBoot: true, BootProtocol: "none", IPv6Boot: "static", IPv6: &engine.IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1", Version: "v6"}},
+	}
+	if in := vm.Initialization; in.DNSServers != "10.0.0.53 fd00::53" || in.DNSSearch != "example.com" || !reflect.DeepEqual(in.NICs.Items, want) {
+		t.Errorf("the initialization is %+v with %+v", in, in.NICs.Items)
+	}
+	w.forget()
+	w.importID("ovirt_vm.a", vm.ID)
+	w.settled()
 }
 
 func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
@@ -478,6 +525,12 @@ func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
 	for _, attribute := range []string{"clone", "maximum_memory", "memory_ballooning", "serial_console", "soundcard_enabled", "cpu_mode", "huge_pages", "placement_policy_affinity"} {
 		text = nullAttribute(text, attribute)
 	}
+	for _, attribute := range []string{"boot_protocol", "initialization_dns_servers", "initialization_search_domains", "guaranteed_memory", "description", "mac", "interface"} {
+		before := text
+		if text = regexp.MustCompile(`\n *"`+attribute+`": [^\n]*,`).ReplaceAllString(text, ""); text == before {
+			t.Errorf("the state has no %s that the released provider would not write", attribute)
+		}
+	}
 	text = strings.ReplaceAll(text, `"status": "up"`, `"status": "powering_up"`)
 	must(t, os.WriteFile(filepath.Join(w.dir, "terraform.tfstate"), []byte(text), 0o600))
 	w.settled()
@@ -511,15 +564,18 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 ` + body + "}\n"
 	}
 	tests := map[string]struct{ config, want string }{
-		"half a topology":                 {vm("cpu_cores = 2\n"), "cpu_threads"},
-		"a cluster by its name":           {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
-		"a name that the engine refuses":  {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
-		"two initialization_nic":          {vm(strings.Repeat("initialization_nic {\n name = \"e\"\n ipv4 {}\n}\n", 2)), "at most 1"},
-		"initialization_nic without IPv4": {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
-		"a status other than up":          {"resource \"ovirt_vm_start\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n", "up"},
-		"attachments without one":         {"resource \"ovirt_disk_attachments\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n}\n", "attachment"},
-		"enforcing twice":                 {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n enforcing = true\n vms_rule {\n enforcing = false\n }\n}\n", "contradicts"},
-		"a console that cannot be made":   {"resource \"ovirt_vm_graphics_consoles\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n console {}\n}\n", "console"},
+		"half a topology":                    {vm("cpu_cores = 2\n"), "cpu_threads"},
+		"a cluster by its name":              {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
+		"a name that the engine refuses":     {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
+		"a static address that is not there": {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n }\n}\n"), "Write the address"},
+		"an address beside DHCP":             {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"dhcp\"\n address = \"10.0.0.5\"\n }\n}\n"), "Remove the address"},
+		"SLAAC for IPv4":                     {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},
+		"two DNS servers in one":             {vm("initialization_dns_servers = [\"10.0.0.5 10.0.0.6\"]\n"), "spaces"},
+		"initialization_nic without IPv4":    {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
+		"a status other than up":             {"resource \"ovirt_vm_start\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n", "up"},
+		"attachments without one":            {"resource \"ovirt_disk_attachments\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n}\n", "attachment"},
+		"enforcing twice":                    {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n enforcing = true\n vms_rule {\n enforcing = false\n }\n}\n", "contradicts"},
+		"a console that cannot be made":      {"resource \"ovirt_vm_graphics_consoles\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n console {}\n}\n", "console"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
