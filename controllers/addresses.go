@@ -2,82 +2,92 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
-// addressAllocator gives each OLVMMachine an address of its ranges, and records it on the object before anybody uses it.
-// The object is the record: an address is in use while an OLVMMachine names it, whatever restarts in between. One
-// allocation goes at a time, on objects read past the cache; leader election keeps other processes out.
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;update;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
+
+// addressAllocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records them
+// on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine names it,
+// whatever restarts in between. One allocation goes at a time, on objects read past the cache; leader election keeps
+// other processes out.
 type addressAllocator struct {
 	client client.Client
 	reader client.Reader
 	mu     sync.Mutex
 }
 
-// allocate returns the machine's address; it writes the annotation where there is none yet.
-func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster) (string, error) {
-	if address := machine.Annotations[infrav1.IPv4AddressAnnotation]; address != "" {
-		return address, nil
+// allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
+// VM may have been given already is never taken back.
+func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster, nics []resolve.NIC) (map[string][]ipam.Address, error) {
+	allocation := resolve.Allocation{NICs: nics, InUse: mayHaveVM(machine)}
+	var err error
+	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
+		return nil, err
 	}
-	pool, err := resolve.Pool(machine.Spec.VirtualMachine.Network, cluster.Spec.ControlPlaneEndpoint)
-	if err != nil {
-		return "", err
+	if allocation.Claimed, err = a.claim(ctx, machine, nics); err != nil {
+		return nil, err
+	}
+	if given, complete := allocation.Given(); complete {
+		return given, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	inUse, err := a.inUse(ctx, networkOf(machine, cluster))
+	held, err := a.held(ctx, machine, resolve.EngineOf(cluster))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	address, err := pool.Free(inUse)
+	wanted, err := allocation.Allocate(held)
 	if err != nil {
-		return "", &resolve.Error{Reason: infrav1.AddressPoolExhaustedReason, Field: "spec.virtualMachine.network.ipv4.ipAddresses",
-			Message: fmt.Sprintf("all %d addresses are in use; add addresses or delete machines", pool.Size())}
+		return nil, err
+	}
+	if err := a.record(ctx, machine, wanted); err != nil {
+		return nil, err
+	}
+	allocation.Recorded = wanted
+	given, complete := allocation.Given()
+	if !complete {
+		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not satisfy its network interfaces", wanted, machine.Name)
+	}
+	return given, nil
+}
+
+// record writes the addresses down.
+func (a *addressAllocator) record(ctx context.Context, machine *infrav1.OLVMMachine, wanted resolve.Addresses) error {
+	text, err := json.Marshal(wanted)
+	if err != nil {
+		return fmt.Errorf("failed to encode addresses: %w", err)
 	}
 	// The lock refuses a machine that was read before an earlier allocation was written.
 	patched := machine.DeepCopy()
-	setAddress(patched, address.String())
+	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.AddressesAnnotation, string(text))
 	if err := a.client.Patch(ctx, patched, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})); err != nil {
-		return "", fmt.Errorf("failed to record the address of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
+		return fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
-	setAddress(machine, address.String())
-	return address.String(), nil
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, string(text))
+	return nil
 }
 
-func setAddress(machine *infrav1.OLVMMachine, address string) {
-	if machine.Annotations == nil {
-		machine.Annotations = map[string]string{}
-	}
-	machine.Annotations[infrav1.IPv4AddressAnnotation] = address
-}
-
-// network is where an address must be unique: ranges of another engine or another network may be the same.
-type network struct{ engine, name string }
-
-func networkOf(machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster) network {
-	return network{engine: engineOf(cluster), name: machine.Spec.OLVMNetwork.NetworkName}
-}
-
-func engineOf(cluster *infrav1.OLVMCluster) string {
-	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
-	if err != nil {
-		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
-	}
-	return base.Host
-}
-
-// inUse lists the addresses that machines hold on the network, and the control plane endpoints on its engine.
-func (a *addressAllocator) inUse(ctx context.Context, where network) ([]netip.Addr, error) {
+// held finds the addresses that other machines have on an engine, and its control plane endpoints.
+func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (resolve.Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.reader.List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -86,22 +96,151 @@ func (a *addressAllocator) inUse(ctx context.Context, where network) ([]netip.Ad
 	if err := a.reader.List(ctx, &machines); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
 	}
-	var taken []string
+	out := resolve.Held{}
 	engines := map[client.ObjectKey]string{}
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		engines[client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}] = engineOf(c)
-		if engineOf(c) == where.engine {
-			taken = append(taken, c.Spec.ControlPlaneEndpoint.Host)
+		at := resolve.EngineOf(c)
+		engines[client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}] = at
+		if at == where {
+			out.AddEndpoint(c)
 		}
 	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		owner, known := engines[client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}]
-		if known && owner != where.engine || m.Spec.OLVMNetwork.NetworkName != where.name {
+		if known && owner != where || m.Namespace == self.Namespace && m.Name == self.Name {
 			continue // a machine whose engine is not known counts as on this one
 		}
-		taken = append(taken, m.Annotations[infrav1.IPv4AddressAnnotation])
+		recorded, err := resolve.Recorded(m)
+		if err != nil {
+			continue // it is told so itself; who spoils a record must not stop everybody
+		}
+		out.AddMachine(m.Spec, recorded, fmt.Sprintf("OLVMMachine %s/%s", m.Namespace, m.Name))
 	}
-	return ipam.ParseAll(taken), nil
+	return out, nil
+}
+
+// claimName is the name of the IPAddressClaim of a network interface for one of its pools.
+func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
+	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
+}
+
+// claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network interface.
+// The error is a *resolve.Error while one is missing.
+func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC) (map[string][]ipam.Address, error) {
+	out := map[string][]ipam.Address{}
+	var missing error
+	for i := range nics {
+		if nics[i].Guest == nil {
+			continue
+		}
+		for j, pool := range nics[i].Guest.FromPools {
+			claim, err := a.ensureClaim(ctx, machine, claimName(machine, i, j), pool)
+			if err != nil {
+				return nil, err
+			}
+			address, err := a.claimed(ctx, claim, nics[i].Guest)
+			var waiting *resolve.Error
+			switch {
+			case err == nil:
+				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
+			case !errors.As(err, &waiting):
+				return nil, err
+			case missing == nil:
+				missing = err // the others are asked for all the same
+			}
+		}
+	}
+	return out, missing
+}
+
+func (a *addressAllocator) ensureClaim(ctx context.Context, machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
+	claim := &ipamv1.IPAddressClaim{}
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: name}
+	err := a.client.Get(ctx, key, claim)
+	if apierrors.IsNotFound(err) {
+		cluster := machine.Labels[clusterv1.ClusterNameLabel]
+		claim = &ipamv1.IPAddressClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+				Finalizers:      []string{infrav1.MachineFinalizer}, // the VM must not outlive its right to the address
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))},
+			},
+			Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
+		}
+		if err = a.client.Create(ctx, claim); apierrors.IsAlreadyExists(err) {
+			err = a.reader.Get(ctx, key, claim)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
+	}
+	if !metav1.IsControlledBy(claim, machine) {
+		return nil, &resolve.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+			"IPAddressClaim %s exists and does not belong to this machine; delete it, or delete this Machine", name)}
+	}
+	return claim, nil
+}
+
+// claimed is the address that a claim was given; the error is a *resolve.Error while there is none.
+func (a *addressAllocator) claimed(ctx context.Context, claim *ipamv1.IPAddressClaim, guest *resolve.GuestNIC) (ipam.Address, error) {
+	pool := claim.Spec.PoolRef
+	if claim.Status.AddressRef.Name == "" {
+		waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
+			Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, claim.Name)}
+		if ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+			waiting.Message += ": " + ready.Message
+			if ready.Reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason {
+				waiting.Reason = infrav1.AddressPoolExhaustedReason
+			}
+		}
+		return ipam.Address{}, waiting
+	}
+	given := &ipamv1.IPAddress{}
+	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.AddressRef.Name}
+	err := a.client.Get(ctx, key, given)
+	if apierrors.IsNotFound(err) {
+		err = a.reader.Get(ctx, key, given) // the cache may be behind
+	}
+	if err != nil {
+		return ipam.Address{}, fmt.Errorf("failed to get the address of IPAddressClaim %s: %w", claim.Name, err)
+	}
+	address, err := netip.ParseAddr(given.Spec.Address)
+	var gateway netip.Addr
+	if err == nil && given.Spec.Gateway != "" {
+		gateway, err = netip.ParseAddr(given.Spec.Gateway)
+	}
+	if err != nil || given.Spec.Prefix == nil || int(*given.Spec.Prefix) > address.BitLen() {
+		return ipam.Address{}, &resolve.Error{Reason: infrav1.AddressRangeInvalidReason, Field: guest.Field + ".addressesFromPools", Message: fmt.Sprintf(
+			"IPAddress %s of %s %s is unusable: address %q, gateway %q; correct the pool and delete this Machine", given.Name, pool.Kind, pool.Name, given.Spec.Address, given.Spec.Gateway)}
+	}
+	return guest.Claimed(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
+}
+
+// release gives back what the machine has claimed. Its VM must be gone. Addresses of ranges are free when the object is.
+func (a *addressAllocator) release(ctx context.Context, machine *infrav1.OLVMMachine) error {
+	var claims ipamv1.IPAddressClaimList
+	err := a.reader.List(ctx, &claims, client.InNamespace(machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]})
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil // nobody can have claimed anything
+	} else if err != nil {
+		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine.Name, err)
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		if !metav1.IsControlledBy(claim, machine) {
+			continue
+		}
+		before := claim.DeepCopy()
+		if controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {
+			if err := a.client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("failed to release IPAddressClaim %s: %w", claim.Name, err)
+			}
+		}
+		if err := a.client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete IPAddressClaim %s: %w", claim.Name, err)
+		}
+	}
+	return nil
 }

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -18,126 +23,412 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
-// TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time, over two
-// clusters that share a network and a third that does not, and looks at every address that was ever handed out.
-func TestNoAddressIsEverGivenTwice(t *testing.T) {
+// addressBook is an allocator on an API server in memory, with an IPAM provider of one pool beside it.
+type addressBook struct {
+	t         *testing.T
+	api       client.Client
+	allocator *addressAllocator
+	clusters  map[string]*infrav1.OLVMCluster
+	live      map[string]*infrav1.OLVMMachine
+	given     int // by the IPAM provider
+}
+
+func newAddressBook(t *testing.T) *addressBook {
+	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := infrav1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(infrav1.AddToScheme(scheme), ipamv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+	b := &addressBook{t: t, api: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&ipamv1.IPAddressClaim{}).Build(), clusters: map[string]*infrav1.OLVMCluster{}, live: map[string]*infrav1.OLVMMachine{}}
+	for name, engine := range map[string]string{"a": "https://one.example.com", "b": "https://one.example.com/ovirt-engine/api", "c": "https://two.example.com"} {
+		b.clusters[name] = &infrav1.OLVMCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: name}},
+			Spec: infrav1.OLVMClusterSpec{
+				ControlPlaneEndpoint: infrav1.APIEndpoint{Host: map[string]string{"a": "10.0.0.5", "b": "10.0.0.6", "c": "10.0.0.5"}[name], Port: 6443},
+				OLVMOvirtAPIServer:   infrav1.OvirtAPIServer{ServerURL: engine},
+				IPProfiles:           []infrav1.IPProfile{{Name: "shared", Addressing: ranges(12)}},
+			},
+		}
+		b.create(b.clusters[name])
+	}
+	b.restart()
+	return b
+}
+
+// ranges of that many addresses of either family.
+func ranges(size int) infrav1.Addressing {
+	return infrav1.Addressing{
+		IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{fmt.Sprintf("10.0.0.10-10.0.0.%d", 9+size)}},
+		IPv6: &infrav1.IPv6Network{IPAddresses: []string{fmt.Sprintf("fd00::10-fd00::%x", 15+size)}},
+	}
+}
+
+func (b *addressBook) create(object client.Object) {
+	b.t.Helper()
+	if err := b.api.Create(context.Background(), object); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// restart forgets all but what is recorded.
+func (b *addressBook) restart() {
+	b.allocator = &addressAllocator{client: b.api, reader: b.api}
+}
+
+func (b *addressBook) clusterOf(m *infrav1.OLVMMachine) *infrav1.OLVMCluster {
+	return b.clusters[m.Labels[clusterv1.ClusterNameLabel]]
+}
+
+func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, error) {
+	nics, err := resolve.NICs(m.Spec, b.clusterOf(m).Spec)
+	if err != nil {
+		return nil, err
+	}
+	given, err := b.allocator.allocate(context.Background(), m, b.clusterOf(m), nics)
+	out := map[string][]string{}
+	for name, list := range given {
+		for _, address := range list {
+			out[name] = append(out[name], address.Addr().String())
+		}
+	}
+	return out, err
+}
+
+// allocated is an allocation that must succeed.
+func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
+	b.t.Helper()
+	given, err := b.allocate(m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return given
+}
+
+// refused is an allocation that must be refused for that reason; it returns the message.
+func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
+	b.t.Helper()
+	given, err := b.allocate(m)
+	var field *resolve.Error
+	if !errors.As(err, &field) || field.Reason != reason {
+		b.t.Fatalf("got %v, %v, want %s", given, err, reason)
+	}
+	return field.Error()
+}
+
+// machine of a cluster with that network in its guest, and another in that of its second interface.
+func (b *addressBook) machine(name, cluster string, network infrav1.GuestNetwork, second *infrav1.GuestNetwork) *infrav1.OLVMMachine {
+	b.t.Helper()
+	m := &infrav1.OLVMMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{clusterv1.ClusterNameLabel: cluster}},
+		Spec: infrav1.OLVMMachineSpec{
+			OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "vlan"}, VirtualMachine: infrav1.VirtualMachine{Network: network},
+		},
+	}
+	if second != nil {
+		m.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "vlan"}, Guest: second}}
+	}
+	b.create(m)
+	return m
+}
+
+// fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.
+func (b *addressBook) fulfil() {
+	b.t.Helper()
+	var claims ipamv1.IPAddressClaimList
+	if err := b.api.List(context.Background(), &claims); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range claims.Items {
+		if claims.Items[i].Status.AddressRef.Name == "" {
+			b.given++
+			b.give(&claims.Items[i], fmt.Sprintf("10.0.0.%d", 99+b.given), "10.0.0.1")
+		}
+	}
+}
+
+func (b *addressBook) give(claim *ipamv1.IPAddressClaim, address, gateway string) {
+	b.t.Helper()
+	b.create(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}, Spec: ipamv1.IPAddressSpec{
+		Address: address, Prefix: ptr.To(int32(24)), Gateway: gateway, PoolRef: claim.Spec.PoolRef, ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name},
+	}})
+	claim.Status.AddressRef.Name = claim.Name
+	if err := b.api.Status().Update(context.Background(), claim); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *addressBook) claim(name string) *ipamv1.IPAddressClaim {
+	b.t.Helper()
+	claim := &ipamv1.IPAddressClaim{}
+	if err := b.api.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, claim); err != nil {
+		b.t.Fatal(err)
+	}
+	return claim
+}
+
+// holders are the machines on an engine by the addresses that they record; an address that two record ends the test.
+func (b *addressBook) holders(engine string) map[string]string {
+	b.t.Helper()
+	out := map[string]string{}
+	for name, m := range b.live {
+		if resolve.EngineOf(b.clusterOf(m)) != engine {
+			continue
+		}
+		recorded, err := resolve.Recorded(m)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, list := range recorded {
+			for _, address := range list {
+				if other, taken := out[address.String()]; taken {
+					b.t.Fatalf("%s and %s have %s", other, name, address)
+				}
+				out[address.String()] = name
+			}
+		}
+	}
+	return out
+}
+
+var pool = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
+
+// TestNoAddressIsEverGivenTwice runs random sequences of creations, deletions and restarts, several at a time, over two
+// clusters that share a network and a third that does not, and looks at every address that was ever handed out: of
+// ranges, of IP profiles and of an IPAM provider, of both families, for one interface and for two on one network.
+func TestNoAddressIsEverGivenTwice(t *testing.T) {
 	const size, steps = 12, 80
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // a repeatable sequence
-			api := fake.NewClientBuilder().WithScheme(scheme).Build()
-			ctx := context.Background()
-			clusters := map[string]*infrav1.OLVMCluster{}
-			for name, engine := range map[string]string{"a": "https://one.example.com", "b": "https://one.example.com/ovirt-engine/api", "c": "https://two.example.com"} {
-				clusters[name] = &infrav1.OLVMCluster{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: name}},
-					Spec: infrav1.OLVMClusterSpec{
-						ControlPlaneEndpoint: infrav1.APIEndpoint{Host: map[string]string{"a": "10.0.0.5", "b": "10.0.0.6", "c": "10.0.0.5"}[name], Port: 6443},
-						OLVMOvirtAPIServer:   infrav1.OvirtAPIServer{ServerURL: engine},
-					},
-				}
-				if err := api.Create(ctx, clusters[name]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			allocator := &addressAllocator{client: api, reader: api}
-			live := map[string]*infrav1.OLVMMachine{}
-			holders := func(engine string) map[string]string { // address -> machine
-				out := map[string]string{}
-				for name, m := range live {
-					if address := m.Annotations[infrav1.IPv4AddressAnnotation]; address != "" && engineOf(clusters[m.Labels[clusterv1.ClusterNameLabel]]) == engine {
-						if other, taken := out[address]; taken {
-							t.Fatalf("%s and %s have %s", other, name, address)
-						}
-						out[address] = name
-					}
-				}
-				return out
-			}
+			b := newAddressBook(t)
+			networks := []infrav1.GuestNetwork{{Addressing: ranges(size)}, {IPProfileName: "shared"}, {AddressesFromPools: pool}}
 			made := 0
 			for range steps {
 				switch random.IntN(4) {
 				case 0, 1: // some machines at once, as a scale-up makes them
 					var wait sync.WaitGroup
-					var mu sync.Mutex
+					var fresh []*infrav1.OLVMMachine
 					for range 1 + random.IntN(4) {
 						made++
-						owner := clusters[[]string{"a", "b", "c"}[random.IntN(3)]]
-						m := &infrav1.OLVMMachine{
-							ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("m-%d", made), Labels: map[string]string{clusterv1.ClusterNameLabel: owner.Name}},
-							Spec: infrav1.OLVMMachineSpec{
-								OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "vlan"},
-								VirtualMachine: infrav1.VirtualMachine{Network: infrav1.GuestNetwork{IPv4: &infrav1.IPv4Network{
-									Subnet: "10.0.0.0/24", IPAddresses: []string{fmt.Sprintf("10.0.0.10-10.0.0.%d", 9+size)},
-								}}},
-							},
+						var second *infrav1.GuestNetwork
+						if random.IntN(4) == 0 {
+							second = &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: ranges(size)}
 						}
-						if err := api.Create(ctx, m); err != nil {
-							t.Fatal(err)
-						}
+						fresh = append(fresh, b.machine(fmt.Sprintf("m-%d", made), []string{"a", "b", "c"}[random.IntN(3)], networks[random.IntN(3)], second))
+					}
+					for _, m := range fresh {
 						wait.Go(func() {
-							address, err := allocator.allocate(ctx, m, owner)
-							var exhausted *resolve.Error
-							if errors.As(err, &exhausted) && exhausted.Reason == infrav1.AddressPoolExhaustedReason {
-								err = nil
+							given, err := b.allocate(m)
+							var missing *resolve.Error
+							if errors.As(err, &missing) && (missing.Reason == infrav1.AddressPoolExhaustedReason || missing.Reason == infrav1.WaitingForIPAddressesReason) {
+								return
 							}
-							if err != nil || address != m.Annotations[infrav1.IPv4AddressAnnotation] {
-								t.Errorf("%s got %q, %v and records %v", m.Name, address, err, m.Annotations)
+							if text := m.Annotations[infrav1.AddressesAnnotation]; err != nil || len(given) == 0 || text == "" {
+								t.Errorf("%s got %v, %v and records %q", m.Name, given, err, text)
 							}
-							mu.Lock()
-							defer mu.Unlock()
-							live[m.Name] = m
 						})
 					}
 					wait.Wait()
+					for _, m := range fresh {
+						b.live[m.Name] = m
+					}
+					b.fulfil()
 				case 2: // a machine goes
-					for name, m := range live {
-						if err := api.Delete(ctx, m); err != nil {
+					for name, m := range b.live {
+						if err := errors.Join(b.allocator.release(context.Background(), m), b.api.Delete(context.Background(), m)); err != nil {
 							t.Fatal(err)
 						}
-						delete(live, name)
+						delete(b.live, name)
 						break
 					}
 				case 3: // a restart: only what is recorded is known
-					allocator = &addressAllocator{client: api, reader: api}
-					for name := range live {
+					b.restart()
+					for name := range b.live {
 						var fresh infrav1.OLVMMachine
-						if err := api.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &fresh); err != nil {
+						if err := b.api.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: name}, &fresh); err != nil {
 							t.Fatal(err)
 						}
-						before := live[name].Annotations[infrav1.IPv4AddressAnnotation]
-						if again, err := allocator.allocate(ctx, &fresh, clusters[fresh.Labels[clusterv1.ClusterNameLabel]]); before != "" && (err != nil || again != before) {
-							t.Fatalf("%s had %s and got %s, %v after a restart", name, before, again, err)
+						before := b.live[name].Annotations[infrav1.AddressesAnnotation]
+						if _, err := b.allocate(&fresh); before != "" && (err != nil || fresh.Annotations[infrav1.AddressesAnnotation] != before) {
+							t.Fatalf("%s had %s and got %s, %v after a restart", name, before, fresh.Annotations[infrav1.AddressesAnnotation], err)
 						}
-						live[name] = &fresh
+						b.live[name] = &fresh
 					}
 				}
 				for _, engine := range []string{"one.example.com", "two.example.com"} {
-					held := holders(engine)
+					held := b.holders(engine)
 					for _, endpoint := range []string{"10.0.0.5", "10.0.0.6"} {
 						if holder := held[endpoint]; holder != "" {
 							t.Fatalf("%s has the control plane endpoint %s", holder, endpoint)
 						}
 					}
 					// Nothing leaks: a machine goes without an address only while all are held.
-					for name, m := range live {
-						if m.Annotations[infrav1.IPv4AddressAnnotation] == "" && engineOf(clusters[m.Labels[clusterv1.ClusterNameLabel]]) == engine && len(held) < size {
-							if _, err := allocator.allocate(ctx, m, clusters[m.Labels[clusterv1.ClusterNameLabel]]); err != nil {
-								t.Fatalf("%s gets none although %d of %d are held: %v", name, len(held), size, err)
+					v4 := 0
+					for address := range held {
+						if strings.HasPrefix(address, "10.0.0.1") || strings.HasPrefix(address, "10.0.0.2") {
+							v4++
+						}
+					}
+					for name, m := range b.live {
+						if m.Annotations[infrav1.AddressesAnnotation] == "" && len(m.Spec.AdditionalNetworks) == 0 && resolve.EngineOf(b.clusterOf(m)) == engine && v4 < size {
+							if _, err := b.allocate(m); err != nil {
+								t.Fatalf("%s gets none although %d of %d are held: %v", name, v4, size, err)
 							}
 							break
 						}
 					}
 				}
 			}
-			if made < 30 {
-				t.Errorf("only %d machines were made", made)
+			if made < 30 || b.given == 0 {
+				t.Errorf("only %d machines were made, and %d claims fulfilled", made, b.given)
 			}
 		})
 	}
+}
+
+func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
+	b := newAddressBook(t)
+	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, &infrav1.GuestNetwork{Interface: "enp2s0", AddressesFromPools: pool})
+	if message := b.refused(m, infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "IPAddressClaim one-0-0") {
+		t.Error(message)
+	}
+	claim := b.claim("one-0-0")
+	if claim.Spec.ClusterName != "a" || claim.Labels[clusterv1.ClusterNameLabel] != "a" || claim.Spec.PoolRef != pool[0] || !metav1.IsControlledBy(claim, m) || len(claim.Finalizers) != 1 {
+		t.Errorf("the claim is %+v", claim)
+	}
+	b.fulfil()
+	nics, err := resolve.NICs(m.Spec, b.clusters["a"].Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := b.allocator.allocate(t.Context(), m, b.clusters["a"], nics)
+	if err != nil || given["nic1"][0].Prefix.Bits() != 24 || given["nic1"][0].Gateway.String() != "10.0.0.1" || given["nic2"][0].Gateway.IsValid() {
+		t.Fatalf("got %+v, %v: the first interface has the default route, and no other", given, err)
+	}
+	if err := b.allocator.release(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	var left ipamv1.IPAddressClaimList
+	if err := b.api.List(t.Context(), &left); err != nil || len(left.Items) != 0 {
+		t.Errorf("%d claims are left, %v", len(left.Items), err)
+	}
+}
+
+func TestAClaimThatCannotBeFulfilledSaysWhy(t *testing.T) {
+	b := newAddressBook(t)
+	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+	b.refused(m, infrav1.WaitingForIPAddressesReason)
+	claim := b.claim("one-0-0")
+	claim.Status.Conditions = []metav1.Condition{{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: ipamv1.IPAddressClaimReadyPoolExhaustedReason, Message: "the pool is full", LastTransitionTime: metav1.Now()}}
+	if err := b.api.Status().Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if message := b.refused(m, infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "the pool is full") {
+		t.Error(message)
+	}
+}
+
+func TestWhatAnIPAMProviderMustNotGive(t *testing.T) {
+	for name, test := range map[string]struct {
+		address, gateway, reason, message string
+	}{
+		"the control plane endpoint":   {"10.0.0.5", "10.0.0.1", infrav1.IPAddressConflictReason, "control plane endpoint of OLVMCluster default/a"},
+		"the address of another":       {"10.0.0.10", "10.0.0.1", infrav1.IPAddressConflictReason, "OLVMMachine default/other"},
+		"what is none":                 {"ten", "10.0.0.1", infrav1.AddressRangeInvalidReason, `address "ten"`},
+		"a gateway that is none":       {"10.0.0.100", "one", infrav1.AddressRangeInvalidReason, `gateway "one"`},
+		"an address of another engine": {"10.0.0.11", "10.0.0.1", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newAddressBook(t)
+			b.allocated(b.machine("other", "b", infrav1.GuestNetwork{IPProfileName: "shared"}, nil))
+			b.allocated(b.machine("elsewhere", "c", infrav1.GuestNetwork{IPProfileName: "shared"}, &infrav1.GuestNetwork{Interface: "enp2s0", IPProfileName: "shared"}))
+			m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+			b.refused(m, infrav1.WaitingForIPAddressesReason)
+			b.give(b.claim("one-0-0"), test.address, test.gateway)
+			if test.reason == "" {
+				b.allocated(m)
+			} else if message := b.refused(m, test.reason); !strings.Contains(message, test.message) {
+				t.Error(message)
+			}
+		})
+	}
+}
+
+func TestAddressesOfRangesSidestepThoseOfPools(t *testing.T) {
+	b := newAddressBook(t)
+	m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: ranges(2)})
+	b.refused(m, infrav1.WaitingForIPAddressesReason)
+	b.give(b.claim("one-0-0"), "10.0.0.10", "10.0.0.1")
+	if given := b.allocated(m); given["nic2"][0] != "10.0.0.11" {
+		t.Errorf("the second interface got %v", given)
+	}
+	if given := b.allocated(b.machine("two", "b", infrav1.GuestNetwork{Addressing: ranges(3)}, nil)); given["nic1"][0] != "10.0.0.12" {
+		t.Errorf("the second machine got %v", given)
+	}
+}
+
+// TestWhatAGuestMayHaveIsNeverTakenBack changes the ranges, the claims and the record behind a machine with a VM.
+func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
+	t.Run("a machine without a VM takes from the ranges as they are now", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{Addressing: ranges(2)}, nil)
+		b.allocated(m)
+		if err := b.api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			t.Fatal(err)
+		}
+		m.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.50"}
+		if given := b.allocated(m); !slices.Equal(given["nic1"], []string{"10.0.0.50", "fd00::10"}) {
+			t.Errorf("got %v", given)
+		}
+		if text := m.Annotations[infrav1.AddressesAnnotation]; text != `{"nic1":["10.0.0.50","fd00::10"]}` {
+			t.Errorf("records %s", text)
+		}
+	})
+	t.Run("a machine with a VM keeps what it has", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{Addressing: ranges(2)}, nil)
+		before := b.allocated(m)
+		m.Annotations[infrav1.CreateRequestedAnnotation] = "one"
+		m.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.50"}
+		if given := b.allocated(m); !slices.Equal(given["nic1"], before["nic1"]) {
+			t.Errorf("had %v, got %v", before, given)
+		}
+	})
+	t.Run("a claim that was made again is noticed", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		b.fulfil()
+		b.allocated(m)
+		m.Spec.ProviderID = "olvm://x"
+		if err := b.allocator.release(t.Context(), m); err != nil { // somebody else did
+			t.Fatal(err)
+		}
+		if err := b.api.Delete(t.Context(), &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"}}); err != nil {
+			t.Fatal(err)
+		}
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		b.fulfil()
+		if message := b.refused(m, infrav1.IPAddressConflictReason); !strings.Contains(message, "the guest has [10.0.0.100]") {
+			t.Error(message)
+		}
+		if text := m.Annotations[infrav1.AddressesAnnotation]; text != `{"nic1":["10.0.0.100"]}` {
+			t.Errorf("records %s", text)
+		}
+	})
+	t.Run("a record that cannot be read", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
+		m.Annotations = map[string]string{infrav1.AddressesAnnotation: "10.0.0.10"}
+		if message := b.refused(m, infrav1.AddressRangeInvalidReason); !strings.Contains(message, "write back what it was") {
+			t.Error(message)
+		}
+		b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)) // others go on
+	})
+	t.Run("a claim of somebody else", func(t *testing.T) {
+		b := newAddressBook(t)
+		b.create(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"}, Spec: ipamv1.IPAddressClaimSpec{PoolRef: pool[0]}})
+		b.refused(b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil), infrav1.IPAddressConflictReason)
+	})
 }

@@ -69,6 +69,31 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.OLVMNetwork.MACAddress = "56:6f"
 			return c
 		}, "macAddress"},
+		"DHCP beside ranges": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Network.IPv4.DHCP = true
+			return c
+		}, "set subnet and ipAddresses, or dhcp"},
+		"a profile beside ranges": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Network.IPProfileName = "lab"
+			return c
+		}, "ipProfileName says where addresses come from"},
+		"pools beside ranges": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Network.AddressesFromPools = pool
+			return c
+		}, "addressesFromPools says where addresses come from"},
+		"SLAAC and DHCPv6": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{AutoConf: true, DHCP: true}
+			return c
+		}, "set one of autoConf and dhcp"},
+		"a further interface whose name in the guest nobody knows": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "a", VNICProfileName: "a"}, Guest: &infrav1.GuestNetwork{}}}
+			return c
+		}, "set guest.interface"},
 		"enforcing that is none": {func() client.Object {
 			c := s.olvm.DeepCopy()
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "g", Enforcing: "Sometimes"}}

@@ -22,10 +22,45 @@ type Engines struct {
 	// Sessions are shared with the Terraform provider.
 	Sessions *engine.Sessions
 
-	mu    sync.Mutex
-	views map[*engine.Client]*vmView
-	// groups are the last lists of affinity groups, by engine and its cluster.
-	groups map[groupsOf]*groupsView
+	mu     sync.Mutex
+	vms    map[*engine.Client]*view[map[string]engine.VM]
+	guests map[*engine.Client]*view[map[string][]engine.GuestInterface]
+	groups map[groupsOf]*view[[]engine.AffinityGroup]
+}
+
+// view is an answer of an engine. Whoever finds it too old renews it for all, so that the engine sees one request per
+// period, however many machines there are.
+type view[T any] struct {
+	mu     sync.Mutex
+	answer T
+	at     time.Time
+}
+
+// viewOf is the view of that key, made where there is none.
+func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view[T] {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if *views == nil {
+		*views = map[K]*view[T]{}
+	}
+	if (*views)[key] == nil {
+		(*views)[key] = &view[T]{}
+	}
+	return (*views)[key]
+}
+
+// within returns an answer that is at most maxAge old.
+func (v *view[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.at.IsZero() || time.Since(v.at) > maxAge {
+		answer, err := ask()
+		if err != nil {
+			return answer, err
+		}
+		v.answer, v.at = answer, time.Now()
+	}
+	return v.answer, nil
 }
 
 type groupsOf struct {
@@ -33,37 +68,38 @@ type groupsOf struct {
 	clusterID string
 }
 
-type groupsView struct {
-	mu     sync.Mutex
-	groups []engine.AffinityGroup
-	at     time.Time
+// AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old. A cluster that does not exist
+// has none.
+func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID string, maxAge time.Duration) ([]engine.AffinityGroup, error) {
+	return viewOf(e, &e.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
+		groups, err := session.AffinityGroups(ctx, clusterID)
+		if engine.IsNotFound(err) {
+			return nil, nil
+		}
+		return groups, err
+	})
 }
 
-// AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old, which whoever finds it too old
-// renews for all. A cluster that does not exist has none.
-func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID string, maxAge time.Duration) ([]engine.AffinityGroup, error) {
-	e.mu.Lock()
-	if e.groups == nil {
-		e.groups = map[groupsOf]*groupsView{}
-	}
-	key := groupsOf{session, clusterID}
-	view := e.groups[key]
-	if view == nil {
-		view = &groupsView{}
-		e.groups[key] = view
-	}
-	e.mu.Unlock()
-
-	view.mu.Lock()
-	defer view.mu.Unlock()
-	if view.at.IsZero() || time.Since(view.at) > maxAge {
-		groups, err := session.AffinityGroups(ctx, clusterID)
-		if err != nil && !engine.IsNotFound(err) {
-			return nil, err
+// VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
+func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) (*engine.VM, error) {
+	vms, err := viewOf(e, &e.vms, session).within(maxAge, func() (map[string]engine.VM, error) {
+		list, err := session.VMs(ctx)
+		vms := make(map[string]engine.VM, len(list))
+		for _, vm := range list {
+			vms[vm.ID] = vm
 		}
-		view.groups, view.at = groups, time.Now()
+		return vms, err
+	})
+	if vm, ok := vms[id]; ok && err == nil {
+		return &vm, nil
 	}
-	return view.groups, nil
+	return nil, err
+}
+
+// Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
+func (e *Engines) Guest(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) ([]engine.GuestInterface, error) {
+	guests, err := viewOf(e, &e.guests, session).within(maxAge, func() (map[string][]engine.GuestInterface, error) { return session.AllGuestInterfaces(ctx) })
+	return guests[id], err
 }
 
 // For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must act.
@@ -101,43 +137,4 @@ func (e *Engines) get(ctx context.Context, key client.ObjectKey, object client.O
 		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
 	}
 	return nil
-}
-
-// vmView is the last list of an engine's VMs.
-type vmView struct {
-	mu  sync.Mutex
-	vms map[string]engine.VM
-	at  time.Time
-}
-
-// VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none. Whoever finds the list
-// too old renews it for all, so that the engine sees one request per period, however many machines there are.
-func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) (*engine.VM, error) {
-	e.mu.Lock()
-	if e.views == nil {
-		e.views = map[*engine.Client]*vmView{}
-	}
-	view := e.views[session]
-	if view == nil {
-		view = &vmView{}
-		e.views[session] = view
-	}
-	e.mu.Unlock()
-
-	view.mu.Lock()
-	defer view.mu.Unlock()
-	if time.Since(view.at) > maxAge {
-		list, err := session.VMs(ctx)
-		if err != nil {
-			return nil, err
-		}
-		view.vms, view.at = make(map[string]engine.VM, len(list)), time.Now()
-		for _, vm := range list {
-			view.vms[vm.ID] = vm
-		}
-	}
-	if vm, ok := view.vms[id]; ok {
-		return &vm, nil
-	}
-	return nil, nil
 }

@@ -136,14 +136,14 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		}},
 		"several NICs of several kinds": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = "56:6F:1A:AA:00:01", "e1000e"
-			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, {NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "storage"}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}, {OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "storage"}}}
 		}, func(_ *site, got seen) bool {
 			return len(got.nics) == 3 && got.nics[0].Name == "nic1" && got.nics[0].MAC.Address == "56:6f:1a:aa:00:01" && got.nics[0].Interface == "e1000e" && got.nics[1].Name == "nic2" &&
 				got.nics[1].Interface == "virtio" && got.nics[2].Name == "storage"
 		}},
 		"a template with NICs, which become those of the machine": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateName = "with-nics"
-			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}}
 		}, func(s *site, got seen) bool {
 			dc, _ := s.session().DataCenter(s.t.Context(), "Default")
 			network, _ := s.session().Network(s.t.Context(), dc, "kvm-vlan")
@@ -207,11 +207,8 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
 		}, infrav1.StorageDomainNotFoundReason, []string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
-		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
-		"an unknown tag":                     {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
-		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
-			s.AdditionalNetworks = []infrav1.OLVMNetwork{{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}
-		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
+		"an unknown version of the template":      {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		"an unknown tag":                          {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
 		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "with-nics" }, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
 	}
 	for name, test := range tests {

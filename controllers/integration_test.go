@@ -258,7 +258,7 @@ func TestAddressPoolExhausted(t *testing.T) {
 	first := s.machine("first", one)
 	s.expectProvisioned(first)
 	second := s.machine("second", one)
-	if message := s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses or delete machines") {
+	if message := s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses, delete machines") {
 		t.Errorf("message: %s", message)
 	}
 	change(s, second, func(m *infrav1.OLVMMachine) {

@@ -11,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
@@ -25,6 +26,8 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -66,6 +69,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	}
 	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMMachine{}).
+		Owns(&ipamv1.IPAddressClaim{}).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine")))).
@@ -129,9 +133,14 @@ type machineScope struct {
 	// userData for the guest; waiting says why there is none yet. Set by reconcileBootstrapData.
 	userData []byte
 	waiting  *fact
-	// address, or why there is none. Set by reconcileAddress.
-	address    string
+	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or why
+	// they are not all there. Set by reconcileAddresses.
+	nics       []resolve.NIC
+	addresses  map[string][]ipam.Address
 	addressErr error
+	// guest is what its agent reports; guestAsked says that it was needed, and the engine answered. Set by reconcileGuest.
+	guest      []engine.GuestInterface
+	guestAsked bool
 	// session and the way to the engine, or why it cannot be used. Set by reconcileEngine.
 	session   *engine.Client
 	config    engine.Config

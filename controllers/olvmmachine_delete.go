@@ -111,6 +111,9 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 		}
 		observeJobs(r.runner)
 	case actionRelease:
+		if err := r.addresses.release(ctx, scope.olvmMachine); err != nil {
+			return ctrl.Result{}, err
+		}
 		if err := r.states.Delete(ctx, scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ import (
 const (
 	// vmBooting is how often a VM is looked at until it is up; vmSteady, afterwards.
 	vmBooting = time.Second
-	vmSteady  = 30 * time.Second
+	// guestSettles is how long after its start a guest is looked at that often for addresses that it has not reported.
+	guestSettles = 5 * time.Minute
+	vmSteady     = 30 * time.Second
 )
 
 type phase func(context.Context, *machineScope) (time.Duration, error)
@@ -45,7 +48,7 @@ func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *mach
 	var soonest time.Duration
 	var errs []error
 	for _, p := range []phase{
-		r.reconcileBootstrapData, r.reconcileAddress, r.reconcileEngine, r.reconcileState, r.reconcileVM, r.reconcileConfiguration, r.reconcileRun,
+		r.reconcileBootstrapData, r.reconcileAddresses, r.reconcileEngine, r.reconcileState, r.reconcileVM, r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
 	} {
 		after, err := p(ctx, scope)
 		if err != nil {
@@ -95,19 +98,22 @@ func (r *OLVMMachineReconciler) reconcileBootstrapData(ctx context.Context, scop
 	return 0, nil
 }
 
-// reconcileAddress allocates the address before anything is rendered, so that a retry renders the same bytes.
-func (r *OLVMMachineReconciler) reconcileAddress(ctx context.Context, scope *machineScope) (time.Duration, error) {
+// reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same bytes.
+func (r *OLVMMachineReconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		scope.addressErr = &resolve.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster does not exist yet"}
 		return engineRetry, nil
 	}
 	var err error
-	scope.address, err = r.addresses.allocate(ctx, scope.olvmMachine, scope.olvmCluster)
+	if scope.nics, err = resolve.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
+		scope.addresses, err = r.addresses.allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics)
+	}
 	var field *resolve.Error
 	if errors.As(err, &field) {
 		scope.addressErr = field
 		return vmSteady, nil // heals when an address is released or the object is corrected
 	}
+	scope.addressErr = err
 	return 0, err
 }
 
@@ -176,9 +182,35 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 	return jitter(vmSteady), nil
 }
 
+// reconcileGuest asks for the addresses that only the guest knows, where there are such.
+func (r *OLVMMachineReconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.vm == nil || scope.vm.Status != engine.VMUp || !scope.dynamic() {
+		return 0, nil
+	}
+	maxAge, started := vmSteady, time.Time{}
+	if at, ok := scope.vm.StartedAt(); ok {
+		started = at
+	}
+	booting := time.Since(started) < guestSettles || !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
+	if booting {
+		maxAge = vmBooting / 2
+	}
+	var err error
+	if scope.guest, err = r.Engines.Guest(ctx, scope.session, scope.vm.ID, maxAge); err != nil {
+		scope.vmErr = err
+		return engineRetry, nil
+	}
+	scope.guestAsked = true
+	silent := func(n resolve.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
+	if booting && slices.ContainsFunc(scope.nics, silent) {
+		return vmBooting, nil
+	}
+	return 0, nil // reconcileVM looks again
+}
+
 // reconcileConfiguration resolves the names and renders.
 func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	if scope.session == nil || scope.address == "" || scope.waiting != nil || scope.stateErr != nil {
+	if scope.session == nil || scope.addressErr != nil || scope.waiting != nil || scope.stateErr != nil {
 		return 0, nil
 	}
 	groups, err := r.affinityGroups(ctx, scope)
@@ -189,7 +221,7 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
-		Address: scope.address, UserData: string(scope.userData), Config: scope.config,
+		Addresses: scope.addresses, UserData: string(scope.userData), Config: scope.config,
 		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {

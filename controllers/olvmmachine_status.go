@@ -3,7 +3,11 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -86,7 +90,7 @@ func updateMachineStatus(scope *machineScope) {
 		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
 		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
 	})
-	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && scope.address != "" {
+	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(scope.machineAddresses()) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
 }
@@ -115,13 +119,64 @@ func setMachineFacts(scope *machineScope) {
 	if scope.rendered != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
-	if scope.address != "" && scope.machine != nil {
-		ensureOLVM(m).IPAddress = scope.address
-		m.Status.Addresses = []clusterv1.MachineAddress{
-			{Type: clusterv1.MachineInternalIP, Address: scope.address},
-			{Type: clusterv1.MachineHostName, Address: scope.machine.Name},
+	if found := scope.machineAddresses(); len(found) > 0 && scope.machine != nil && (scope.guestAsked || !scope.dynamic() || len(m.Status.Addresses) == 0) {
+		ensureOLVM(m).IPAddress = found[0].String()
+		m.Status.Addresses = nil
+		for _, address := range found {
+			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address.String()})
+		}
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: scope.machine.Name})
+	}
+}
+
+// machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to it,
+// and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
+func (s *machineScope) machineAddresses() []netip.Addr {
+	recorded, err := resolve.Recorded(s.olvmMachine)
+	if err != nil {
+		return nil
+	}
+	var out []netip.Addr
+	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
+		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
+		if i == 0 && len(of) == 0 {
+			return nil // the node's own address comes first, or is not known yet
+		}
+		out = append(out, of...)
+		delete(recorded, network.VNICName)
+	}
+	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of a spec that was changed since
+		out = append(out, recorded[name]...)
+	}
+	return slices.DeleteFunc(out, func(a netip.Addr) bool {
+		return s.olvmCluster != nil && a.String() == s.olvmCluster.Spec.ControlPlaneEndpoint.Host
+	})
+}
+
+// reported are the addresses of a network interface that only the guest knows.
+func (s *machineScope) reported(vnic string) []netip.Addr {
+	at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool { return n.VNICName == vnic })
+	if at < 0 || s.nics[at].Guest == nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, found := range s.guest {
+		if found.Name != s.nics[at].Guest.Interface {
+			continue
+		}
+		if s.nics[at].Guest.Dynamic(true) {
+			out = append(out, found.IPv4...)
+		}
+		if s.nics[at].Guest.Dynamic(false) {
+			out = append(out, found.IPv6...)
 		}
 	}
+	return out
+}
+
+// dynamic says whether some network interface has addresses that only the guest knows.
+func (s *machineScope) dynamic() bool {
+	return slices.ContainsFunc(s.nics, resolve.NIC.Dynamic)
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
@@ -163,14 +218,36 @@ func setBootstrapCondition(scope *machineScope) {
 func setAddressesCondition(scope *machineScope) {
 	condition := metav1.Condition{Type: infrav1.AddressesAllocatedCondition, Status: metav1.ConditionTrue, Reason: infrav1.AddressesAllocatedReason}
 	var field *resolve.Error
+	known := len(scope.machineAddresses()) > 0 || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
+	errors.As(scope.addressErr, &field)
 	switch {
-	case errors.As(scope.addressErr, &field):
+	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known && scope.olvmMachine.Spec.ProviderID != "":
+		// What was given stays given: a profile that is gone says nothing about a machine that runs.
+	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
-	case scope.address == "":
+	case scope.addressErr != nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, clusterv1.InternalErrorReason
 		condition.Message = "Please check the controller's logs for errors"
+	case !known:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForGuestAddressesReason
+		condition.Message = scope.whyNoGuestAddress()
 	}
 	conditions.Set(scope.olvmMachine, condition)
+}
+
+// whyNoGuestAddress says what is missing of addresses that only the guest knows.
+func (s *machineScope) whyNoGuestAddress() string {
+	var names []string
+	for _, found := range s.guest {
+		names = append(names, found.Name)
+	}
+	switch {
+	case s.vm == nil || s.vm.Status != engine.VMUp:
+		return "The guest gets its addresses by itself when it is up"
+	case len(names) == 0:
+		return "The guest agent reports no address; the image needs qemu-guest-agent, and the network a DHCP server or router"
+	}
+	return fmt.Sprintf("The guest agent reports no address of the interface that the machine names; it has addresses of %s", strings.Join(names, ", "))
 }
 
 func setAppliedCondition(scope *machineScope) {
@@ -181,7 +258,7 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case scope.stateErr != nil:
 		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"
-	case applied && (scope.renderErr != nil || scope.engineErr != nil || scope.vmErr != nil || scope.action.kind == actionBlock):
+	case applied && (scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil || scope.action.kind == actionBlock):
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
@@ -196,7 +273,7 @@ func setAppliedCondition(scope *machineScope) {
 	case scope.waiting != nil:
 		condition.Reason, condition.Message = scope.waiting.reason, scope.waiting.message
 	default:
-		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the address"
+		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
 	}
 	conditions.Set(scope.olvmMachine, condition)
 }

@@ -18,6 +18,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -79,7 +81,7 @@ func runSuite(m *testing.M) (int, error) {
 	defer os.RemoveAll(suite.workDir)
 
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return 0, err
 		}
@@ -185,7 +187,11 @@ func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infra
 func newSiteIn(t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
 	t.Helper()
 	t.Parallel()
-	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+	guests, err := guest.New(logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Guest: guests, Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,9 +256,9 @@ func (s *site) machineSpec() infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
 		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
-		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{
+		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{Addressing: infrav1.Addressing{
 			IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
-		}},
+		}}},
 	}
 }
 

@@ -39,6 +39,9 @@ const (
 	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
 	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
+	// maxNICs is how many network interfaces the module can make.
+	maxNICs = 8
+
 	machineModule    = "machine"
 	extensionsModule = "extensions"
 	moduleDir        = "modules"
@@ -53,9 +56,9 @@ const (
 	StartAddress = "module.machine.ovirt_vm_start.this"
 )
 
-// NICAddress is the address of a network interface of that name in the state.
-func NICAddress(name string) string {
-	return fmt.Sprintf("module.machine.ovirt_nic.this[%q]", name)
+// NICAddress is the address in the state of the network interface at that index, which has that name.
+func NICAddress(index int, name string) string {
+	return fmt.Sprintf("module.machine.ovirt_nic.nic%d[%q]", index+1, name)
 }
 
 // Files are the files of one configuration, by their slash-separated paths.
@@ -126,8 +129,10 @@ type Machine struct {
 	TagIDs []string
 	// NICs of the VM.
 	NICs []NIC
-	// Guest is the static network configuration; nil leaves it to the user data.
-	Guest *GuestNetwork
+	// Guests configure network interfaces in the guest; others are up to the user data.
+	Guests []GuestNIC
+	// DNSServers and SearchDomains of the guest.
+	DNSServers, SearchDomains []string
 	// UserData of the guest; a secret.
 	UserData string
 	// Placement on hosts; nil leaves it to the engine.
@@ -146,7 +151,8 @@ type NIC struct {
 
 // extended says whether the machine asks for what the released provider does not have.
 func (in *Machine) extended() bool {
-	return in.GuaranteedMemory != 0 || in.Description != "" || slices.ContainsFunc(in.NICs, func(n NIC) bool { return n.MAC != "" || n.Interface != "" })
+	return in.GuaranteedMemory != 0 || in.Description != "" || slices.ContainsFunc(in.NICs, func(n NIC) bool { return n.MAC != "" || n.Interface != "" }) ||
+		len(in.DNSServers)+len(in.SearchDomains) > 0 || len(in.Guests) > 1 || slices.ContainsFunc(in.Guests, GuestNIC.extended)
 }
 
 // RootDisk is how the template's bootable disk is copied; empty fields leave it to the engine.
@@ -181,12 +187,47 @@ func DataDiskAttachmentAddress(name string) string {
 	return fmt.Sprintf("module.machine.ovirt_disk_attachment.data[%q]", name)
 }
 
-// GuestNetwork is a static IPv4 configuration.
-type GuestNetwork struct {
-	// Interface is the guest's name of the network interface.
-	Interface string
-	// Address, Netmask and Gateway, dotted.
+// GuestNIC configures a network interface in the guest; families that are nil are off.
+type GuestNIC struct {
+	// Interface is the guest's name of it.
+	Interface  string
+	IPv4, IPv6 *IP
+}
+
+// The ways to an address beside a static one, as the engine spells them.
+const (
+	DHCP     = "dhcp"
+	AutoConf = "autoconf"
+)
+
+// IP is an address of a network interface, or the way to it.
+type IP struct {
+	// BootProtocol is empty for a static address.
+	BootProtocol string
+	// Address; Netmask, dotted for IPv4 and the length of the prefix for IPv6; and Gateway, empty for none.
 	Address, Netmask, Gateway string
+}
+
+// extended says whether it is more than one static IPv4 address, beside which there may be a static IPv6 address.
+func (g GuestNIC) extended() bool {
+	return g.IPv4 == nil || g.IPv4.BootProtocol != "" || g.IPv6 != nil && g.IPv6.BootProtocol != ""
+}
+
+func (g GuestNIC) value() cty.Value {
+	values := map[string]cty.Value{"interface": cty.StringVal(g.Interface)}
+	for name, ip := range map[string]*IP{"ipv4": g.IPv4, "ipv6": g.IPv6} {
+		if ip == nil {
+			continue
+		}
+		family := map[string]cty.Value{}
+		for key, text := range map[string]string{"boot_protocol": ip.BootProtocol, "address": ip.Address, "netmask": ip.Netmask, "gateway": ip.Gateway} {
+			if text != "" {
+				family[key] = cty.StringVal(text)
+			}
+		}
+		values[name] = cty.ObjectVal(family)
+	}
+	return cty.ObjectVal(values)
 }
 
 // MachineFiles renders the configuration of one machine.
@@ -196,8 +237,8 @@ func MachineFiles(in Machine) (Files, error) {
 		return nil, fmt.Errorf("the machine has no name")
 	case in.ClusterID == "" || in.TemplateID == "":
 		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
-	case len(in.NICs) == 0:
-		return nil, fmt.Errorf("machine %s: no network interface", in.Name)
+	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
+		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
 	}
 	files := Files{
 		MainFile:      mainFile(in),
@@ -258,21 +299,29 @@ func mainFile(in Machine) []byte {
 		nics = append(nics, cty.ObjectVal(values))
 	}
 	set("nics", cty.TupleVal(nics))
-	if in.Guest != nil {
-		set("guest_network", cty.ObjectVal(map[string]cty.Value{
-			"interface": cty.StringVal(in.Guest.Interface), "address": cty.StringVal(in.Guest.Address),
-			"netmask": cty.StringVal(in.Guest.Netmask), "gateway": cty.StringVal(in.Guest.Gateway),
-		}))
+	if len(in.Guests) > 0 {
+		guests := make([]cty.Value, 0, len(in.Guests))
+		for _, guest := range in.Guests {
+			guests = append(guests, guest.value())
+		}
+		set("guest_nics", cty.TupleVal(guests))
+	}
+	if len(in.DNSServers) > 0 {
+		set("dns_servers", texts(in.DNSServers))
+	}
+	if len(in.SearchDomains) > 0 {
+		set("search_domains", texts(in.SearchDomains))
 	}
 	if in.Placement != nil {
 		set("placement", in.Placement.value())
 	}
 	if len(in.AffinityGroups) > 0 {
-		groups := map[string]cty.Value{}
-		for name, id := range in.AffinityGroups {
-			groups[name] = cty.StringVal(id)
+		// Keys in quotes: a group may be called for, which begins another kind of expression.
+		var groups []hclwrite.ObjectAttrTokens
+		for _, name := range slices.Sorted(maps.Keys(in.AffinityGroups)) {
+			groups = append(groups, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(name)), Value: hclwrite.TokensForValue(cty.StringVal(in.AffinityGroups[name]))})
 		}
-		set("affinity_groups", cty.ObjectVal(groups))
+		module.SetAttributeRaw("affinity_groups", hclwrite.TokensForObject(groups))
 	}
 	set("hostname", cty.StringVal(in.Name))
 	setTraversal(module, "user_data", "var", "user_data")
@@ -321,12 +370,16 @@ func setHardware(in Machine, set func(string, cty.Value)) {
 	}
 	text("description", in.Description)
 	if len(in.TagIDs) > 0 {
-		ids := make([]cty.Value, 0, len(in.TagIDs))
-		for _, id := range in.TagIDs {
-			ids = append(ids, cty.StringVal(id))
-		}
-		set("tag_ids", cty.TupleVal(ids))
+		set("tag_ids", texts(in.TagIDs))
 	}
+}
+
+func texts(list []string) cty.Value {
+	values := make([]cty.Value, 0, len(list))
+	for _, text := range list {
+		values = append(values, cty.StringVal(text))
+	}
+	return cty.TupleVal(values)
 }
 
 func setDisks(in Machine, set func(string, cty.Value)) {

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
@@ -22,15 +24,15 @@ func example() Machine {
 		ClusterID: "11111111-1111-4111-8111-111111111111", TemplateID: "22222222-2222-4222-8222-222222222222",
 		Cores: 2, Sockets: 1, Threads: 1, Memory: 16 << 30,
 		NICs:     []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},
-		Guest:    &GuestNetwork{Interface: "enp1s0", Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"},
+		Guests:   []GuestNIC{{Interface: "enp1s0", IPv4: &IP{Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"}}},
 		UserData: "#cloud-config\nruncmd:\n- echo \"a && b\" > /tmp/${x} <in\n",
 	}
 }
 
 func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
-	adopt := map[string]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress("nic1"): "44444444-4444-4444-8444-444444444444/5"}
+	adopt := map[string]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress(0, "nic1"): "44444444-4444-4444-8444-444444444444/5"}
 	insecure := example()
-	insecure.Engine.Insecure, insecure.Guest = true, nil
+	insecure.Engine.Insecure, insecure.Guests = true, nil
 	system := example()
 	system.Engine.CA = ""
 	yes, no := true, false
@@ -46,8 +48,18 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	placed := example()
 	placed.Placement = &Placement{Affinity: "migratable", HostIDs: []string{"55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"}}
 	placed.AffinityGroups = map[string]string{"control-plane": "66666666-6666-4666-8666-666666666666", "etcd": "77777777-7777-4777-8777-777777777777"}
+	dual := example()
+	dual.Guests[0].IPv6 = &IP{Address: "fd00::5", Netmask: "64"}
+	networks := example()
+	networks.NICs = append(networks.NICs, NIC{Name: "nic2", VNICProfileID: "33333333-3333-4333-8333-333333333333"}, NIC{Name: "nic3", VNICProfileID: "33333333-3333-4333-8333-333333333333"})
+	networks.Guests = []GuestNIC{
+		{Interface: "enp1s0", IPv4: &IP{BootProtocol: DHCP}, IPv6: &IP{BootProtocol: AutoConf}},
+		{Interface: "enp2s0", IPv6: &IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
+	}
+	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
+	extended := map[string]bool{"rich": true, "networks": true}
 	for name, machine := range map[string]Machine{
-		"rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system, "placed": placed,
+		"dual-stack": dual, "networks": networks, "rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system, "placed": placed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := MachineFiles(machine)
@@ -59,8 +71,8 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, extended := files["modules/machine/extensions_override.tf"]; extended != (name == "rich") {
-				t.Errorf("with extensions of the provider: %t", extended)
+			if files["modules/machine/extensions_override.tf"] != nil != extended[name] {
+				t.Errorf("only the provider of this project can: want %t", extended[name])
 			}
 			matchesGolden(t, name, files)
 		})
@@ -180,6 +192,7 @@ func TestIncompleteMachinesAreRefused(t *testing.T) {
 		"cluster unresolved":   func(m *Machine) { m.ClusterID = "" },
 		"template unresolved":  func(m *Machine) { m.TemplateID = "" },
 		"no network interface": func(m *Machine) { m.NICs = nil },
+		"too many of them":     func(m *Machine) { m.NICs = make([]NIC, 9) },
 	} {
 		machine := example()
 		change(&machine)
@@ -203,46 +216,131 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 	}
 }
 
-// FuzzNothingBecomesConfiguration renders hostile text and reads it back: every value must come out as it went in, and
-// the configuration must have the same shape.
+// everyOption is a machine all of whose texts are the same one.
+func everyOption(text string) Machine {
+	yes, ip := true, &IP{BootProtocol: text, Address: text, Netmask: text, Gateway: text}
+	return Machine{
+		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", Username: text, Password: text},
+		Name:   "n" + text, Comment: text, ClusterID: "c" + text, TemplateID: "t" + text, Cores: 1, Sockets: 2, Threads: 3, Memory: 4, InstanceTypeID: text,
+		GuaranteedMemory: 5, MaximumMemory: 6, HugePages: 7, CPUMode: text, OSType: text, VMType: text, MemoryBallooning: &yes, SerialConsole: &yes, SoundCard: &yes,
+		RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
+		RootDisk:  &RootDisk{TemplateDiskID: text, Format: text, Provisioning: text, StorageDomainID: text},
+		DataDisks: []DataDisk{{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text}},
+		TagIDs:    []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
+		Guests: []GuestNIC{{Interface: text, IPv4: ip, IPv6: ip}}, DNSServers: []string{text}, SearchDomains: []string{text}, UserData: text,
+		Placement: &Placement{Affinity: text, HostIDs: []string{text}}, AffinityGroups: map[string]string{text: text},
+	}
+}
+
+// FuzzNothingBecomesConfiguration renders hostile text in every option and reads it back: every value must come out as it
+// went in, under its own name, and the configuration must have the same shape.
 func FuzzNothingBecomesConfiguration(f *testing.F) {
-	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&", "\x00\u2028", "EOF\n", "$${x}"} {
+	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&", "\x00\u2028", "EOF\n", "$${x}", "", "for", "a.b", "10"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		machine := example()
-		machine.Comment, machine.UserData, machine.Engine.Password = "c"+text, text, text
-		machine.Description, machine.OSType, machine.DataDisks = text, text, []DataDisk{{Name: text, Format: text, Interface: text}}
-		files, err := MachineFiles(machine)
+		files, err := MachineFiles(everyOption(text))
 		if err != nil {
-			t.Fatal(err)
-		}
-		file, diags := hclsyntax.ParseConfig(files[MainFile], MainFile, hcl.InitialPos)
-		if diags.HasErrors() {
-			t.Fatalf("%v\n%s", diags, files[MainFile])
-		}
-		body := file.Body.(*hclsyntax.Body)
-		if len(body.Blocks) != 3 {
-			t.Fatalf("%d blocks:\n%s", len(body.Blocks), files[MainFile])
-		}
-		comment, diags := body.Blocks[0].Body.Attributes["comment"].Expr.Value(nil)
-		if diags.HasErrors() {
-			t.Fatal(diags)
-		}
-		var secrets map[string]string
-		if err := json.Unmarshal(files[SecretsFile], &secrets); err != nil {
 			t.Fatal(err)
 		}
 		if bytes.Contains([]byte(text), []byte("\xff")) || string([]rune(text)) != text {
 			return // not UTF-8: JSON and HCL replace what they cannot hold
 		}
-		if got := comment.AsString(); got != normalized("c"+text) {
-			t.Fatalf("comment became %q", got)
+		want, err := MachineFiles(everyOption("plain"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if secrets["user_data"] != text {
-			t.Fatalf("user data became %q", secrets["user_data"])
+		got, shape := moduleCall(t, files[MainFile]), moduleCall(t, want[MainFile])
+		for name, value := range shape {
+			if name == "" || text == "" {
+				continue // an empty text leaves the option to the engine
+			}
+			if !reflect.DeepEqual(got[name], replaced(value, "plain", normalized(text))) {
+				t.Errorf("%s became %#v", name, got[name])
+			}
+		}
+		if text != "" && len(got) != len(shape) {
+			t.Errorf("%d arguments, want %d:\n%s", len(got), len(shape), files[MainFile])
+		}
+		var secrets map[string]string
+		if err := json.Unmarshal(files[SecretsFile], &secrets); err != nil || secrets["user_data"] != text || secrets["ovirt_password"] != text || secrets["ovirt_username"] != text {
+			t.Errorf("the secrets became %q, %v", secrets, err)
 		}
 	})
+}
+
+// moduleCall reads the arguments of the module as plain values; the one that is a reference is left out.
+func moduleCall(t *testing.T, content []byte) map[string]any {
+	t.Helper()
+	file, diags := hclsyntax.ParseConfig(content, MainFile, hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatalf("%v\n%s", diags, content)
+	}
+	body := file.Body.(*hclsyntax.Body)
+	if len(body.Blocks) != 3 || len(body.Attributes) != 0 || len(body.Blocks[0].Body.Blocks) != 0 {
+		t.Fatalf("%d blocks:\n%s", len(body.Blocks), content)
+	}
+	out := map[string]any{}
+	for name, attribute := range body.Blocks[0].Body.Attributes {
+		if name == "user_data" {
+			continue
+		}
+		value, diags := attribute.Expr.Value(nil)
+		if diags.HasErrors() {
+			t.Fatalf("%s: %v", name, diags)
+		}
+		out[name] = plain(value)
+	}
+	return out
+}
+
+// plain is a value of cty in Go's own types.
+func plain(value cty.Value) any {
+	switch kind := value.Type(); {
+	case kind == cty.String:
+		return value.AsString()
+	case kind.IsObjectType() || kind.IsMapType():
+		out := map[string]any{}
+		for name, inner := range value.AsValueMap() {
+			out[name] = plain(inner)
+		}
+		return out
+	case kind.IsTupleType():
+		out := []any{}
+		for _, inner := range value.AsValueSlice() {
+			out = append(out, plain(inner))
+		}
+		return out
+	default:
+		return value.GoString()
+	}
+}
+
+// replaced is a plain value with one text in the place of another; prefixes of one letter stay.
+func replaced(value any, old, text string) any {
+	switch v := value.(type) {
+	case string:
+		if before, ok := strings.CutSuffix(v, old); ok {
+			return normalized(before + text)
+		}
+		return v
+	case map[string]any:
+		out := map[string]any{}
+		for name, inner := range v {
+			if name == old {
+				name = text
+			}
+			out[name] = replaced(inner, old, text)
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, inner := range v {
+			out = append(out, replaced(inner, old, text))
+		}
+		return out
+	}
+	return value
 }
 
 // normalized is what cty makes of text: Unicode in its composed form.

@@ -117,16 +117,25 @@ const (
 	BootstrapDataInvalidReason = "BootstrapDataInvalid"
 )
 
-// AddressesAllocatedCondition is true if the machine has its static address.
+// AddressesAllocatedCondition is true if the addresses of the machine are known.
 const (
 	AddressesAllocatedCondition = "AddressesAllocated"
 
-	// AddressesAllocatedReason surfaces when the address is recorded on the OLVMMachine.
+	// AddressesAllocatedReason surfaces when they are recorded on the OLVMMachine, or reported by its guest.
 	AddressesAllocatedReason = "AddressesAllocated"
 	// AddressRangeInvalidReason surfaces when subnet, gateway or a range cannot be parsed or contradict each other.
 	AddressRangeInvalidReason = "AddressRangeInvalid"
 	// AddressPoolExhaustedReason surfaces when every address of the ranges is in use.
 	AddressPoolExhaustedReason = "AddressPoolExhausted"
+	// IPProfileNotFoundReason surfaces when the OLVMCluster has no IP profile of that name.
+	IPProfileNotFoundReason = "IPProfileNotFound"
+	// WaitingForIPAddressesReason surfaces when an IPAM provider has not given an address yet.
+	WaitingForIPAddressesReason = "WaitingForIPAddresses"
+	// WaitingForGuestAddressesReason surfaces when the guest has not reported an address that it gets by DHCP or SLAAC.
+	WaitingForGuestAddressesReason = "WaitingForGuestAddresses"
+	// IPAddressConflictReason surfaces when an IPAM provider gave an address that another machine, or the control plane
+	// endpoint, has.
+	IPAddressConflictReason = "IPAddressConflict"
 	// EndpointInAddressPoolReason surfaces when the control plane endpoint lies inside the machine ranges.
 	EndpointInAddressPoolReason = "ControlPlaneEndpointInAddressPool"
 )

@@ -45,6 +45,13 @@ type OLVMClusterSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	AffinityGroups []AffinityGroup `json:"affinityGroups,omitzero"`
 
+	// ipProfiles name where machines get their addresses from, so that machine templates need not say it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	IPProfiles []IPProfile `json:"ipProfiles,omitempty"`
+
 	// failureDomains over which machines can be spread. Those that exist in the engine are in status.failureDomains.
 	// +optional
 	// +listType=map
@@ -52,6 +59,17 @@ type OLVMClusterSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
+}
+
+// IPProfile is where machines get their addresses from, under a name.
+type IPProfile struct {
+	// name by which machines refer to it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	Addressing `json:",inline"`
 }
 
 // APIEndpoint is host and port of an API server.

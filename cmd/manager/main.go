@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/flags"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -165,7 +166,7 @@ func run(ctx context.Context, o options) error {
 
 func newManager(o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
 	_, metrics, err := flags.GetManagerOptions(o.manager)

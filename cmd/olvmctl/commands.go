@@ -160,7 +160,7 @@ func printJSON(out io.Writer, results []*preview.Result) error {
 func printText(out io.Writer, results []*preview.Result) error {
 	var text strings.Builder
 	for _, result := range results {
-		title := fmt.Sprintf("%s/%s of %s (cluster %s, address %s)", result.Namespace, result.Name, result.From, result.Cluster, result.Address)
+		title := fmt.Sprintf("%s/%s of %s (cluster %s, addresses: %s)", result.Namespace, result.Name, result.From, result.Cluster, strings.Join(result.Addresses, ", "))
 		fmt.Fprintf(&text, "%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), strings.TrimRight(result.Text, "\n")+"\n")
 	}
 	fmt.Fprintf(&text, "%d machines, %d would change\n", len(results), changed(results))

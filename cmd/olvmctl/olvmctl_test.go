@@ -115,7 +115,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"malformed memory":         {replace("memory: 7GB", "memory: 7 GBB"), nil, []string{"spec.virtualMachine.memory", "such as 16GB"}},
 		"a field that is no field": {replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"), nil, []string{"OLVMMachineTemplate", "vmTemplate"}},
 		"endpoint in the pool":     {replace("host: 127.20.30.5", "host: 127.20.30.12"), nil, []string{"ipv4.ipAddresses", "127.20.30.12"}},
-		"too few addresses":        {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"the pool has 1 addresses", "lower the replicas"}},
+		"too few addresses":        {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"all 1 addresses of a range are taken", "lower the replicas"}},
 		"too few hosts": {strings.Replace(replace("olvmDatacenterName: Default", "olvmDatacenterName: Default\n  affinityGroups: [{name: apart, role: Worker, enforcing: Always}]"), "replicas: 2", "replicas: 5", 1), nil,
 			[]string{"spec.affinityGroups[apart]", "5 machines", "3 hosts", "demo-md-0-3, demo-md-0-4", "lower the replicas"}},
 		"no CA":                      {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},

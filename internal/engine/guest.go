@@ -41,8 +41,31 @@ func (c *Client) GuestInterfaces(ctx context.Context, vmID string) ([]GuestInter
 	if err := c.get(ctx, vmPath(vmID)+"/reporteddevices", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VM %s: %w", vmID, err)
 	}
+	return guestInterfaces(list.Items), nil
+}
+
+// AllGuestInterfaces are the GuestInterfaces of every VM by its ID, in one request.
+func (c *Client) AllGuestInterfaces(ctx context.Context) (map[string][]GuestInterface, error) {
+	var list struct {
+		XMLName xml.Name `xml:"vms"`
+		Items   []struct {
+			ID      string           `xml:"id,attr"`
+			Devices []ReportedDevice `xml:"reported_devices>reported_device"`
+		} `xml:"vm"`
+	}
+	if err := c.do(ctx, http.MethodGet, "/vms", url.Values{"follow": {"reported_devices"}}, nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the addresses of VMs: %w", err)
+	}
+	out := map[string][]GuestInterface{}
+	for _, vm := range list.Items {
+		out[vm.ID] = guestInterfaces(vm.Devices)
+	}
+	return out, nil
+}
+
+func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 	var out []GuestInterface
-	for _, device := range list.Items {
+	for _, device := range devices {
 		if device.Type != "network" || dummyInterface.MatchString(device.Name) {
 			continue
 		}
@@ -61,7 +84,7 @@ func (c *Client) GuestInterfaces(ctx context.Context, vmID string) ([]GuestInter
 			out = append(out, found)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // GraphicsConsoles lists the IDs of the graphics consoles of a VM.

@@ -5,8 +5,11 @@ package ipam
 import (
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go4.org/netipx"
@@ -15,19 +18,40 @@ import (
 // ErrExhausted says that every address of the pool is in use.
 var ErrExhausted = errors.New("every address is in use")
 
-// Pool is a subnet and the addresses in it that machines may take.
+// Address is an address as a guest configures it.
+type Address struct {
+	// Prefix is the address itself with the length of its subnet's prefix.
+	Prefix netip.Prefix
+	// Gateway is the default route; not valid where there is none.
+	Gateway netip.Addr
+}
+
+// Addr is the address alone.
+func (a Address) Addr() netip.Addr { return a.Prefix.Addr() }
+
+// Is4 says whether it is an IPv4 address.
+func (a Address) Is4() bool { return a.Addr().Is4() }
+
+// Netmask as an engine wants it: dotted for IPv4, the length of the prefix for IPv6.
+func (a Address) Netmask() string {
+	if a.Is4() {
+		return net.IP(net.CIDRMask(a.Prefix.Bits(), 32)).String()
+	}
+	return strconv.Itoa(a.Prefix.Bits())
+}
+
+// Pool is the addresses of one family that machines may take.
 type Pool struct {
-	// Subnet of the machines.
-	Subnet netip.Prefix
-	// Gateway of the subnet; never given to a machine.
+	// Gateway that goes with the addresses, never given to a machine; not valid where there is none.
 	Gateway netip.Addr
 
+	bits      int // of the subnet's prefix
 	addresses *netipx.IPSet
 }
 
 // FieldError names the field that cannot be used, and the remedy.
 type FieldError struct {
-	// Field relative to the network: ipv4.subnet, ipv4.ipAddresses[2], gateway.
+	// Field relative to the network: ipv4.subnet, ipv6.ipAddresses[2], gateway.
 	Field string
 	// Problem and remedy.
 	Problem string
@@ -35,54 +59,112 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// NewPool reads subnet, gateway (empty means the first address of the subnet) and ranges: single addresses, inclusive
+// family is what IPv4 and IPv6 differ in.
+type family struct {
+	name, field, gateway, example string
+	is                            func(netip.Addr) bool
+}
+
+var (
+	v4 = family{"IPv4", "ipv4", "gateway", "10.20.30.0/24", netip.Addr.Is4}
+	v6 = family{"IPv6", "ipv6", "ipv6.gateway", "fd00:20:30::/64", func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() && a.Zone() == "" }}
+)
+
+// NewIPv4 reads subnet, gateway (empty means the first address of the subnet) and ranges: single addresses, inclusive
 // ranges a-b, and CIDR blocks, which mean the addresses from the written one to the end of the block.
-func NewPool(subnet, gateway string, ranges []string) (*Pool, error) {
-	prefix, err := netip.ParsePrefix(strings.TrimSpace(subnet))
-	if err != nil || !prefix.Addr().Is4() {
-		return nil, &FieldError{"ipv4.subnet", fmt.Sprintf("%q is not an IPv4 subnet in CIDR notation; write for example 10.20.30.0/24", subnet)}
+func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
+	prefix, err := v4.subnet(subnet)
+	if err != nil {
+		return nil, err
 	}
-	prefix = prefix.Masked()
-	pool := &Pool{Subnet: prefix, Gateway: prefix.Addr().Next()}
+	pool := &Pool{bits: prefix.Bits()}
+	if first := prefix.Addr().Next(); prefix.Contains(first) {
+		pool.Gateway = first
+	}
 	if strings.TrimSpace(gateway) != "" {
 		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
 		if err != nil || !prefix.Contains(pool.Gateway) {
-			return nil, &FieldError{"gateway", fmt.Sprintf("%q is not an address of the subnet %s", gateway, prefix)}
+			return nil, &FieldError{v4.gateway, fmt.Sprintf("%q is not an address of the subnet %s", gateway, prefix)}
 		}
 	}
-	var builder netipx.IPSetBuilder
-	for i, text := range ranges {
-		field := fmt.Sprintf("ipv4.ipAddresses[%d]", i)
-		r, err := parseRange(strings.TrimSpace(text))
-		if err != nil {
-			return nil, &FieldError{field, err.Error()}
-		}
-		if !prefix.Contains(r.From()) || !prefix.Contains(r.To()) {
-			return nil, &FieldError{field, fmt.Sprintf("%q is not inside the subnet %s", text, prefix)}
-		}
-		builder.AddRange(r)
-	}
-	builder.Remove(pool.Gateway)
-	if prefix.Bits() < 31 { // network and broadcast address
-		whole := netipx.RangeOfPrefix(prefix)
-		builder.Remove(whole.From())
-		builder.Remove(whole.To())
-	}
-	if pool.addresses, err = builder.IPSet(); err != nil {
-		return nil, &FieldError{"ipv4.ipAddresses", err.Error()}
-	}
-	if len(pool.addresses.Ranges()) == 0 {
-		return nil, &FieldError{"ipv4.ipAddresses", "no address is left once network address, broadcast address and gateway are taken out; add some"}
+	if err := pool.fill(v4, prefix, ranges); err != nil {
+		return nil, err
 	}
 	return pool, nil
 }
 
-func parseRange(text string) (netipx.IPRange, error) {
-	malformed := fmt.Errorf("%q is not an IPv4 address, a range a-b or a CIDR block", text)
+// NewIPv6 reads ranges as NewIPv4 does. An empty subnet means that every address is in a /64 of its own; an empty
+// gateway, that there is none: routers announce themselves. A gateway may be link-local.
+func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
+	pool := &Pool{bits: 64}
+	var prefix netip.Prefix
+	var err error
+	if strings.TrimSpace(subnet) != "" {
+		if prefix, err = v6.subnet(subnet); err != nil {
+			return nil, err
+		}
+		pool.bits = prefix.Bits()
+	}
+	if strings.TrimSpace(gateway) != "" {
+		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
+		if err != nil || !v6.is(pool.Gateway) || !pool.Gateway.IsLinkLocalUnicast() && prefix.IsValid() && !prefix.Contains(pool.Gateway) {
+			return nil, &FieldError{v6.gateway, fmt.Sprintf("%q is neither an address of the subnet %s nor link-local", gateway, prefix)}
+		}
+	}
+	if err := pool.fill(v6, prefix, ranges); err != nil {
+		return nil, err
+	}
+	return pool, nil
+}
+
+func (f family) subnet(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil || !f.is(prefix.Addr()) {
+		return netip.Prefix{}, &FieldError{f.field + ".subnet", fmt.Sprintf("%q is not an %s subnet in CIDR notation; write for example %s", text, f.name, f.example)}
+	}
+	return prefix.Masked(), nil
+}
+
+// fill collects the addresses of the ranges, without those that no machine can have.
+func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
+	var builder netipx.IPSetBuilder
+	for i, text := range ranges {
+		field := fmt.Sprintf("%s.ipAddresses[%d]", f.field, i)
+		r, err := f.parseRange(strings.TrimSpace(text))
+		if err != nil {
+			return &FieldError{field, err.Error()}
+		}
+		if subnet.IsValid() && (!subnet.Contains(r.From()) || !subnet.Contains(r.To())) {
+			return &FieldError{field, fmt.Sprintf("%q is not inside the subnet %s", text, subnet)}
+		}
+		builder.AddRange(r)
+	}
+	if p.Gateway.IsValid() {
+		builder.Remove(p.Gateway)
+	}
+	if subnet.IsValid() && subnet.Bits() < subnet.Addr().BitLen()-1 {
+		whole := netipx.RangeOfPrefix(subnet)
+		builder.Remove(whole.From()) // the network itself, or the anycast address of its routers
+		if subnet.Addr().Is4() {
+			builder.Remove(whole.To()) // broadcast
+		}
+	}
+	var err error
+	if p.addresses, err = builder.IPSet(); err != nil {
+		return &FieldError{f.field + ".ipAddresses", err.Error()}
+	}
+	if len(p.addresses.Ranges()) == 0 {
+		return &FieldError{f.field + ".ipAddresses", "no address is left once network address, broadcast address and gateway are taken out; add some"}
+	}
+	return nil
+}
+
+func (f family) parseRange(text string) (netipx.IPRange, error) {
+	malformed := fmt.Errorf("%q is not an %s address, a range a-b or a CIDR block", text, f.name)
 	if from, to, ok := strings.Cut(text, "-"); ok {
 		first, err1 := netip.ParseAddr(strings.TrimSpace(from))
 		last, err2 := netip.ParseAddr(strings.TrimSpace(to))
-		if err1 != nil || err2 != nil || !first.Is4() || !last.Is4() {
+		if err1 != nil || err2 != nil || !f.is(first) || !f.is(last) {
 			return netipx.IPRange{}, malformed
 		}
 		if last.Less(first) {
@@ -92,13 +174,13 @@ func parseRange(text string) (netipx.IPRange, error) {
 	}
 	if strings.Contains(text, "/") {
 		prefix, err := netip.ParsePrefix(text)
-		if err != nil || !prefix.Addr().Is4() {
+		if err != nil || !f.is(prefix.Addr()) {
 			return netipx.IPRange{}, malformed
 		}
 		return netipx.IPRangeFrom(prefix.Addr(), netipx.PrefixLastIP(prefix)), nil
 	}
 	address, err := netip.ParseAddr(text)
-	if err != nil || !address.Is4() {
+	if err != nil || !f.is(address) {
 		return netipx.IPRange{}, malformed
 	}
 	return netipx.IPRangeFrom(address, address), nil
@@ -106,6 +188,14 @@ func parseRange(text string) (netipx.IPRange, error) {
 
 // Contains says whether machines may take the address.
 func (p *Pool) Contains(address netip.Addr) bool { return p.addresses.Contains(address) }
+
+// Is4 says whether the addresses are IPv4.
+func (p *Pool) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
+
+// Address is one of the pool as a guest configures it.
+func (p *Pool) Address(address netip.Addr) Address {
+	return Address{Prefix: netip.PrefixFrom(address, p.bits), Gateway: p.Gateway}
+}
 
 // Free returns the lowest address that is not in use, or ErrExhausted. The lowest, so that the same question has the
 // same answer after a restart.
@@ -125,27 +215,14 @@ func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
 	return netip.Addr{}, ErrExhausted
 }
 
-// Size counts the addresses of the pool.
-func (p *Pool) Size() int {
-	size := 0
+// Size counts the addresses of the pool; IPv6 ranges have more than an int64 holds.
+func (p *Pool) Size() *big.Int {
+	size := new(big.Int)
 	for _, r := range p.addresses.Ranges() {
-		from, to := r.From().As4(), r.To().As4()
-		size += int(be(to)-be(from)) + 1
+		from, to := new(big.Int).SetBytes(r.From().AsSlice()), new(big.Int).SetBytes(r.To().AsSlice())
+		size.Add(size, to.Sub(to, from).Add(to, big.NewInt(1)))
 	}
 	return size
-}
-
-func be(b [4]byte) uint32 {
-	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-}
-
-// Netmask is the subnet's mask, dotted.
-func (p *Pool) Netmask() string {
-	mask := uint32(0xffffffff) << (32 - p.Subnet.Bits())
-	if p.Subnet.Bits() == 0 {
-		mask = 0
-	}
-	return netip.AddrFrom4([4]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)}).String()
 }
 
 // ParseAll reads addresses and leaves out what is none.

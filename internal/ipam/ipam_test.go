@@ -7,6 +7,14 @@ import (
 	"testing"
 )
 
+// newPool makes a pool of the family of its ranges.
+func newPool(subnet, gateway string, ranges []string) (*Pool, error) {
+	if strings.Contains(strings.Join(ranges, ""), ":") {
+		return NewIPv6(subnet, gateway, ranges)
+	}
+	return NewIPv4(subnet, gateway, ranges)
+}
+
 func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 	tests := map[string]struct {
 		subnet, gateway string
@@ -14,50 +22,78 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 		inUse           []string
 		want            string
 	}{
-		"a single address":                              {"10.0.0.0/24", "", []string{"10.0.0.9"}, nil, "10.0.0.9"},
-		"ranges in any order":                           {"10.0.0.0/24", "", []string{"10.0.0.30-10.0.0.40", "10.0.0.20"}, nil, "10.0.0.20"},
-		"what is in use is passed over":                 {"10.0.0.0/24", "", []string{"10.0.0.20-10.0.0.22"}, []string{"10.0.0.20", "10.0.0.21"}, "10.0.0.22"},
-		"a block starts at the address that is written": {"10.20.30.0/24", "", []string{"10.20.30.161/30"}, nil, "10.20.30.161"},
-		"the network address is no machine's":           {"10.0.0.0/24", "", []string{"10.0.0.0/24"}, nil, "10.0.0.2"},
-		"the gateway is no machine's":                   {"10.0.0.0/24", "10.0.0.5", []string{"10.0.0.5-10.0.0.6"}, nil, "10.0.0.6"},
-		"overlapping ranges count once":                 {"10.0.0.0/24", "", []string{"10.0.0.7", "10.0.0.7-10.0.0.8"}, []string{"10.0.0.7"}, "10.0.0.8"},
+		"a single address":                              {"10.0.0.0/24", "", []string{"10.0.0.9"}, nil, "10.0.0.9/24 via 10.0.0.1"},
+		"ranges in any order":                           {"10.0.0.0/24", "", []string{"10.0.0.30-10.0.0.40", "10.0.0.20"}, nil, "10.0.0.20/24 via 10.0.0.1"},
+		"what is in use is passed over":                 {"10.0.0.0/24", "", []string{"10.0.0.20-10.0.0.22"}, []string{"10.0.0.20", "10.0.0.21"}, "10.0.0.22/24 via 10.0.0.1"},
+		"a block starts at the address that is written": {"10.20.30.0/24", "", []string{"10.20.30.161/30"}, nil, "10.20.30.161/24 via 10.20.30.1"},
+		"the network address is no machine's":           {"10.0.0.0/24", "", []string{"10.0.0.0/24"}, nil, "10.0.0.2/24 via 10.0.0.1"},
+		"the gateway is no machine's":                   {"10.0.0.0/24", "10.0.0.5", []string{"10.0.0.5-10.0.0.6"}, nil, "10.0.0.6/24 via 10.0.0.5"},
+		"overlapping ranges count once":                 {"10.0.0.0/24", "", []string{"10.0.0.7", "10.0.0.7-10.0.0.8"}, []string{"10.0.0.7"}, "10.0.0.8/24 via 10.0.0.1"},
+		"IPv6 without a subnet":                         {"", "", []string{"fd00::5-fd00::9"}, []string{"fd00::5"}, "fd00::6/64 via invalid IP"},
+		"IPv6 with a subnet and a gateway":              {"fd00::/48", "fd00::1", []string{"fd00::1-fd00::9"}, nil, "fd00::2/48 via fd00::1"},
+		"IPv6 with a link-local gateway":                {"fd00::/64", "fe80::1", []string{"fd00::a"}, nil, "fd00::a/64 via fe80::1"},
+		"the anycast address of the routers":            {"fd00::/64", "", []string{"fd00::/64"}, nil, "fd00::1/64 via invalid IP"},
+		"IPv6 in other words":                           {"fd00::/64", "", []string{"fd00:0:0::a-fd00::b"}, []string{"fd00:0::000a"}, "fd00::b/64 via invalid IP"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			pool, err := NewPool(test.subnet, test.gateway, test.ranges)
+			pool, err := newPool(test.subnet, test.gateway, test.ranges)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := pool.Free(ParseAll(test.inUse))
-			if err != nil || got.String() != test.want {
-				t.Fatalf("got %s, %v; want %s", got, err, test.want)
+			free, err := pool.Free(ParseAll(test.inUse))
+			if got := pool.Address(free); err != nil || got.Prefix.String()+" via "+got.Gateway.String() != test.want {
+				t.Fatalf("got %+v, %v; want %s", got, err, test.want)
 			}
 		})
 	}
 }
 
 func TestExhaustion(t *testing.T) {
-	pool, err := NewPool("10.0.0.0/29", "", []string{"10.0.0.0/29"})
+	for name, test := range map[string]struct {
+		subnet string
+		want   int
+	}{
+		"eight addresses less network, broadcast and gateway": {"10.0.0.0/29", 5},
+		"eight addresses less that of all routers":            {"fd00::/125", 7},
+		"two addresses of a link, one of them the gateway's":  {"10.0.0.0/31", 1},
+		"two addresses of a link":                             {"fd00::/127", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool, err := newPool(test.subnet, "", []string{test.subnet})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var used []netip.Addr
+			for {
+				address, err := pool.Free(used)
+				if errors.Is(err, ErrExhausted) {
+					break
+				}
+				if err != nil || address.Is4() != pool.Is4() {
+					t.Fatal(address, err)
+				}
+				used = append(used, address)
+			}
+			if len(used) != test.want || pool.Size().Int64() != int64(test.want) {
+				t.Fatalf("gave %d addresses, size is %d, want %d", len(used), pool.Size(), test.want)
+			}
+		})
+	}
+	huge, err := NewIPv6("fd00::/64", "", []string{"fd00::/64"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var used []netip.Addr
-	for {
-		address, err := pool.Free(used)
-		if errors.Is(err, ErrExhausted) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		used = append(used, address)
+	if huge.Size().String() != "18446744073709551615" {
+		t.Fatalf("a /64 has %s addresses", huge.Size())
 	}
-	// Eight addresses less network, broadcast and gateway.
-	if len(used) != 5 || pool.Size() != 5 {
-		t.Fatalf("gave %d addresses, size is %d", len(used), pool.Size())
-	}
-	if pool.Netmask() != "255.255.255.248" {
-		t.Fatalf("netmask %s", pool.Netmask())
+}
+
+func TestNetmasks(t *testing.T) {
+	for text, want := range map[string]string{"10.0.0.5/29": "255.255.255.248", "10.0.0.5/0": "0.0.0.0", "10.0.0.5/32": "255.255.255.255", "fd00::5/64": "64"} {
+		if got := (Address{Prefix: netip.MustParsePrefix(text)}).Netmask(); got != want {
+			t.Errorf("%s has the netmask %s, want %s", text, got, want)
+		}
 	}
 }
 
@@ -69,15 +105,23 @@ func TestBadInputNamesTheField(t *testing.T) {
 	}{
 		"subnet without length":    {"10.0.0.0", "", []string{"10.0.0.5"}, "ipv4.subnet"},
 		"subnet of the other kind": {"fd00::/64", "", []string{"10.0.0.5"}, "ipv4.subnet"},
+		"no subnet":                {"", "", []string{"10.0.0.5"}, "ipv4.subnet"},
 		"gateway elsewhere":        {"10.0.0.0/24", "10.0.1.1", []string{"10.0.0.5"}, "gateway"},
 		"address elsewhere":        {"10.0.0.0/24", "", []string{"10.0.0.5", "10.0.1.5"}, "ipv4.ipAddresses[1]"},
 		"range backwards":          {"10.0.0.0/24", "", []string{"10.0.0.9-10.0.0.5"}, "ipv4.ipAddresses[0]"},
 		"no address":               {"10.0.0.0/24", "", []string{"ten"}, "ipv4.ipAddresses[0]"},
 		"only the gateway":         {"10.0.0.0/24", "", []string{"10.0.0.1"}, "ipv4.ipAddresses"},
+		"IPv4 subnet for IPv6":     {"10.0.0.0/24", "", []string{"fd00::5"}, "ipv6.subnet"},
+		"IPv6 elsewhere":           {"fd00::/64", "", []string{"fd01::5"}, "ipv6.ipAddresses[0]"},
+		"IPv4 in IPv6":             {"", "", []string{"::ffff:10.0.0.5"}, "ipv6.ipAddresses[0]"},
+		"IPv6 with a zone":         {"", "", []string{"fe80::5%eth0"}, "ipv6.ipAddresses[0]"},
+		"IPv6 gateway elsewhere":   {"fd00::/64", "fd01::1", []string{"fd00::5"}, "ipv6.gateway"},
+		"IPv6 gateway of IPv4":     {"", "10.0.0.1", []string{"fd00::5"}, "ipv6.gateway"},
+		"a range of two families":  {"fd00::/64", "", []string{"10.0.0.5-fd00::9"}, "ipv6.ipAddresses[0]"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewPool(test.subnet, test.gateway, test.ranges)
+			_, err := newPool(test.subnet, test.gateway, test.ranges)
 			var field *FieldError
 			if !errors.As(err, &field) || field.Field != test.field {
 				t.Fatalf("got %v, want an error of %s", err, test.field)
@@ -90,14 +134,17 @@ func FuzzNewPool(f *testing.F) {
 	f.Add("10.0.0.0/24", "10.0.0.1", "10.0.0.5-10.0.0.9,10.0.0.16/28")
 	f.Add("0.0.0.0/0", "", "0.0.0.0/0")
 	f.Add("10.0.0.0/32", "", "10.0.0.0")
+	f.Add("fd00::/64", "fe80::1", "fd00::/64")
+	f.Add("", "", "::/0")
 	f.Fuzz(func(t *testing.T, subnet, gateway, ranges string) {
-		pool, err := NewPool(subnet, gateway, strings.Split(ranges, ","))
+		pool, err := newPool(subnet, gateway, strings.Split(ranges, ","))
 		if err != nil {
 			return
 		}
-		address, err := pool.Free(nil)
-		if err != nil || !pool.Subnet.Contains(address) || address == pool.Gateway || !pool.Contains(address) {
-			t.Fatalf("pool of %q gave %s, %v", ranges, address, err)
+		free, err := pool.Free(nil)
+		got := pool.Address(free)
+		if err != nil || got.Addr() == pool.Gateway || !pool.Contains(free) || got.Is4() != pool.Is4() || pool.Size().Sign() <= 0 || !got.Prefix.IsValid() {
+			t.Fatalf("pool of %q gave %+v, %v", ranges, got, err)
 		}
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // Manifests are the objects that a preview depends on.
@@ -189,8 +190,8 @@ type Machine struct {
 	// Namespace and Name; the name of a machine that Cluster API would make is only a stand-in: the owner's name and a
 	// number, where Cluster API takes random letters.
 	Namespace, Name string
-	// Address that it would get.
-	Address string
+	// Addresses that it would get, as far as they can be known without a management cluster.
+	Addresses []string
 
 	infraName string // of the OLVMMachine
 	// controlPlane and failureDomain as the Machine would have them.
@@ -198,6 +199,8 @@ type Machine struct {
 	failureDomain string
 	version       string // of Kubernetes
 	spec          infrav1.OLVMMachineSpec
+	recorded      resolve.Addresses
+	live          bool // it exists
 	olvmCluster   *infrav1.OLVMCluster
 }
 
@@ -254,7 +257,10 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 		base.infraName = found.Name
 		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
 		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
-		base.Name, base.spec, base.Address = owner.GetName(), found.Spec, found.Annotations[infrav1.IPv4AddressAnnotation]
+		base.Name, base.spec, base.live = owner.GetName(), found.Spec, true
+		if base.recorded, err = resolve.Recorded(found); err != nil {
+			return nil, fmt.Errorf("OLVMMachine %s: %w", key, err)
+		}
 		return []Machine{base}, nil
 	}
 	if ref.kind != "OLVMMachineTemplate" {

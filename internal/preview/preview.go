@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -39,13 +38,13 @@ type Rendered struct {
 
 // Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
 func Render(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) ([]Rendered, error) {
-	taken := m.taken(machines)
+	held := m.held(machines)
 	if err := m.checkGroups(ctx, machines, credentials, sessions); err != nil {
 		return nil, err
 	}
 	var out []Rendered
 	for _, machine := range machines {
-		rendered, err := m.render(ctx, machine, credentials, sessions, &taken)
+		rendered, err := m.render(ctx, machine, credentials, sessions, held[resolve.EngineOf(machine.olvmCluster)])
 		if err != nil {
 			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, explain(err))
 		}
@@ -64,19 +63,58 @@ func explain(err error) error {
 	return errors.New(message)
 }
 
-// taken lists the addresses that no other machine may get.
-func (m *Manifests) taken(machines []Machine) []netip.Addr {
-	var texts []string
+// held lists by engine who has which address.
+func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
+	out := map[string]resolve.Held{}
+	on := func(cluster *infrav1.OLVMCluster) resolve.Held {
+		at := resolve.EngineOf(cluster)
+		if out[at] == nil {
+			out[at] = resolve.Held{}
+		}
+		return out[at]
+	}
 	for _, cluster := range m.olvmClusters {
-		texts = append(texts, cluster.Spec.ControlPlaneEndpoint.Host)
+		on(cluster).AddEndpoint(cluster)
 	}
 	for _, machine := range machines {
-		texts = append(texts, machine.Address)
+		on(machine.olvmCluster).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 	}
-	return ipam.ParseAll(texts)
+	return out
 }
 
-func (m *Manifests) render(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, taken *[]netip.Addr) (Rendered, error) {
+// allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM providers.
+func (machine *Machine) allocate(held resolve.Held) (map[string][]ipam.Address, error) {
+	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+	if err != nil {
+		return nil, err
+	}
+	allocation := resolve.Allocation{NICs: nics, Recorded: machine.recorded, InUse: machine.live && len(machine.recorded) > 0}
+	if allocation.Recorded, err = allocation.Allocate(held); err != nil {
+		return nil, err
+	}
+	given, _ := allocation.Given()
+	for _, nic := range nics {
+		if nic.Guest == nil {
+			continue
+		}
+		for _, address := range allocation.Recorded[nic.VNICName] {
+			machine.Addresses = append(machine.Addresses, address.String())
+		}
+		if len(allocation.Recorded[nic.VNICName]) == 0 {
+			for _, pool := range nic.Guest.FromPools {
+				machine.Addresses = append(machine.Addresses, fmt.Sprintf("one of %s %s", pool.Kind, pool.Name))
+			}
+		}
+		for _, family := range []string{"IPv4", "IPv6"} {
+			if nic.Guest.Dynamic(family == "IPv4") {
+				machine.Addresses = append(machine.Addresses, fmt.Sprintf("%s of the network's choice for %s", family, nic.Guest.Interface))
+			}
+		}
+	}
+	return given, nil
+}
+
+func (m *Manifests) render(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held resolve.Held) (Rendered, error) {
 	config, err := m.engineConfig(machine.olvmCluster, credentials)
 	if err != nil {
 		return Rendered{}, err
@@ -85,18 +123,9 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	if err != nil {
 		return Rendered{}, err
 	}
-	if machine.Address == "" {
-		pool, err := resolve.Pool(machine.spec.VirtualMachine.Network, machine.olvmCluster.Spec.ControlPlaneEndpoint)
-		if err != nil {
-			return Rendered{}, err
-		}
-		address, err := pool.Free(*taken)
-		if err != nil {
-			return Rendered{}, &resolve.Error{Reason: infrav1.AddressPoolExhaustedReason, Field: "spec.virtualMachine.network.ipv4.ipAddresses",
-				Message: fmt.Sprintf("the pool has %d addresses and more machines are asked for; add addresses or lower the replicas", pool.Size())}
-		}
-		*taken = append(*taken, address)
-		machine.Address = address.String()
+	addresses, err := machine.allocate(held)
+	if err != nil {
+		return Rendered{}, err
 	}
 	// A plan for machines that run shows what would change, not a second VM.
 	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
@@ -116,7 +145,7 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	}
 	input, names, err := resolve.Machine(ctx, session, resolve.Input{
 		KubernetesVersion: machine.version,
-		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Address: machine.Address, UserData: userData, Config: config,
+		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Addresses: addresses, NamePools: true, UserData: userData, Config: config,
 		FailureDomain: machine.failureDomain, AffinityGroups: groups,
 	})
 	if err != nil {
@@ -168,7 +197,8 @@ type Result struct {
 	From      string `json:"from"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Address   string `json:"address"`
+	// Addresses that it has or would get; what is not known yet is said in words.
+	Addresses []string `json:"addresses"`
 	// Changes to resources; empty when the machine is as asked for.
 	Changes []terraform.Change `json:"changes"`
 	// Text of the plan, for people.
@@ -188,7 +218,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 	result := &Result{
-		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Address: machine.Address,
+		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Addresses: machine.Addresses,
 		Text: plan.Text, Plan: plan.JSON, Changes: []terraform.Change{},
 	}
 	for _, change := range plan.Changes {

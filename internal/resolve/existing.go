@@ -36,11 +36,11 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	if err != nil {
 		return nil, err
 	}
-	wanted := networksOf(spec)
+	wanted := Networks(spec)
 	for _, nic := range nics {
 		// Others were added by hand and are not the configuration's.
-		if slices.ContainsFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }) {
-			found.imports[render.NICAddress(nic.Name)] = vm.ID + "/" + nic.ID
+		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
+			found.imports[render.NICAddress(at, nic.Name)] = vm.ID + "/" + nic.ID
 		}
 	}
 	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {

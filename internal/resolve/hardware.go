@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -199,61 +198,4 @@ func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 	}
 	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
 	return nil
-}
-
-// networks resolves the network interfaces: the first has the node's address, others follow.
-func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Template, spec infrav1.OLVMMachineSpec, out *render.Machine) (*engine.Network, *engine.VNICProfile, error) {
-	var first *engine.Network
-	var firstProfile *engine.VNICProfile
-	for i, n := range networksOf(spec) {
-		field := "spec.olvmNetwork."
-		if i > 0 {
-			field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
-		}
-		network, err := client.Network(ctx, dc, n.NetworkName)
-		if err != nil {
-			return nil, nil, nameError(err, infrav1.NetworkNotFoundReason, field+"networkName")
-		}
-		profile, err := client.VNICProfile(ctx, network, n.VNICProfileName)
-		if err != nil {
-			return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, field+"vnicProfileName")
-		}
-		if n.InterfaceType != "" && !slices.Contains(interfaceTypes, n.InterfaceType) {
-			return nil, nil, invalid(field+"interfaceType", "%q is none of virtio, %s; correct it here or in spec.virtualMachine.network.interfaceType", n.InterfaceType, strings.Join(interfaceTypes, ", "))
-		}
-		if slices.ContainsFunc(out.NICs, func(other render.NIC) bool { return other.Name == n.VNICName }) {
-			return nil, nil, invalid(field+"vnicName", "the name %q is used twice; network interfaces of a VM have different names", n.VNICName)
-		}
-		out.NICs = append(out.NICs, render.NIC{Name: n.VNICName, VNICProfileID: profile.ID, MAC: n.MACAddress, Interface: n.InterfaceType})
-		if i == 0 {
-			first, firstProfile = network, profile
-		}
-	}
-	hardware, err := client.Hardware(ctx, template.ID)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, given := range hardware.NICs {
-		if !slices.ContainsFunc(out.NICs, func(n render.NIC) bool { return n.Name == given.Name }) {
-			return nil, nil, invalid("spec.additionalNetworks", "template %q gives its VMs a network interface %q, which the machine does not name; name it as vnicName, or remove it from the template", template.Name, given.Name)
-		}
-	}
-	return first, firstProfile, nil
-}
-
-// interfaceTypes are the emulated network cards beside virtio.
-var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
-
-// networksOf are the networks of all network interfaces in their order, with their names and hardware filled in.
-func networksOf(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
-	all := append([]infrav1.OLVMNetwork{spec.OLVMNetwork}, spec.AdditionalNetworks...)
-	all[0].VNICName = VNICName(spec)
-	all[0].InterfaceType = or(all[0].InterfaceType, spec.VirtualMachine.Network.InterfaceType)
-	for i := range all {
-		all[i].VNICName = or(all[i].VNICName, fmt.Sprintf("nic%d", i+1))
-		if all[i].InterfaceType = strings.ToLower(all[i].InterfaceType); all[i].InterfaceType == "virtio" { // the engine's own default, which the released provider can do
-			all[i].InterfaceType = ""
-		}
-	}
-	return all
 }

@@ -14,13 +14,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// The defaults of fields that are empty or zero.
+// The defaults of fields that are zero.
 const (
-	DefaultVNICName  = "nic1"
-	DefaultInterface = "enp1s0"
-	DefaultCores     = 2
-	DefaultSockets   = 2
-	DefaultThreads   = 1
+	DefaultCores   = 2
+	DefaultSockets = 2
+	DefaultThreads = 1
 )
 
 // versionVariable stands for the Machine's version in the name of a template.
@@ -57,8 +55,10 @@ type Input struct {
 	VMName string
 	// Owner of the VM.
 	Owner Owner
-	// Address that was allocated for the machine.
-	Address string
+	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
+	Addresses map[string][]ipam.Address
+	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
+	NamePools bool
 	// UserData of the guest.
 	UserData string
 	// Config is the way to the engine.
@@ -79,8 +79,11 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
-	pool, err := Pool(in.Spec.VirtualMachine.Network, in.Cluster.ControlPlaneEndpoint)
+	nics, err := NICs(in.Spec, in.Cluster)
 	if err != nil {
+		return fail(err)
+	}
+	if err := guests(nics, in, &machine); err != nil {
 		return fail(err)
 	}
 	dc, err := client.DataCenter(ctx, in.Cluster.OLVMDatacenterName)
@@ -103,7 +106,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}
-	network, profile, err := networks(ctx, client, dc, template, in.Spec, &machine)
+	network, profile, err := networks(ctx, client, dc, template, nics, &machine)
 	if err != nil {
 		return fail(err)
 	}
@@ -113,16 +116,11 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {
 		return fail(err)
 	}
-	nic := VNICName(in.Spec)
 	machine.ClusterID, machine.TemplateID = cluster.ID, template.ID
 	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
-	machine.Guest = &render.GuestNetwork{
-		Interface: or(in.Spec.VirtualMachine.Network.Interface, DefaultInterface),
-		Address:   in.Address, Netmask: pool.Netmask(), Gateway: pool.Gateway.String(),
-	}
 	status := &infrav1.OLVMStatus{
-		ClusterID: cluster.ID, ClusterName: cluster.Name, IPAddress: in.Address, NetworkID: network.ID, NetworkName: network.Name,
-		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: nic, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
+		ClusterID: cluster.ID, ClusterName: cluster.Name, NetworkID: network.ID, NetworkName: network.Name,
+		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: nics[0].VNICName, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
 	}
 	return machine, status, nil
 }
@@ -130,31 +128,6 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 // RenderEngine is the way to the engine for a configuration.
 func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	return render.Engine{URL: client.APIURL(), CA: string(config.CA), Insecure: config.Insecure, Username: config.Username, Password: config.Password}
-}
-
-// Pool reads the machine's IPv4 ranges. The control plane endpoint must not be one of them: a machine that got it would
-// answer in place of the API server.
-func Pool(network infrav1.GuestNetwork, endpoint infrav1.APIEndpoint) (*ipam.Pool, error) {
-	const path = "spec.virtualMachine.network."
-	if network.IPv4 == nil {
-		return nil, &Error{infrav1.AddressRangeInvalidReason, path + "ipv4", "it is not set; machines need a static IPv4 address: set subnet and ipAddresses"}
-	}
-	pool, err := ipam.NewPool(network.IPv4.Subnet, network.Gateway, network.IPv4.IPAddresses)
-	if err != nil {
-		return nil, &Error{infrav1.AddressRangeInvalidReason, path + "ipv4", strings.TrimPrefix(err.Error(), "ipv4.")}
-	}
-	for _, address := range ipam.ParseAll([]string{endpoint.Host}) {
-		if pool.Contains(address) {
-			return nil, &Error{infrav1.EndpointInAddressPoolReason, path + "ipv4.ipAddresses", fmt.Sprintf(
-				"the control plane endpoint %s is inside the machine ranges %s; take it out of the ranges", address, strings.Join(network.IPv4.IPAddresses, ", "))}
-		}
-	}
-	return pool, nil
-}
-
-// VNICName is the name of the VM's network interface in the engine.
-func VNICName(spec infrav1.OLVMMachineSpec) string {
-	return or(spec.OLVMNetwork.VNICName, DefaultVNICName)
 }
 
 func or[T comparable](value, fallback T) T {

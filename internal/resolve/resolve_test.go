@@ -157,30 +157,15 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	_, err = client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "by-hand", VNICProfile: engine.NewRef(profile.ID)})
 	must(err)
 	found, err := FindExisting(ctx, client, "Default", "one", infrav1.OLVMMachineSpec{
-		AdditionalNetworks: []infrav1.OLVMNetwork{{}},
+		AdditionalNetworks: []infrav1.AdditionalNetwork{{}},
 		VirtualMachine:     infrav1.VirtualMachine{DataDisks: []infrav1.DataDisk{{Name: "attached"}, {Name: "loose"}, {Name: "twice"}, {Name: "missing"}}},
 	})
 	must(err)
 	want := map[string]string{
-		render.VMAddress: vm.ID, render.NICAddress("nic2"): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
+		render.VMAddress: vm.ID, render.NICAddress(1, "nic2"): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
 		render.DataDiskAttachmentAddress("attached"): vm.ID + "/" + attached, render.DataDiskAddress("loose"): loose,
 	}
 	if !maps.Equal(found.Imports(), want) || found.Owner.Name != "b" {
 		t.Errorf("found %+v, want %+v", found.Imports(), want)
-	}
-}
-
-func TestTheControlPlaneEndpointMustBeOutsideTheRanges(t *testing.T) {
-	network := infrav1.GuestNetwork{IPv4: &infrav1.IPv4Network{Subnet: "10.20.30.0/24", IPAddresses: []string{"10.20.30.161/30", "10.20.30.200-10.20.30.205"}}}
-	if _, err := Pool(network, infrav1.APIEndpoint{Host: "10.20.30.160"}); err != nil {
-		t.Errorf("an endpoint just before the range: %v", err)
-	}
-	_, err := Pool(network, infrav1.APIEndpoint{Host: "10.20.30.201"})
-	var field *Error
-	if !errors.As(err, &field) || field.Reason != infrav1.EndpointInAddressPoolReason {
-		t.Errorf("an endpoint inside the range: %v", err)
-	}
-	if _, err := Pool(network, infrav1.APIEndpoint{Host: "api.example.com"}); err != nil {
-		t.Errorf("an endpoint that is a name: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 		Engine: render.Engine{URL: client.APIURL(), CA: string(sim.CA()), Username: sim.Username(), Password: sim.Password()},
 		Name:   "demo-1", Comment: "owner of demo-1", ClusterID: cluster.ID, TemplateID: template.ID, Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
 		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID}},
-		Guest:    &render.GuestNetwork{Interface: "enp1s0", Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
+		Guests:   []render.GuestNIC{{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}}},
 		UserData: "#cloud-config\nruncmd: ['true && echo <bootstrap-canary>']\n",
 	}
 	return w
@@ -238,7 +238,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := w.request(t)
-	files, err := render.Files(request.Files).Adopting(map[string]string{render.VMAddress: vm.ID, render.NICAddress("nic1"): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID})
+	files, err := render.Files(request.Files).Adopting(map[string]string{render.VMAddress: vm.ID, render.NICAddress(0, "nic1"): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,14 +36,23 @@ resource "ovirt_vm" "this" {
   initialization_hostname      = var.hostname
   initialization_custom_script = var.user_data
 
+  # The released provider takes one interface with a static IPv4 address; for others there is extensions_override.tf.
   dynamic "initialization_nic" {
-    for_each = var.guest_network == null ? [] : [var.guest_network]
+    for_each = var.guest_nics
     content {
       name = initialization_nic.value.interface
       ipv4 {
-        address = initialization_nic.value.address
-        netmask = initialization_nic.value.netmask
-        gateway = initialization_nic.value.gateway
+        address = initialization_nic.value.ipv4.address
+        netmask = initialization_nic.value.ipv4.netmask
+        gateway = initialization_nic.value.ipv4.gateway
+      }
+      dynamic "ipv6" {
+        for_each = initialization_nic.value.ipv6[*]
+        content {
+          address = ipv6.value.address
+          netmask = ipv6.value.netmask
+          gateway = ipv6.value.gateway
+        }
       }
     }
   }
@@ -70,14 +79,6 @@ resource "ovirt_vm" "this" {
       clone,
     ]
   }
-}
-
-resource "ovirt_nic" "this" {
-  for_each = { for nic in var.nics : nic.name => nic }
-
-  name            = each.value.name
-  vm_id           = ovirt_vm.this.id
-  vnic_profile_id = each.value.vnic_profile_id
 }
 
 # The root disk grows before data disks are attached: the released provider resizes every disk that it finds.
@@ -148,7 +149,7 @@ resource "ovirt_vm_start" "this" {
   force_stop    = true
 
   depends_on = [
-    ovirt_nic.this,
+    ovirt_nic.nic8,
     ovirt_vm_disks_resize.root,
     ovirt_disk_attachment.data,
     ovirt_vm_graphics_consoles.none,

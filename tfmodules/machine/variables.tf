@@ -160,7 +160,7 @@ variable "user_data" {
 }
 
 variable "nics" {
-  description = "Network interfaces of the VM, by their names in the engine."
+  description = "Network interfaces of the VM in their order, by their names in the engine."
   type = list(object({
     name            = string
     vnic_profile_id = string
@@ -168,17 +168,43 @@ variable "nics" {
     mac       = optional(string)
     interface = optional(string)
   }))
+
+  validation {
+    condition     = length(var.nics) <= 8
+    error_message = "At most 8 network interfaces."
+  }
 }
 
-variable "guest_network" {
-  description = "Static IPv4 configuration that the engine hands to the guest; null leaves it to the user data."
-  type = object({
+variable "guest_nics" {
+  description = "What the engine tells the guest about its network interfaces; others are up to the user data. A boot protocol other than static, more than one interface, or one without an IPv4 address only with extensions_override.tf."
+  type = list(object({
     interface = string
-    address   = string
-    netmask   = string
-    gateway   = string
-  })
-  default = null
+    ipv4 = optional(object({
+      boot_protocol = optional(string, "static")
+      address       = optional(string)
+      netmask       = optional(string)
+      gateway       = optional(string)
+    }))
+    ipv6 = optional(object({
+      boot_protocol = optional(string, "static")
+      address       = optional(string)
+      netmask       = optional(string)
+      gateway       = optional(string)
+    }))
+  }))
+  default = []
+}
+
+variable "dns_servers" {
+  description = "IP addresses of the guest's DNS servers. Only with extensions_override.tf."
+  type        = list(string)
+  default     = null
+}
+
+variable "search_domains" {
+  description = "Domains in which the guest looks for names without one. Only with extensions_override.tf."
+  type        = list(string)
+  default     = null
 }
 
 variable "placement" {

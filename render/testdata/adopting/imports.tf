@@ -1,5 +1,5 @@
 import {
-  to = module.machine.ovirt_nic.this["nic1"]
+  to = module.machine.ovirt_nic.nic1["nic1"]
   id = "44444444-4444-4444-8444-444444444444/5"
 }
 

@@ -1,0 +1,289 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// networkedInventory has a network with a DHCP server and a router that announces a prefix, beside the default one, which
+// has neither as on OLVM.
+func networkedInventory() ovirtsim.Inventory {
+	inventory := ovirtsim.DefaultInventory()
+	dc := &inventory.DataCenters[0]
+	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "dynamic", VNICProfiles: []string{"dynamic"}, SLAAC: "fd00:99::/64",
+		DHCP: &ovirtsim.DHCP{First: "10.99.0.10", Last: "10.99.0.99", Bits: 24, Gateway: "10.99.0.1"}})
+	return inventory
+}
+
+// nics says in one line for each what the engine tells the guest.
+func nics(vm *engine.VM) []string {
+	var out []string
+	if vm.Initialization == nil || vm.Initialization.NICs == nil {
+		return nil
+	}
+	for _, n := range vm.Initialization.NICs.Items {
+		text := fmt.Sprintf("%s %s", n.Name, n.BootProtocol)
+		if n.IP != nil {
+			text += fmt.Sprintf(" %s/%s via %s", n.IP.Address, n.IP.Netmask, n.IP.Gateway)
+		}
+		if n.IPv6Boot != "" {
+			text += " v6 " + n.IPv6Boot
+		}
+		if n.IPv6 != nil {
+			text += fmt.Sprintf(" %s/%s via %s", n.IPv6.Address, n.IPv6.Netmask, n.IPv6.Gateway)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// ips of the machine's status in their order.
+func ips(m *infrav1.OLVMMachine) string {
+	var out []string
+	for _, address := range m.Status.Addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			out = append(out, address.Address)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
+	v4 := func(list ...string) *infrav1.IPv4Network {
+		return &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: list}
+	}
+	dynamic := infrav1.OLVMNetwork{NetworkName: "dynamic", VNICProfileName: "dynamic"}
+	tests := map[string]struct {
+		ask       func(*infrav1.OLVMMachineSpec)
+		nics      []string
+		dns       string
+		addresses string // SLAAC stands for that which the first interface makes of its MAC address
+	}{
+		"dual stack with lists, DNS and domains": {func(s *infrav1.OLVMMachineSpec) {
+			n := &s.VirtualMachine.Network
+			n.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::20"}}
+			n.DNSServers, n.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com", "lab.example.com"}
+		}, []string{"enp1s0 static 10.0.0.10/255.255.255.0 via 10.0.0.1 v6 static fd00::10/64 via "}, "10.0.0.53 fd00::53|example.com lab.example.com", "10.0.0.10 fd00::10"},
+		"a static IPv4 address and SLAAC": {func(s *infrav1.OLVMMachineSpec) {
+			s.OLVMNetwork = dynamic
+			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{AutoConf: true}
+		}, []string{"enp1s0 static 10.0.0.10/255.255.255.0 via 10.0.0.1 v6 autoconf"}, "|", "10.0.0.10 SLAAC"},
+		"DHCP and SLAAC": {func(s *infrav1.OLVMMachineSpec) {
+			s.OLVMNetwork = dynamic
+			s.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}, IPv6: &infrav1.IPv6Network{AutoConf: true}}}
+		}, []string{"enp1s0 dhcp v6 autoconf"}, "|", "10.99.0.10 SLAAC"},
+		"IPv6 alone": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv6: &infrav1.IPv6Network{Subnet: "fd00::/48", Gateway: "fe80::1", IPAddresses: []string{"fd00::10"}}}}
+		}, []string{"enp1s0 none v6 static fd00::10/48 via fe80::1"}, "|", "fd00::10"},
+		"a profile of the cluster, with names of the machine's own": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab", Interface: "enp1s0", Addressing: infrav1.Addressing{SearchDomains: []string{"own.example.com"}}}
+		}, []string{"enp1s0 static 10.0.0.100/255.255.255.0 via 10.0.0.254"}, "10.0.0.53|own.example.com", "10.0.0.100"},
+		"several interfaces, of which one has the default route": {func(s *infrav1.OLVMMachineSpec) {
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: dynamic, Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}, DNSServers: []string{"10.99.0.53"}}}},
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, Guest: &infrav1.GuestNetwork{Interface: "enp3s0", Addressing: infrav1.Addressing{IPv4: v4("10.0.0.10")}}},
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, Guest: &infrav1.GuestNetwork{Interface: "enp4s0", Addressing: infrav1.Addressing{IPv4: v4("10.0.0.20"), Gateway: "10.0.0.9"}}},
+			}
+			s.VirtualMachine.Network.IPv4 = v4("10.0.0.11")
+		}, []string{"enp1s0 static 10.0.0.11/255.255.255.0 via 10.0.0.1", "enp2s0 dhcp", "enp3s0 static 10.0.0.10/255.255.255.0 via ", "enp4s0 static 10.0.0.20/255.255.255.0 via 10.0.0.9"},
+			"10.99.0.53|", "10.0.0.11 10.99.0.10 10.0.0.10 10.0.0.20"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, networkedInventory(), nil)
+			change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{
+					Gateway: "10.0.0.254", IPv4: v4("10.0.0.100-10.0.0.110"), DNSServers: []string{"10.0.0.53"}, SearchDomains: []string{"example.com"}}}}
+			})
+			m := s.machine("one", test.ask)
+			s.expectProvisioned(m)
+			got := s.inspect("one")
+			if !slices.Equal(nics(got.vm), test.nics) {
+				t.Errorf("the engine tells the guest %q, want %q", nics(got.vm), test.nics)
+			}
+			if dns := got.vm.Initialization.DNSServers + "|" + got.vm.Initialization.DNSSearch; dns != test.dns {
+				t.Errorf("DNS is %q, want %q", dns, test.dns)
+			}
+			mac, err := net.ParseMAC(got.nics[0].MAC.Address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slaac := netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x99, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+			want := strings.ReplaceAll(test.addresses, "SLAAC", slaac.String())
+			s.eventually("the guest's addresses are in the status", func() error {
+				if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+					return err
+				}
+				if ips(m) != want || !strings.HasPrefix(want, m.Status.OLVM.IPAddress) {
+					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress, want, s.sim.VMs()[0].GuestError)
+				}
+				return nil
+			})
+			for _, r := range s.sim.Requests() {
+				if len(r.Unknown) > 0 {
+					t.Errorf("%s %s has elements that nobody knows: %v", r.Method, r.Path, r.Unknown)
+				}
+			}
+			s.delete(m)
+			s.expectGone(m)
+		})
+	}
+}
+
+// TestAddressesOfAnIPAMProvider plays the provider of an InClusterIPPool.
+func TestAddressesOfAnIPAMProvider(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{AddressesFromPools: []ipamv1.IPPoolReference{
+			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "four"}, {APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "six"},
+		}}
+	})
+	if message := s.expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
+		t.Error(message)
+	}
+	for name, address := range map[string]string{"one-0-0": "10.7.0.9", "one-0-1": "fd07::9"} {
+		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		s.eventually("the claim "+name, func() error { return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) })
+		s.create(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: ipamv1.IPAddressSpec{
+			ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim.Spec.PoolRef, Address: address, Prefix: ptr.To(int32(24)),
+			Gateway: map[bool]string{true: "10.7.0.1", false: "fd07::1"}[strings.HasPrefix(address, "10")],
+		}})
+		claim.Status.AddressRef.Name = name
+		s.updateStatus(claim)
+	}
+	s.expectProvisioned(m)
+	if got := nics(s.inspect("one").vm); !slices.Equal(got, []string{"enp1s0 static 10.7.0.9/255.255.255.0 via 10.7.0.1 v6 static fd07::9/24 via fd07::1"}) {
+		t.Errorf("the engine tells the guest %q", got)
+	}
+	if ips(m) != "10.7.0.9 fd07::9" {
+		t.Errorf("the status has %s", ips(m))
+	}
+	// The machine goes, and its claims with it; not before its VM is gone.
+	s.delete(m)
+	s.expectGone(m)
+	for _, name := range []string{"one-0-0", "one-0-1"} {
+		s.expectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}})
+	}
+	if left := s.sim.Summary(); left.VMs != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
+	})
+	s.expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	s.eventually("the condition says what is missing", func() error {
+		if message := s.expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason); !strings.Contains(message, "qemu-guest-agent") {
+			return fmt.Errorf("it says %s", message)
+		}
+		return nil
+	})
+	if ptr.Deref(m.Status.Initialization.Provisioned, false) || len(m.Status.Addresses) != 0 {
+		t.Errorf("provisioned %v, addresses %v", m.Status.Initialization, m.Status.Addresses)
+	}
+}
+
+func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
+	tests := map[string]struct {
+		ask     func(*infrav1.OLVMMachineSpec)
+		reason  string
+		message []string
+	}{
+		"no source of addresses": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network = infrav1.GuestNetwork{Interface: "enp1s0"}
+		}, infrav1.AddressRangeInvalidReason, []string{"spec.virtualMachine.network:", "ipProfileName"}},
+		"an unknown profile": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lap"}
+		}, infrav1.IPProfileNotFoundReason, []string{"network.ipProfileName", `"lap"`, `["bad"]`}},
+		"a profile with a mistake": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "bad"}
+		}, infrav1.AddressRangeInvalidReason, []string{"OLVMCluster spec.ipProfiles[0].ipv4.ipAddresses[1]", `"10.0.1.5"`}},
+		"a DNS server by name": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network.DNSServers = []string{"10.0.0.53", "dns.example.com"}
+		}, infrav1.AddressRangeInvalidReason, []string{"network.dnsServers[1]", `"dns.example.com"`}},
+		"a domain that is none": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network.SearchDomains = []string{"*.example.com"}
+		}, infrav1.AddressRangeInvalidReason, []string{"network.searchDomains[0]"}},
+		"the endpoint in the IPv6 ranges": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.1-10.0.0.9"}
+		}, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5"}},
+		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}}
+		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
+		"an interface of the guest configured twice": {func(s *infrav1.OLVMMachineSpec) {
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
+				Guest: &infrav1.GuestNetwork{Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}}}
+		}, infrav1.InvalidHardwareReason, []string{"spec.additionalNetworks[0].guest.interface", `"enp1s0"`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, nil)
+			change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "bad", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10", "10.0.1.5"}}}}}
+			})
+			message := s.expect(s.machine("one", test.ask), infrav1.AddressesAllocatedCondition, "False/"+test.reason)
+			for _, want := range test.message {
+				if !strings.Contains(message, want) {
+					t.Errorf("%q does not name %s", message, want)
+				}
+			}
+			if s.sim.Summary().VMs != 0 {
+				t.Error("a VM was made all the same")
+			}
+		})
+	}
+}
+
+// TestAMachineThatRunsOutlivesItsProfile takes the IP profile away from a machine that lives.
+func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
+	s := newSite(t, nil)
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.77"}}}}}
+	})
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab"}
+	})
+	s.expectProvisioned(m)
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
+	second := s.machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
+	s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason) // the change is seen
+	s.touch(m)
+	s.expect(m, infrav1.ReadyCondition, "True/Ready")
+	if ips(m) != "10.0.0.77" {
+		t.Errorf("the machine has %s", ips(m))
+	}
+	var recorded map[string][]string
+	if err := json.Unmarshal([]byte(m.Annotations[infrav1.AddressesAnnotation]), &recorded); err != nil || recorded["nic1"][0] != "10.0.0.77" {
+		t.Errorf("it records %v, %v", recorded, err)
+	}
+}
+
+// touch makes the controller look at a machine, and waits until it has.
+func (s *site) touch(m *infrav1.OLVMMachine) {
+	s.t.Helper()
+	s.looks++
+	before := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, "test/touched", fmt.Sprint(s.looks))
+	if err := suite.client.Patch(context.Background(), m, client.MergeFrom(before)); err != nil {
+		s.t.Fatal(err)
+	}
+}

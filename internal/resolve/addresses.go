@@ -1,0 +1,196 @@
+package resolve
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+)
+
+// Addresses of the network interfaces of a machine, by the interfaces' names in the engine.
+type Addresses map[string][]netip.Addr
+
+// Recorded are the addresses that an OLVMMachine records.
+func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
+	text := m.Annotations[infrav1.AddressesAnnotation]
+	if text == "" {
+		return nil, nil
+	}
+	var out Addresses
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
+			"%v; write back what it was, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it from a machine that has no VM yet", err)
+	}
+	return out, nil
+}
+
+// EngineOf identifies the engine of a cluster: addresses are unique on a network of one engine.
+func EngineOf(cluster *infrav1.OLVMCluster) string {
+	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
+	if err != nil {
+		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
+	}
+	return base.Host
+}
+
+// Held says who has which address on one engine, by the network. What stands under the network "" is held on all.
+type Held map[string]map[netip.Addr]string
+
+// Add an address.
+func (h Held) Add(network string, address netip.Addr, holder string) {
+	if h[network] == nil {
+		h[network] = map[netip.Addr]string{}
+	}
+	h[network][address] = holder
+}
+
+// AddEndpoint adds the control plane endpoint of a cluster, which moves between machines.
+func (h Held) AddEndpoint(cluster *infrav1.OLVMCluster) {
+	for _, address := range ipam.ParseAll([]string{cluster.Spec.ControlPlaneEndpoint.Host}) {
+		h.Add("", address, fmt.Sprintf("the control plane endpoint of OLVMCluster %s/%s", cluster.Namespace, cluster.Name))
+	}
+}
+
+// AddMachine adds the addresses of a machine with their networks.
+func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holder string) {
+	networks := map[string]string{}
+	for _, n := range Networks(spec) {
+		networks[n.VNICName] = n.NetworkName
+	}
+	for name, list := range recorded {
+		for _, address := range list {
+			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
+		}
+	}
+}
+
+// On returns who has which address on one network.
+func (h Held) On(network string) map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	maps.Copy(out, h[""])
+	maps.Copy(out, h[network])
+	return out
+}
+
+// Allocation is what decides the static addresses of one machine.
+type Allocation struct {
+	NICs []NIC
+	// Recorded addresses of the machine.
+	Recorded Addresses
+	// Claimed are those that IPAM providers gave, by the interfaces' names.
+	Claimed map[string][]ipam.Address
+	// InUse says that a guest may have the recorded addresses already: they are never taken back.
+	InUse bool
+}
+
+// Given are the addresses by their sources, as guests configure them; false where some are not recorded yet, or some are
+// recorded that have no source.
+func (a Allocation) Given() (map[string][]ipam.Address, bool) {
+	out := map[string][]ipam.Address{}
+	left := 0
+	for name := range a.Recorded {
+		left += len(a.Recorded[name])
+	}
+	for _, nic := range a.NICs {
+		if nic.Guest == nil {
+			continue
+		}
+		var used []netip.Addr
+		for _, address := range a.Claimed[nic.VNICName] {
+			if !slices.Contains(a.Recorded[nic.VNICName], address.Addr()) {
+				return nil, false
+			}
+			used = append(used, address.Addr())
+			out[nic.VNICName] = append(out[nic.VNICName], address)
+		}
+		for _, pool := range nic.Guest.Pools {
+			address := a.keep(nic.VNICName, pool, used)
+			if !address.IsValid() {
+				return nil, false
+			}
+			used = append(used, address)
+			out[nic.VNICName] = append(out[nic.VNICName], pool.Address(address))
+		}
+		left -= len(used)
+	}
+	return out, left == 0 || a.InUse
+}
+
+// keep is the recorded address that a pool gave; the zero one where there is none. An address in use stays, also where the
+// ranges have changed. Others are what the interface has from other sources.
+func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
+	for _, address := range a.Recorded[nic] {
+		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
+			return address
+		}
+	}
+	return netip.Addr{}
+}
+
+// Allocate returns what is to be recorded: what was claimed, what is recorded already, and the lowest free addresses for
+// the rest, which are added to held.
+func (a Allocation) Allocate(held Held) (Addresses, error) {
+	out := Addresses{}
+	if err := a.addClaimed(held, out); err != nil {
+		return nil, err
+	}
+	if err := a.addFree(held, out); err != nil {
+		return nil, err
+	}
+	if a.InUse {
+		for name, list := range a.Recorded {
+			out[name] = union(out[name], list)
+		}
+	}
+	return out, nil
+}
+
+// thisMachine holds what is being allocated.
+const thisMachine = "this machine"
+
+// addClaimed takes what IPAM providers gave, unless somebody else has it, or the guest has something else already.
+func (a Allocation) addClaimed(held Held, out Addresses) error {
+	for _, nic := range a.NICs {
+		for _, address := range a.Claimed[nic.VNICName] {
+			conflict := &Error{Reason: infrav1.IPAddressConflictReason, Field: nic.Guest.Field + ".addressesFromPools"}
+			if had := a.Recorded[nic.VNICName]; a.InUse && len(had) > 0 && !slices.Contains(had, address.Addr()) {
+				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, and the guest has %v of an earlier IPAddressClaim; delete this Machine, so that it is replaced", address.Addr(), had)
+				return conflict
+			}
+			if holder := held.On(nic.NetworkName)[address.Addr()]; holder != "" {
+				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine", address.Addr(), holder)
+				return conflict
+			}
+			out[nic.VNICName] = append(out[nic.VNICName], address.Addr())
+			held.Add(nic.NetworkName, address.Addr(), thisMachine)
+		}
+	}
+	return nil
+}
+
+// addFree keeps what is recorded, and takes free addresses of the ranges for the rest.
+func (a Allocation) addFree(held Held, out Addresses) error {
+	for _, nic := range a.NICs {
+		if nic.Guest == nil {
+			continue
+		}
+		for _, pool := range nic.Guest.Pools {
+			address := a.keep(nic.VNICName, pool, out[nic.VNICName])
+			if !address.IsValid() {
+				var err error
+				if address, err = pool.Free(slices.Collect(maps.Keys(held.On(nic.NetworkName)))); err != nil {
+					return &Error{Reason: infrav1.AddressPoolExhaustedReason, Field: nic.Guest.Field,
+						Message: fmt.Sprintf("all %s addresses of a range are taken; add addresses, delete machines or lower the replicas", pool.Size())}
+				}
+			}
+			out[nic.VNICName] = append(out[nic.VNICName], address)
+			held.Add(nic.NetworkName, address, thisMachine)
+		}
+	}
+	return nil
+}
