@@ -95,6 +95,11 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			p := got.vm.MemoryPolicy
 			return *got.vm.Memory == 6*gib && *p.Guaranteed == 2*gib && *p.Max == 12*gib && !*p.Ballooning && got.vm.Properties.Items[0].Value == "2048"
 		}},
+		"a CPU sized by the host and pinned to it": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.CPU.AutoPinningPolicy, vm.Placement.HostNames = "resize_and_pin", []string{"host-1", "host-2"}
+		}), func(_ *site, got seen) bool {
+			return got.vm.CPU.Topology.Sockets*got.vm.CPU.Topology.Cores*got.vm.CPU.Topology.Threads > 4 && len(got.vm.PlacementPolicy.Hosts.Hosts) == 2
+		}},
 		"an instance type": {hardware(func(vm *infrav1.VirtualMachine) { vm.Memory, vm.InstanceType = "", "Large" }), func(_ *site, got seen) bool {
 			return *got.vm.Memory == 8*gib && got.vm.CPU.Topology.Cores == 2 && engine.RefID(got.vm.InstanceType) != ""
 		}},
@@ -190,6 +195,11 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"an instance type and a topology": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType, s.VirtualMachine.CPU.Topology.Cores = "", "Large", 2
 		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
+		"auto-pinning and a topology": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.CPU = infrav1.CPU{AutoPinningPolicy: "resize_and_pin", Topology: infrav1.CPUTopology{Cores: 4}}
+		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", "remove one"}},
+		"auto-pinning to no host in particular": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin" },
+			infrav1.InvalidHardwareReason, []string{"cpu.autoPinningPolicy", "placement.hostNames"}},
 		"an unknown instance type": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic"
 		},
@@ -226,6 +236,23 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
+	inventory := ovirtsim.DefaultInventory()
+	inventory.Version = "4.4.4"
+	s := newSiteIn(t, inventory, nil)
+	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.CPU.AutoPinningPolicy, spec.VirtualMachine.Placement.HostNames = "resize_and_pin", []string{"host-1"}
+	})
+	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason); !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
+		t.Error(message)
+	}
+	if s.sim.Summary().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
+		t.Errorf("the engine has %+v, %+v", s.sim.Summary(), m.Status.Terraform)
+	}
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.AutoPinningPolicy = "none" })
+	s.expectProvisioned(m)
 }
 
 func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {

@@ -356,10 +356,33 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 }
 
 func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
-	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	id := s.sim.VMs()[0].ID
+	for name, ask := range map[string]func(*infrav1.OLVMMachineSpec){
+		"of a plain machine": nil,
+		"of a machine with every option": func(spec *infrav1.OLVMMachineSpec) {
+			spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "a-storage", MACAddress: "56:6f:1a:aa:00:09"},
+					Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{IPv6: &infrav1.IPv6Network{IPAddresses: []string{"fd00::9"}}, DNSServers: []string{"fd00::53"}}}},
+			}
+			vm := &spec.VirtualMachine
+			vm.CPU.AutoPinningPolicy, vm.Placement.HostNames = "resize_and_pin", []string{"host-1"}
+			vm.GuaranteedMemory, vm.HugePages, vm.Description, vm.Tags, vm.GraphicsConsoles = "2GB", 2048, "a machine", []string{"prod"}, "Remove"
+			vm.RootDisk, vm.DataDisks = &infrav1.RootDisk{Size: "25GB"}, []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, richInventory(), nil)
+			m := s.machine("one", ask)
+			s.expectProvisioned(m)
+			s.loseState(m)
+		})
+	}
+}
+
+// loseState deletes the state of a machine, and expects that it is rebuilt without touching the VM, and good for deletion.
+func (s *site) loseState(m *infrav1.OLVMMachine) {
+	t := s.t
+	t.Helper()
+	id, before := s.sim.VMs()[0].ID, s.changes()
 	secret := s.states()[0]
 	controllerutil.RemoveFinalizer(&secret, tfstate.Finalizer)
 	if err := suite.client.Update(context.Background(), &secret); err != nil {
@@ -384,10 +407,17 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
+	for _, r := range s.sim.Requests() {
+		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
+			if before--; before < 0 {
+				t.Errorf("the engine got %s %s", r.Method, r.Path)
+			}
+		}
+	}
 	s.delete(m)
 	s.expectGone(m)
-	if s.sim.Summary().VMs != 0 {
-		t.Error("the VM was left")
+	if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+		t.Errorf("left in the engine: %+v", left)
 	}
 }
 

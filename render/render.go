@@ -54,11 +54,18 @@ const (
 const (
 	VMAddress    = "module.machine.ovirt_vm.this"
 	StartAddress = "module.machine.ovirt_vm_start.this"
+
+	OptimizeCPUAddress = "module.machine.ovirt_vm_optimize_cpu_settings.this[0]"
 )
 
 // NICAddress is the address in the state of the network interface at that index, which has that name.
 func NICAddress(index int, name string) string {
 	return fmt.Sprintf("module.machine.ovirt_nic.nic%d[%q]", index+1, name)
+}
+
+// TagAddress is the address in the state of a VM's tag.
+func TagAddress(tagID string) string {
+	return fmt.Sprintf("module.machine.ovirt_vm_tag.this[%q]", tagID)
 }
 
 // Files are the files of one configuration, by their slash-separated paths.
@@ -113,6 +120,8 @@ type Machine struct {
 	CPUMode, OSType, VMType string
 	// MemoryBallooning, SerialConsole and SoundCard; nil leaves them to the engine.
 	MemoryBallooning, SerialConsole, SoundCard *bool
+	// OptimizeCPU lets the engine size and pin the CPU by the VM's hosts.
+	OptimizeCPU bool
 	// RemoveGraphicsConsoles takes those of the template away.
 	RemoveGraphicsConsoles bool
 	// Description of the VM.
@@ -361,6 +370,9 @@ func setHardware(in Machine, set func(string, cty.Value)) {
 		}))
 	}
 	text("cpu_mode", in.CPUMode)
+	if in.OptimizeCPU {
+		set("optimize_cpu_settings", cty.True)
+	}
 	text("vm_type", in.VMType)
 	text("os_type", in.OSType)
 	flag("serial_console", in.SerialConsole)

@@ -47,6 +47,7 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	sized.Memory, sized.Cores, sized.Sockets, sized.Threads, sized.InstanceTypeID = 0, 0, 0, 0, "88888888-8888-4888-8888-888888888888"
 	placed := example()
 	placed.Placement = &Placement{Affinity: "migratable", HostIDs: []string{"55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"}}
+	placed.OptimizeCPU, placed.Cores, placed.Sockets, placed.Threads = true, 0, 0, 0
 	placed.AffinityGroups = map[string]string{"control-plane": "66666666-6666-4666-8666-666666666666", "etcd": "77777777-7777-4777-8777-777777777777"}
 	dual := example()
 	dual.Guests[0].IPv6 = &IP{Address: "fd00::5", Netmask: "64"}
@@ -223,7 +224,7 @@ func everyOption(text string) Machine {
 		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", Username: text, Password: text},
 		Name:   "n" + text, Comment: text, ClusterID: "c" + text, TemplateID: "t" + text, Cores: 1, Sockets: 2, Threads: 3, Memory: 4, InstanceTypeID: text,
 		GuaranteedMemory: 5, MaximumMemory: 6, HugePages: 7, CPUMode: text, OSType: text, VMType: text, MemoryBallooning: &yes, SerialConsole: &yes, SoundCard: &yes,
-		RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
+		OptimizeCPU: true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
 		RootDisk:  &RootDisk{TemplateDiskID: text, Format: text, Provisioning: text, StorageDomainID: text},
 		DataDisks: []DataDisk{{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text}},
 		TagIDs:    []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},

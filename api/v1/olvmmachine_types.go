@@ -303,6 +303,13 @@ type CPU struct {
 	// topology of the CPU.
 	// +optional
 	Topology CPUTopology `json:"topology,omitempty,omitzero"`
+
+	// autoPinningPolicy is none, or resize_and_pin, which gives the VM the sockets, cores and threads of a host it is
+	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs hosts
+	// that are named, by placement or a failure domain, and excludes topology. Empty means none.
+	// +optional
+	// +kubebuilder:validation:Enum="";none;resize_and_pin
+	AutoPinningPolicy string `json:"autoPinningPolicy,omitempty"`
 }
 
 // CPUTopology divides the virtual processor. Zero means the default.

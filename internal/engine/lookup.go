@@ -31,6 +31,7 @@ type listCache struct {
 	storage      cachedList[StorageDomain]
 	hosts        cachedList[Host]
 	labels       cachedList[AffinityLabel]
+	product      cachedList[Product]
 }
 
 type cachedList[T any] struct {
@@ -100,6 +101,24 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	}
 	v := reply.Info.Version
 	return Product{Name: reply.Info.Name, Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build}, nil
+}
+
+// Supports says whether the engine is of that version or a later one, and which it is.
+func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, Product, error) {
+	list := &c.lists.product
+	if err := list.mu.acquire(ctx); err != nil {
+		return false, Product{}, err
+	}
+	defer list.mu.release()
+	if len(list.items) == 0 || c.now().Sub(list.at) > listTTL {
+		product, err := c.Product(ctx)
+		if err != nil {
+			return false, Product{}, err
+		}
+		list.items, list.at = []Product{product}, c.now()
+	}
+	product := list.items[0]
+	return slices.Compare([]int{product.Major, product.Minor, product.Build}, []int{major, minor, build}) >= 0, product, nil
 }
 
 // DataCenter returns the data center of that name, or a NameError.

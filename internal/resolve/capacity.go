@@ -20,6 +20,9 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	if name := spec.VirtualMachine.InstanceType; name != "" {
 		return nil, invalid("spec.virtualMachine.instanceType", "only the engine knows the size of instance type %q; to scale from zero, annotate the MachineDeployment with capacity.cluster-autoscaler.kubernetes.io/cpu and memory", name)
 	}
+	if autoPinned(spec.VirtualMachine) {
+		return nil, invalid("spec.virtualMachine.cpu.autoPinningPolicy", "only the host knows the size of the CPU; to scale from zero, annotate the MachineDeployment with capacity.cluster-autoscaler.kubernetes.io/cpu and memory")
+	}
 	memory, err := ParseMemory(spec.VirtualMachine.Memory)
 	if err != nil {
 		return nil, &Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()}

@@ -46,10 +46,33 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {
 		return nil, err
 	}
+	if err := found.tags(ctx, session, spec.VirtualMachine.Tags); err != nil {
+		return nil, err
+	}
 	if vm.Status == engine.VMUp || vm.Status.Starting() {
 		found.imports[render.StartAddress] = vm.ID
+		if autoPinned(spec.VirtualMachine) { // before the start, and not possible after it
+			found.imports[render.OptimizeCPUAddress] = vm.ID
+		}
 	}
 	return found, nil
+}
+
+// tags finds those that the VM has already.
+func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []string) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	there, err := session.VMTags(ctx, e.VM.ID)
+	if err != nil {
+		return err
+	}
+	for _, tag := range there {
+		if slices.Contains(wanted, tag.Name) {
+			e.imports[render.TagAddress(tag.ID)] = tag.ID + "/" + e.VM.ID
+		}
+	}
+	return nil
 }
 
 // dataDisks finds the data disks that were made for the VM, attached or not yet.

@@ -39,7 +39,9 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 		out.InstanceTypeID = sized.ID
 		return nil
 	}
-	out.Cores, out.Sockets, out.Threads = Topology(vm)
+	if !autoPinned(vm) {
+		out.Cores, out.Sockets, out.Threads = Topology(vm)
+	}
 	for _, size := range []struct {
 		field, text string
 		into        *int64
@@ -58,6 +60,37 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 	case out.MaximumMemory != 0 && out.MaximumMemory < out.Memory:
 		return invalid(vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory, vm.Memory)
 	}
+	return nil
+}
+
+// resizeAndPin leaves the CPU to the hosts.
+const resizeAndPin = "resize_and_pin"
+
+func autoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
+
+// autoPinning checks what the engine would refuse when the VM is half made.
+func autoPinning(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, placement Placement, out *render.Machine) error {
+	const field = vmPath + "cpu.autoPinningPolicy"
+	if !autoPinned(vm) {
+		return nil
+	}
+	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
+		return invalid(vmPath+"cpu.topology", "%s takes it from the host; remove one of the two", resizeAndPin)
+	}
+	if vm.InstanceType != "" {
+		return invalid(field, "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
+	}
+	if len(placement.HostIDs) == 0 {
+		return invalid(field, "it needs hosts to pin to; name them in %splacement.hostNames, or use a failure domain that has hosts", vmPath)
+	}
+	ok, product, err := client.Supports(ctx, 4, 4, 5)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return invalid(field, "the engine is of version %s and cannot do it before 4.4.5; write none", product.Version)
+	}
+	out.OptimizeCPU = true
 	return nil
 }
 

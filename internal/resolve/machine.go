@@ -94,6 +94,9 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(err)
 	}
+	if err := autoPinning(ctx, client, in.Spec.VirtualMachine, placement, &machine); err != nil {
+		return fail(err)
+	}
 	cluster := placement.Cluster
 	templateName := in.Spec.VMTemplateName
 	if strings.Contains(templateName, versionVariable) {

@@ -119,6 +119,13 @@ resource "ovirt_disk_attachment" "data" {
   depends_on = [ovirt_vm_disks_resize.root]
 }
 
+# The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.
+resource "ovirt_vm_optimize_cpu_settings" "this" {
+  count = var.optimize_cpu_settings ? 1 : 0
+
+  vm_id = ovirt_vm.this.id
+}
+
 resource "ovirt_vm_graphics_consoles" "none" {
   count = var.remove_graphics_consoles ? 1 : 0
 
@@ -152,6 +159,7 @@ resource "ovirt_vm_start" "this" {
     ovirt_nic.nic8,
     ovirt_vm_disks_resize.root,
     ovirt_disk_attachment.data,
+    ovirt_vm_optimize_cpu_settings.this,
     ovirt_vm_graphics_consoles.none,
     ovirt_vm_tag.this,
     ovirt_vm_affinity_group.this,

@@ -52,6 +52,12 @@ variable "cpu_mode" {
   default     = null
 }
 
+variable "optimize_cpu_settings" {
+  description = "Let the engine size and pin the CPU by the VM's hosts; excludes cpu."
+  type        = bool
+  default     = false
+}
+
 variable "maximum_memory" {
   description = "How far memory can be raised while the VM runs, in bytes."
   type        = number

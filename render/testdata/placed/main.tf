@@ -1,16 +1,12 @@
 module "machine" {
   source = "./modules/machine"
 
-  name        = "demo-md-0-x7k2p"
-  comment     = "capolvm owner default/demo-md-0-x7k2p 5f0c"
-  cluster_id  = "11111111-1111-4111-8111-111111111111"
-  template_id = "22222222-2222-4222-8222-222222222222"
-  memory      = 17179869184
-  cpu = {
-    cores   = 2
-    sockets = 1
-    threads = 1
-  }
+  name                  = "demo-md-0-x7k2p"
+  comment               = "capolvm owner default/demo-md-0-x7k2p 5f0c"
+  cluster_id            = "11111111-1111-4111-8111-111111111111"
+  template_id           = "22222222-2222-4222-8222-222222222222"
+  memory                = 17179869184
+  optimize_cpu_settings = true
   nics = [{
     name            = "nic1"
     vnic_profile_id = "33333333-3333-4333-8333-333333333333"
