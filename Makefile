@@ -38,7 +38,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
 
 .PHONY: test-e2e
-test-e2e: tools ## Run clusters from end to end
+test-e2e: tools tools-ipam ## Run clusters from end to end
 	go test ./e2e -count=1 -parallel 8 -timeout 20m
 
 .PHONY: test-race
@@ -52,6 +52,10 @@ build: ## Build all commands into bin/
 .PHONY: tools
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
 	@$(TOOLS) plane executor
+
+.PHONY: tools-ipam
+tools-ipam:
+	@$(TOOLS) ipam
 
 .PHONY: executor
 executor:

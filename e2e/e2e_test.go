@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -72,6 +73,9 @@ func run(m *testing.M) (int, error) {
 	if suite.engine, err = suite.plane.EngineClient(); err != nil {
 		return 0, err
 	}
+	if err := suite.plane.StartIPAM(ctx); err != nil {
+		return 0, err
+	}
 	code := m.Run()
 	if code != 0 {
 		fmt.Printf("e2e: the logs of all processes are in %s\n", dir)
@@ -91,6 +95,12 @@ type workload struct {
 // newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24.
 func newWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
+	return newChangedWorkload(t, name, subnet, func([]*unstructured.Unstructured) error { return nil })
+}
+
+// newChangedWorkload is newWorkload with a change of the objects.
+func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*unstructured.Unstructured) error) *workload {
+	t.Helper()
 	sample, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +110,9 @@ func newWorkload(t *testing.T, name string, subnet int) *workload {
 		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).Replace(string(sample))
 	objects, err := localplane.ReadObjects([]byte(w.manifests))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := change(objects); err != nil {
 		t.Fatal(err)
 	}
 	if err := localplane.Apply(t.Context(), suite.plane.Client, objects...); err != nil {
@@ -334,6 +347,17 @@ func TestClustersAtOnce(t *testing.T) {
 		}
 		w.expectMachines(1, 2)
 		w.delete()
+	})
+	t.Run("addresses of an IPAM provider and of an IP profile, dual stack", func(t *testing.T) {
+		t.Parallel()
+		w := newNetworkedWorkload(t, "delta", 34)
+		w.expectMachines(1, 2)
+		w.expectAddresses()
+		w.scale(1, 1)
+		w.expectMachines(1, 1)
+		w.expectAddresses()
+		w.delete()
+		w.expectNoClaims()
 	})
 	t.Run("ClusterClass: quick start, replace a machine whose VM is gone, roll the workers out, delete", func(t *testing.T) {
 		t.Parallel()

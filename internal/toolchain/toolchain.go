@@ -49,14 +49,17 @@ var modules = map[string][]tool{
 		{"capi-bootstrap-kubeadm", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "sigs.k8s.io/cluster-api", ""},
 		{"capi-controlplane-kubeadm", "sigs.k8s.io/cluster-api/controlplane/kubeadm", "sigs.k8s.io/cluster-api", ""},
 	},
+	"ipam": {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
 	"tofu": {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
 	"dev":  {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
 	"lint": {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
 }
 
-// manifestFolders of the Cluster API module that a management plane needs, by the name of the manager they belong to.
-var manifestFolders = map[string]string{
-	"capi-core": "core/config", "capi-bootstrap-kubeadm": "bootstrap/kubeadm/config", "capi-controlplane-kubeadm": "controlplane/kubeadm/config",
+// manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for each
+// tools module.
+var manifestFolders = map[string]map[string]string{
+	"plane": {"capi-core": "core/config", "capi-bootstrap-kubeadm": "bootstrap/kubeadm/config", "capi-controlplane-kubeadm": "controlplane/kubeadm/config"},
+	"ipam":  {"capi-ipam-in-cluster": "config"},
 }
 
 // Toolchain knows where the tools of a checkout are.
@@ -152,10 +155,7 @@ func (t *Toolchain) Build(ctx context.Context, module string) error {
 		}
 		t.say("built %s in %.0f s", tool.name, time.Since(start).Seconds())
 	}
-	if module == "plane" {
-		return t.copyManifests(ctx, dir)
-	}
-	return nil
+	return t.copyManifests(ctx, module, dir)
 }
 
 func (t *Toolchain) versions(module string) (map[string]string, error) {
@@ -209,28 +209,32 @@ func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string
 	return strings.TrimSpace(string(output)), err
 }
 
-// copyManifests takes CRDs and webhooks of Cluster API out of its module.
-func (t *Toolchain) copyManifests(ctx context.Context, dir string) error {
+// copyManifests takes CRDs and webhooks of managers out of their modules.
+func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error {
 	target := filepath.Join(dir, "manifests")
-	if _, err := os.Stat(target); err == nil {
+	if _, err := os.Stat(target); err == nil || manifestFolders[module] == nil {
 		return nil
-	}
-	source, err := t.goCommand(ctx, "plane", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return fmt.Errorf("failed to find the manifests of Cluster API: %w", err)
 	}
 	temporary := fmt.Sprintf("%s.%d", target, os.Getpid())
 	defer os.RemoveAll(temporary)
-	for manager, folder := range manifestFolders {
+	for _, manager := range modules[module] {
+		folder, ok := manifestFolders[module][manager.name]
+		if !ok {
+			continue
+		}
+		source, err := t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", manager.module)
+		if err != nil {
+			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
+		}
 		for from, to := range map[string]string{"crd/bases": "crd", "webhook": "webhook"} {
-			err := copyYAML(filepath.Join(source, folder, from), filepath.Join(temporary, manager, to))
+			err := copyYAML(filepath.Join(source, folder, from), filepath.Join(temporary, manager.name, to))
 			if err != nil {
-				return fmt.Errorf("failed to copy the manifests of %s: %w", manager, err)
+				return fmt.Errorf("failed to copy the manifests of %s: %w", manager.name, err)
 			}
 		}
 	}
 	if err := os.Rename(temporary, target); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("failed to install the manifests of Cluster API: %w", err)
+		return fmt.Errorf("failed to install the manifests of %s: %w", module, err)
 	}
 	return nil
 }
