@@ -22,6 +22,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -43,6 +44,10 @@ type Options struct {
 	BinDir string
 	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
 	SimSpeed float64
+	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
+	Inventory *ovirtsim.Inventory
+	// FeatureGates of Cluster API to turn on beside ClusterTopology.
+	FeatureGates []string
 	// Progress is called with lines for people; nil says nothing.
 	Progress func(format string, args ...any)
 }
@@ -250,7 +255,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		process, err := p.run(name, filepath.Join(p.tools, name), []string{
 			"--kubeconfig=" + p.Kubeconfig, "--webhook-cert-dir=" + certDir, fmt.Sprintf("--webhook-port=%d", ports[3*i]),
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[3*i+1]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]), "--insecure-diagnostics",
-			"--leader-elect=false", "--v=2", "--feature-gates=ClusterTopology=true",
+			"--leader-elect=false", "--v=2", "--feature-gates=" + featureGates(p.options.FeatureGates),
 		})
 		if err != nil {
 			return err
@@ -260,6 +265,15 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		}
 	}
 	return Apply(ctx, p.Client, hooks...)
+}
+
+// featureGates turns on what the project needs, and more.
+func featureGates(more []string) string {
+	gates := "ClusterTopology=true"
+	for _, gate := range more {
+		gates += "," + gate + "=true"
+	}
+	return gates
 }
 
 func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
@@ -353,11 +367,20 @@ func (p *Plane) startSim(ctx context.Context) error {
 	if speed == 0 {
 		speed = 1
 	}
+	args := []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0"}
+	if p.options.Inventory != nil {
+		inventory := filepath.Join(p.options.Dir, "inventory.yaml")
+		content, err := yaml.Marshal(p.options.Inventory)
+		if err != nil {
+			return fmt.Errorf("failed to encode the inventory: %w", err)
+		}
+		if err := os.WriteFile(inventory, content, 0o600); err != nil {
+			return fmt.Errorf("failed to write the inventory: %w", err)
+		}
+		args = append(args, "--inventory="+inventory)
+	}
 	var err error
-	p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), []string{
-		"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0",
-	})
-	if err != nil {
+	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {
 		return err
 	}
 	if err := p.Sim.waitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil }); err != nil {
