@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,18 +31,17 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 		"OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan", "OLVM_SUBNET": "127.20.S.0/24", "OLVM_GATEWAY": "127.20.S.1",
 		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19", "OLVM_WORKER_ADDRESSES": "127.20.S.100-127.20.S.109,127.20.S.120",
 	}
-	for _, file := range []string{"clusterclass-olvm.yaml", "cluster-template-clusterclass.yaml"} {
+	for _, file := range []string{"clusterclass-olvm.yaml", "cluster-template-topology.yaml"} {
 		content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := string(content)
 		if strings.HasPrefix(file, "cluster-template") { // a class is for many clusters and has no variables of this kind
-			text = os.Expand(text, func(variable string) string {
-				key, fallback, _ := strings.Cut(variable, ":=")
-				value, ok := variables[key]
+			text = expand(text, func(name, fallback string) string {
+				value, ok := variables[name]
 				if !ok && fallback == "" {
-					t.Errorf("%s asks for %s", file, key)
+					t.Errorf("%s asks for %s", file, name)
 				}
 				if !ok {
 					value = fallback
@@ -64,6 +64,20 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 		})
 	}
 	return w
+}
+
+// variable of a template, with the value that it has where nobody gives it one.
+var variable = regexp.MustCompile(`\$\{([A-Z_]+)(?::=([^${}]*))?\}`)
+
+// expand fills in the variables of a template, those within the default of another one first.
+func expand(template string, value func(name, fallback string) string) string {
+	for variable.MatchString(template) {
+		template = variable.ReplaceAllStringFunc(template, func(match string) string {
+			groups := variable.FindStringSubmatch(match)
+			return value(groups[1], groups[2])
+		})
+	}
+	return template
 }
 
 func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
