@@ -106,9 +106,9 @@ func (r *OLVMClusterReconciler) reconcileFailureDomains(ctx context.Context, sco
 	scope.domains, scope.wrongDomains, scope.domainsErr = resolve.FailureDomains(ctx, scope.session, scope.olvmCluster.Spec)
 }
 
-// reconcileState reads the state of what the cluster's machines share.
+// reconcileState reads the state of what the cluster's machines share, and keeps it the object's own.
 func (r *OLVMClusterReconciler) reconcileState(ctx context.Context, scope *clusterScope) error {
-	state, err := r.states.Load(ctx, scope.olvmCluster)
+	state, err := r.states.Hold(ctx, scope.olvmCluster, clusterNameOf(scope))
 	var invalid *tfstate.InvalidError
 	if errors.As(err, &invalid) {
 		scope.stateErr = invalid

@@ -134,9 +134,9 @@ func (r *OLVMMachineReconciler) reconcileEngine(ctx context.Context, scope *mach
 	return 0, nil
 }
 
-// reconcileState reads the state, and records the VM on the object as soon as the state has it.
+// reconcileState reads the state and keeps it the object's own, and records the VM on the object as soon as the state has it.
 func (r *OLVMMachineReconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	state, err := r.states.Load(ctx, scope.olvmMachine)
+	state, err := r.states.Hold(ctx, scope.olvmMachine, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel])
 	var invalid *tfstate.InvalidError
 	if errors.As(err, &invalid) {
 		scope.stateErr = invalid

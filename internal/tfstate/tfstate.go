@@ -17,8 +17,10 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -249,19 +251,65 @@ func decode(secret *corev1.Secret) (*State, error) {
 	return state, nil
 }
 
+// Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels, as
+// after a backup was restored that kept none of them. The state itself is not written.
+func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	state, err := decode(secret)
+	if err != nil || !secret.DeletionTimestamp.IsZero() {
+		return state, err // what a person has to decide on, or has decided on, is left alone
+	}
+	before := secret.DeepCopy()
+	if err := s.tie(secret, owner, clusterName); err != nil {
+		return nil, err
+	}
+	if equality.Semantic.DeepEqual(before, secret) {
+		return state, nil
+	}
+	// Whoever wrote at this moment may be a run that saves; the next look is soon enough.
+	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace, secret.Name, err)
+	}
+	return state, nil
+}
+
+// tie sets what makes the Secret the owner's, in the words of Terraform's backend and of Cluster API.
+func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName string) error {
+	set(&secret.Labels, "tfstate", "true")
+	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
+	set(&secret.Labels, "tfstateWorkspace", "default")
+	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
+	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
+	set(&secret.Labels, moveLabel, "")
+	set(&secret.Annotations, "encoding", "gzip")
+	controllerutil.AddFinalizer(secret, Finalizer)
+	if err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
+		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
+	}
+	return nil
+}
+
 // Save makes a state durable.
 func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte) error {
 	next, err := Parse(raw)
 	if err != nil {
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
 	}
+	// Others may write to the Secret too; what was made must not be forgotten because of them.
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return s.save(ctx, owner, clusterName, next) })
+}
+
+func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
 	secret, err := s.get(ctx, owner)
 	if err != nil {
 		return err
 	}
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
-	if _, err := writer.Write(raw); err != nil {
+	if _, err := writer.Write(next.Raw); err != nil {
 		return fmt.Errorf("failed to pack the state: %w", err)
 	}
 	if err := writer.Close(); err != nil {
@@ -284,16 +332,8 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 		}
 	}
 	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
-	set(&secret.Labels, "tfstate", "true")
-	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
-	set(&secret.Labels, "tfstateWorkspace", "default")
-	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
-	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
-	set(&secret.Labels, moveLabel, "")
-	set(&secret.Annotations, "encoding", "gzip")
-	controllerutil.AddFinalizer(secret, Finalizer)
-	if err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
-		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
+	if err := s.tie(secret, owner, clusterName); err != nil {
+		return err
 	}
 	if create {
 		err = s.Client.Create(ctx, secret)
@@ -315,15 +355,17 @@ func set(values *map[string]string, key, value string) {
 
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
-	secret, err := s.get(ctx, owner)
-	if err != nil || secret == nil {
-		return err
-	}
-	set(&secret.Annotations, DigestAnnotation, digest)
-	if err := s.Client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("failed to mark the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
-	}
-	return nil
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		secret, err := s.get(ctx, owner)
+		if err != nil || secret == nil {
+			return err
+		}
+		set(&secret.Annotations, DigestAnnotation, digest)
+		if err := s.Client.Update(ctx, secret); err != nil {
+			return fmt.Errorf("failed to mark the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		}
+		return nil
+	})
 }
 
 // GivenUp says whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It is

@@ -3,14 +3,19 @@ package tfstate
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -84,6 +89,114 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 	}
 	if err := store.Delete(ctx, owner); err != nil {
 		t.Errorf("deleting what is gone: %v", err)
+	}
+}
+
+func TestAStateIsGivenBackToItsOwner(t *testing.T) {
+	key := client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}
+	stranger := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "0", Controller: ptr.To(true)}
+	tests := map[string]struct {
+		change  func(*corev1.Secret)
+		refused bool
+		// same says that nothing is written, and nothing is given back.
+		same bool
+	}{
+		"nothing is lost":                      {func(*corev1.Secret) {}, false, true},
+		"all is lost, as in a restored backup": {func(s *corev1.Secret) { s.OwnerReferences, s.Finalizers, s.Labels, s.Annotations = nil, nil, nil, nil }, false, false},
+		"the owner was made anew":              {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "old" }, false, false},
+		"the finalizer is lost":                {func(s *corev1.Secret) { s.Finalizers = nil }, false, false},
+		"somebody's own label stays":           {func(s *corev1.Secret) { s.Labels["team"], s.Finalizers = "a", nil }, false, false},
+		"somebody else controls it":            {func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{stranger} }, true, true},
+		"it cannot be used":                    {func(s *corev1.Secret) { s.Data[dataKey], s.Finalizers = []byte("x"), nil }, true, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			store, c, owner := newStore(t)
+			if state, err := store.Hold(t.Context(), owner, "demo"); state != nil || err != nil {
+				t.Fatalf("there is no state, and Hold returned %+v, %v", state, err)
+			}
+			if err := store.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
+				t.Fatal(err)
+			}
+			var saved, changed, held corev1.Secret
+			if err := c.Get(t.Context(), key, &saved); err != nil {
+				t.Fatal(err)
+			}
+			changing := saved.DeepCopy()
+			test.change(changing)
+			if err := c.Update(t.Context(), changing); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), key, &changed); err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := store.Hold(t.Context(), owner, "demo")
+			if (err != nil) != test.refused || err == nil && loaded.ResourceID("ovirt_vm") != "vm-1" {
+				t.Fatalf("Hold returned %+v, %v", loaded, err)
+			}
+			if err := c.Get(t.Context(), key, &held); err != nil {
+				t.Fatal(err)
+			}
+			if test.same {
+				if held.ResourceVersion != changed.ResourceVersion {
+					t.Error("the Secret was written")
+				}
+				return
+			}
+			if !slices.Equal(held.Finalizers, saved.Finalizers) || !reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences) || held.Annotations["encoding"] != "gzip" {
+				t.Errorf("finalizers %v, owners %v, annotations %v", held.Finalizers, held.OwnerReferences, held.Annotations)
+			}
+			for label, value := range saved.Labels {
+				if held.Labels[label] != value {
+					t.Errorf("label %s is %q", label, held.Labels[label])
+				}
+			}
+			if held.Labels["team"] != changed.Labels["team"] || !bytes.Equal(held.Data[dataKey], saved.Data[dataKey]) {
+				t.Errorf("labels %v, and the state changed: %t", held.Labels, !bytes.Equal(held.Data[dataKey], saved.Data[dataKey]))
+			}
+		})
+	}
+}
+
+// busy is a client whose first writes meet those of somebody else.
+type busy struct {
+	client.Client
+	conflicts int
+}
+
+func (b *busy) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
+	if b.conflicts > 0 {
+		b.conflicts--
+		return apierrors.NewConflict(corev1.Resource("secrets"), object.GetName(), errors.New("somebody wrote"))
+	}
+	return b.Client.Update(ctx, object, options...)
+}
+
+func TestAStateIsSavedAlthoughOthersWriteToItsSecret(t *testing.T) {
+	store, c, owner := newStore(t)
+	if err := store.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
+		t.Fatal(err)
+	}
+	contended := &busy{Client: c, conflicts: 2}
+	store.Client = contended
+	if err := store.Save(t.Context(), owner, "demo", state("l", 2, "vm-1")); err != nil || contended.conflicts != 0 {
+		t.Fatalf("%d conflicts are left, %v", contended.conflicts, err)
+	}
+	contended.conflicts = 2
+	if err := store.MarkApplied(t.Context(), owner, "digest"); err != nil || contended.conflicts != 0 {
+		t.Fatalf("%d conflicts are left, %v", contended.conflicts, err)
+	}
+	contended.conflicts = 1
+	var secret corev1.Secret
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}, &secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Finalizers = nil
+	if err := c.Update(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := store.Hold(t.Context(), owner, "demo"); err != nil || loaded.Serial != 2 || loaded.AppliedDigest != "digest" || contended.conflicts != 0 {
+		t.Errorf("read %+v, %v; %d conflicts are left", loaded, err, contended.conflicts)
 	}
 }
 
