@@ -13,7 +13,7 @@ TOOLS := go run ./hack/tools
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET\n"} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make TARGET\n"} /^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-C
@@ -40,6 +40,11 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 .PHONY: test-e2e
 test-e2e: tools tools-ipam ## Run clusters from end to end
 	go test ./e2e -count=1 -parallel 8 -timeout 20m
+
+.PHONY: test-e2e-full
+# Cluster API's own specs, PROCS at once; too long for each change, so it is for nights and releases.
+test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
+	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
 
 .PHONY: test-race
 test-race: executor ## Run unit tests with the race detector; needs a C compiler
@@ -71,13 +76,15 @@ generate: ## Generate deepcopy functions, CRDs and roles
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date
 	go mod tidy
-	@git diff --exit-code -- go.mod go.sum api config || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
+	go -C e2e/specs mod tidy
+	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run the linters
 	@$(TOOLS) lint
 	"$$($(TOOLS) -path lint/golangci-lint)" run ./...
 	cd hack/conformance && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
+	cd e2e/specs && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays

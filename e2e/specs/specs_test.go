@@ -1,0 +1,164 @@
+package specs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/test/e2e"
+	"sigs.k8s.io/cluster-api/test/framework"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+var ctx = context.Background()
+
+// Within one container the specs are begun in this order, by whichever process is free: the long ones come first. Each has a
+// subnet of its own.
+var _ = ginkgo.Describe("Cluster API", func() {
+	ginkgo.Describe("Owners and finalizers of a cluster of a ClusterClass are restored", func() {
+		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
+			return e2e.QuickStartSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(42), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), PostMachinesProvisioned: resilient(ctx, true),
+			}
+		})
+	})
+
+	ginkgo.Describe("Owners and finalizers of a cluster are restored", func() {
+		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
+			return e2e.QuickStartSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(43), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, PostMachinesProvisioned: resilient(ctx, false),
+			}
+		})
+	})
+
+	ginkgo.Describe("A cluster of a ClusterClass is upgraded", func() {
+		e2e.ClusterUpgradeConformanceSpec(ctx, func() e2e.ClusterUpgradeConformanceSpecInput {
+			return e2e.ClusterUpgradeConformanceSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(41), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology),
+				ControlPlaneMachineCount: ptr.To[int64](3), WorkerMachineCount: ptr.To[int64](1), SkipConformanceTests: true, // nothing runs in the workload cluster
+			}
+		})
+	})
+
+	ginkgo.Describe("A cluster is rebased to another ClusterClass", func() {
+		e2e.ClusterClassChangesSpec(ctx, func() e2e.ClusterClassChangesSpecInput {
+			return e2e.ClusterClassChangesSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(44), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: flavorTopology,
+				ModifyControlPlaneFields:                                   map[string]any{"spec.kubeadmConfigSpec.verbosity": int64(4)},
+				ModifyMachineDeploymentBootstrapConfigTemplateFields:       map[string]any{"spec.template.spec.verbosity": int64(4)},
+				ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{"spec.template.spec.virtualMachine.description": "changed"},
+			}
+		})
+	})
+
+	ginkgo.Describe("A change of a ClusterClass is rolled out", func() {
+		e2e.ClusterClassRolloutSpec(ctx, func() e2e.ClusterClassRolloutSpecInput {
+			return e2e.ClusterClassRolloutSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(40), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: flavorRollout, FilterMetadataBeforeValidation: withoutRecords,
+			}
+		})
+	})
+
+	ginkgo.Describe("A cluster is deleted in order", func() {
+		kind := func(kinds ...string) func(corev1.ObjectReference, []metav1.OwnerReference) bool {
+			return func(object corev1.ObjectReference, _ []metav1.OwnerReference) bool {
+				return slices.Contains(kinds, object.Kind)
+			}
+		}
+		// ofKindOrMachineOf selects kinds, and the Machines that one of them owns.
+		ofKindOrMachineOf := func(kinds ...string) func(corev1.ObjectReference, []metav1.OwnerReference) bool {
+			return func(object corev1.ObjectReference, owners []metav1.OwnerReference) bool {
+				owned := slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return slices.Contains(kinds, owner.Kind) })
+				return object.Kind == "Machine" && owned || slices.Contains(kinds, object.Kind)
+			}
+		}
+		e2e.ClusterDeletionSpec(ctx, func() e2e.ClusterDeletionSpecInput {
+			return e2e.ClusterDeletionSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(48), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), ControlPlaneMachineCount: ptr.To[int64](3),
+				ClusterDeletionPhases: []e2e.ClusterDeletionPhase{
+					{ObjectFilter: ofKindOrMachineOf("MachineDeployment", "MachineSet"), BlockingObjectFilter: kind("Machine")},
+					{ObjectFilter: ofKindOrMachineOf("KubeadmControlPlane"), BlockingObjectFilter: kind("Machine")},
+					{ObjectFilter: kind("OLVMCluster"), BlockingObjectFilter: kind("OLVMCluster")},
+				},
+			}
+		})
+	})
+
+	ginkgo.Describe("Many clusters are made, upgraded and deleted at once", func() {
+		e2e.ScaleSpec(ctx, func() e2e.ScaleSpecInput {
+			return e2e.ScaleSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(50), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), PostScaleClusterNamespaceCreated: ownSubnet,
+				ClusterCount: ptr.To[int64](3), Concurrency: ptr.To[int64](3), WorkerPerMachineDeploymentCount: ptr.To[int64](1),
+			}
+		})
+	})
+
+	ginkgo.Describe("Control plane and MachineDeployment are rolled out", func() {
+		e2e.KCPAndMachineDeploymentRolloutSpec(ctx, func() e2e.KCPAndMachineDeploymentRolloutSpecInput {
+			return e2e.KCPAndMachineDeploymentRolloutSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(45), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: flavorTaints,
+			}
+		})
+	})
+
+	ginkgo.Describe("A machine whose Node is unhealthy is replaced", func() {
+		e2e.MachineDeploymentRemediationSpec(ctx, func() e2e.MachineDeploymentRemediationSpecInput {
+			return e2e.MachineDeploymentRemediationSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(47), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorMDRemediation),
+			}
+		})
+	})
+
+	ginkgo.Describe("A MachineDeployment is scaled", func() {
+		e2e.MachineDeploymentScaleSpec(ctx, func() e2e.MachineDeploymentScaleSpecInput {
+			return e2e.MachineDeploymentScaleSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(46), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials,
+			}
+		})
+	})
+})
+
+// withoutRecords is the metadata of an object without what our controllers record there, which comes from no template.
+func withoutRecords(object client.Object) clusterv1.ObjectMeta {
+	out := clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: maps.Clone(object.GetAnnotations())}
+	var records []string
+	switch object.GetObjectKind().GroupVersionKind().Kind {
+	case "OLVMCluster":
+		records = []string{infrav1.GroupsRequestedAnnotation}
+	case "OLVMMachine":
+		records = []string{infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation}
+	}
+	for _, record := range records {
+		delete(out.Annotations, record)
+	}
+	return out
+}
+
+// ownSubnet moves a cluster of the scale spec, scale-00001 and so on, out of the addresses of its template.
+func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []byte) ([]byte, []byte) {
+	n, err := strconv.Atoi(strings.TrimPrefix(cluster, "scale-"))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return class, bytes.ReplaceAll(template, []byte("127.20.50."), fmt.Appendf(nil, "127.20.%d.", 50+n))
+}

@@ -1,0 +1,216 @@
+package specs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/test/framework"
+	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// The versions of Kubernetes that the images of the engine have.
+const (
+	kubernetesVersion = "v1.36.1"
+	olderKubernetes   = "v1.35.4"
+	// vmTemplate is the image of the machine's version.
+	vmTemplate = "ol9-k8s-${KUBERNETES_VERSION}"
+)
+
+const (
+	credentialsSecret = "ovirt-credentials" //nolint:gosec // a name
+	caConfigMap       = "ovirt-ca"
+)
+
+// shared is what the first process tells the others of the plane that it has started.
+type shared struct {
+	// Dir has everything that is written; Artifacts is for the specs.
+	Dir, Artifacts   string
+	Kubeconfig       string
+	ClusterctlConfig string
+	Engine           ovirtsim.Connection
+	EngineCA         []byte
+}
+
+var (
+	// plane is set in the first process only.
+	plane *localplane.Plane
+	// suite is what all processes know.
+	suite      shared
+	management framework.ClusterProxy
+	e2eConfig  *clusterctl.E2EConfig
+)
+
+func TestSpecs(t *testing.T) {
+	ctrl.SetLogger(logr.Discard())
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	ginkgo.RunSpecs(t, "specs of Cluster API")
+}
+
+var _ = ginkgo.SynchronizedBeforeSuite(func(ctx context.Context) []byte {
+	suite = start(ctx)
+	content, err := json.Marshal(suite)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return content
+}, func(content []byte) {
+	gomega.Expect(json.Unmarshal(content, &suite)).To(gomega.Succeed())
+	management = framework.NewClusterProxy("management", suite.Kubeconfig, scheme())
+	e2eConfig = config()
+})
+
+var _ = ginkgo.SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
+	if plane == nil {
+		return
+	}
+	// Whatever is wrong below, no process must be left.
+	defer plane.Stop()
+	gomega.Expect(plane.Failed()).To(gomega.Succeed())
+	expectNothingLeft(ctx)
+})
+
+// What a failure left to look at is kept, and nothing else.
+var _ = ginkgo.ReportAfterSuite("folder", func(report ginkgo.Report) {
+	if report.SuiteSucceeded && suite.Dir != "" {
+		gomega.Expect(os.RemoveAll(suite.Dir)).To(gomega.Succeed())
+	}
+})
+
+// start runs a management plane, and tells clusterctl of it.
+func start(ctx context.Context) shared {
+	tools, err := toolchain.New()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	dir := filepath.Join(toolchain.CacheDir(), "e2e-specs", time.Now().Format("20060102-150405"))
+	out := shared{Dir: dir, Artifacts: filepath.Join(dir, "artifacts")}
+	bin := filepath.Join(dir, "bin")
+	gomega.Expect(tools.BuildProject(ctx, bin, "manager", "ovirtsim")).To(gomega.Succeed())
+	inventory := inventory()
+	plane, err = localplane.Start(ctx, localplane.Options{
+		Tools: tools, Dir: dir, BinDir: bin, SimSpeed: 5, Inventory: &inventory,
+		// Two specs look for taints on Nodes.
+		FeatureGates: []string{"MachineTaintPropagation"},
+		Progress:     func(format string, args ...any) { fmt.Printf("specs: "+format+"\n", args...) },
+	})
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	fmt.Printf("specs: the logs of all processes are in %s\n", dir)
+	out.Kubeconfig, out.Engine, out.EngineCA = plane.Kubeconfig, plane.Engine, plane.EngineCA
+	out.ClusterctlConfig = writeRepository(tools.Root(), filepath.Join(dir, "repository"))
+	recordProviders(ctx, out)
+	return out
+}
+
+// inventory is the simulator's own with an image for each version of Kubernetes, and hosts for many clusters.
+func inventory() ovirtsim.Inventory {
+	out := ovirtsim.DefaultInventory()
+	dc := &out.DataCenters[0]
+	image := dc.Templates[0]
+	for _, version := range []string{kubernetesVersion, olderKubernetes} {
+		image.Kubernetes, image.Name = version, strings.Replace(vmTemplate, "${KUBERNETES_VERSION}", version, 1)
+		dc.Templates = append(dc.Templates, image)
+	}
+	for i := 4; i <= 8; i++ {
+		dc.Clusters[0].Hosts = append(dc.Clusters[0].Hosts, ovirtsim.Host{Name: fmt.Sprintf("host-%d", i)})
+	}
+	return out
+}
+
+func scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	framework.TryAddDefaultSchemes(scheme)
+	gomega.Expect(infrav1.AddToScheme(scheme)).To(gomega.Succeed())
+	return scheme
+}
+
+// config has the versions, and how long a spec waits for what and how often it looks.
+func config() *clusterctl.E2EConfig {
+	return &clusterctl.E2EConfig{
+		ManagementClusterName: "management",
+		Variables: map[string]string{
+			"KUBERNETES_VERSION":              kubernetesVersion,
+			"KUBERNETES_VERSION_UPGRADE_FROM": olderKubernetes,
+			"KUBERNETES_VERSION_UPGRADE_TO":   kubernetesVersion,
+		},
+		Intervals: map[string][]string{
+			"default/wait-cluster":                         {"3m", "1s"},
+			"default/wait-control-plane":                   {"6m", "1s"},
+			"default/wait-worker-nodes":                    {"6m", "1s"},
+			"default/wait-delete-cluster":                  {"5m", "1s"},
+			"default/wait-machine-upgrade":                 {"10m", "2s"},
+			"default/wait-control-plane-upgrade":           {"10m", "2s"},
+			"default/wait-machine-deployment-upgrade":      {"10m", "2s"},
+			"default/wait-machine-remediation":             {"5m", "1s"},
+			"default/wait-nodes-ready":                     {"5m", "1s"},
+			"default/wait-resource-versions-become-stable": {"3m", "5s"},
+			"default/wait-resource-versions-remain-stable": {"1m", "5s"},
+		},
+	}
+}
+
+// credentials makes what the templates refer to in a namespace; it is a hook of the specs.
+func credentials(proxy framework.ClusterProxy, namespace string) {
+	ctx := context.Background()
+	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: credentialsSecret},
+		StringData: map[string]string{"username": suite.Engine.Username, "password": suite.Engine.Password, "scope": "ovirt-app-api"},
+	})).To(gomega.Succeed())
+	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caConfigMap}, Data: map[string]string{"ca.crt": string(suite.EngineCA)},
+	})).To(gomega.Succeed())
+}
+
+// expectNothingLeft looks for what clusters that are gone may have forgotten.
+func expectNothingLeft(ctx context.Context) {
+	summary, err := summary(ctx)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(summary.VMs).To(gomega.BeZero(), "VMs in the engine")
+	gomega.Expect(summary.Disks).To(gomega.BeZero(), "disks in the engine")
+	gomega.Expect(summary.AffinityGroups).To(gomega.BeZero(), "affinity groups in the engine")
+	var states corev1.SecretList
+	gomega.Expect(plane.Client.List(ctx, &states, client.MatchingLabels{"tfstate": "true"})).To(gomega.Succeed())
+	gomega.Expect(states.Items).To(gomega.BeEmpty(), "Terraform states")
+	left, err := filepath.Glob(filepath.Join(plane.WorkDir, "*", "*"))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(left).To(gomega.BeEmpty(), "working directories of Terraform")
+}
+
+// summary counts what is in the engine.
+func summary(ctx context.Context) (ovirtsim.Summary, error) {
+	var out ovirtsim.Summary
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(plane.EngineCA)
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	defer c.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, plane.Engine.ControlURL+"/summary", http.NoBody)
+	if err != nil {
+		return out, err
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return out, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return out, fmt.Errorf("the simulator answered %s", response.Status)
+	}
+	return out, json.NewDecoder(response.Body).Decode(&out)
+}
