@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -189,8 +190,10 @@ type clusterScope struct {
 func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	log := ctrl.LoggerFrom(ctx)
 	olvmCluster := &infrav1.OLVMCluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.Runs.abandon(clusterKeyPrefix+req.String(), filepath.Join(r.WorkDir, req.Namespace), statePrefix+req.Name)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -189,8 +190,10 @@ func (s *machineScope) vmID() string {
 func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	log := ctrl.LoggerFrom(ctx)
 	olvmMachine := &infrav1.OLVMMachine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
 	}
 	scope := &machineScope{olvmMachine: olvmMachine, key: req.String()}
 	if err := r.findOwners(ctx, scope); err != nil {

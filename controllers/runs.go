@@ -1,10 +1,16 @@
 package controllers
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -80,6 +86,34 @@ func (r *Runs) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.attempts, key)
+}
+
+// abandon drops all that is kept here of an object that is gone although nobody released it: whoever takes the finalizer away
+// ends an object at once. Its working directories are name-UID in a folder. A run that still goes keeps its directory; its
+// end wakes the object once more.
+func (r *Runs) abandon(key, folder, name string) error {
+	status, ok := r.runner.Observe(key)
+	if ok && status.Phase != terraform.Done {
+		return nil
+	}
+	if ok {
+		r.runner.Forget(key, status.Ended)
+	}
+	r.forget(key)
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to look for working directories: %w", err)
+	}
+	for _, entry := range entries {
+		// Another object's name may begin with this one's.
+		if uid, ok := strings.CutPrefix(entry.Name(), name+"-"); !ok || uuid.Validate(uid) != nil {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
+			return fmt.Errorf("failed to remove a working directory: %w", err)
+		}
+	}
+	return nil
 }
 
 func splitKey(key string) (namespace, name string) {
