@@ -10,6 +10,8 @@
 //   - Node drain, autoscaler, Kubernetes conformance, joining of old nodes: they run Pods in the workload cluster.
 //   - KCP remediation: its control plane machines wait for a ConfigMap before they run kubeadm, by a script in their user
 //     data; the guests of the simulator run none.
+//   - KCP adoption: it counts the Secrets that have the label of the cluster's name, and knows of Cluster API's own only.
+//     Terraform states have that label too.
 //   - Machine pools: the provider has none.
 //   - Runtime SDK and in-place updates: they call an extension at its Service, and Services lead nowhere here.
 //

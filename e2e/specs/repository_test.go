@@ -27,6 +27,7 @@ const (
 	flavorMDRemediation = "md-remediation"
 	flavorTaints        = "taints"
 	flavorRollout       = "rollout"
+	flavorAdoption      = "adoption"
 )
 
 // healthCheck looks at the condition that the spec sets on a Node.
@@ -85,6 +86,10 @@ func writeRepository(root, dir string) string {
 		flavorFile(flavorRollout): edit(strings.Replace(topology, "name: olvm\n", "name: olvm-rollout\n", 1),
 			after{"    controlPlane:\n", taints, 6},
 			after{"        name: md-0\n", taints, 8}),
+		// The spec forgets an OLVMCluster without deleting it, and affinity groups that it had would stay in the engine.
+		flavorFile(flavorAdoption): strings.Replace(topology, "name: olvm\n", "name: olvm-adoption\n", 1),
+		"clusterclass-olvm-adoption.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-adoption\n", 1),
+			after{"      olvmDatacenterName: patched\n", "affinityGroups: []", 6}),
 		"clusterclass-olvm-rollout.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-rollout\n", 1),
 			after{"  controlPlane:\n", nodeMetadata, 4},
 			after{"    - class: default-worker\n", nodeMetadata, 6},

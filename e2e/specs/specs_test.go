@@ -55,6 +55,15 @@ var _ = ginkgo.Describe("Cluster API", func() {
 		})
 	})
 
+	ginkgo.Describe("Machines whose objects were lost are adopted", func() {
+		e2e.KCPInfraAdoptionSpec(ctx, func() e2e.KCPInfraAdoptionSpecInput {
+			return e2e.KCPInfraAdoptionSpecInput{
+				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(49), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
+				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorAdoption), ControlPlaneMachineCount: ptr.To[int64](3), BeforeForceDelete: keepStates,
+			}
+		})
+	})
+
 	ginkgo.Describe("A cluster is rebased to another ClusterClass", func() {
 		e2e.ClusterClassChangesSpec(ctx, func() e2e.ClusterClassChangesSpecInput {
 			return e2e.ClusterClassChangesSpecInput{
@@ -161,4 +170,21 @@ func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []by
 	n, err := strconv.Atoi(strings.TrimPrefix(cluster, "scale-"))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return class, bytes.ReplaceAll(template, []byte("127.20.50."), fmt.Appendf(nil, "127.20.%d.", 50+n))
+}
+
+// keepStates takes their owners from the Terraform states, as the spec does with the certificates, so that the garbage
+// collector leaves them for those who adopt the machines.
+func keepStates(ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects) error {
+	var states corev1.SecretList
+	if err := proxy.GetClient().List(ctx, &states, client.InNamespace(cluster.Namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+		return err
+	}
+	for i := range states.Items {
+		before := states.Items[i].DeepCopy()
+		states.Items[i].OwnerReferences = nil
+		if err := proxy.GetClient().Patch(ctx, &states.Items[i], client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
