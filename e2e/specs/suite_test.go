@@ -75,6 +75,10 @@ var _ = ginkgo.SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	return content
 }, func(content []byte) {
 	gomega.Expect(json.Unmarshal(content, &suite)).To(gomega.Succeed())
+	// The framework leaves a kubeconfig of each cluster behind.
+	temporary := filepath.Join(suite.Dir, "tmp")
+	gomega.Expect(os.MkdirAll(temporary, 0o700)).To(gomega.Succeed())
+	gomega.Expect(os.Setenv("TMPDIR", temporary)).To(gomega.Succeed())
 	management = framework.NewClusterProxy("management", suite.Kubeconfig, scheme())
 	e2eConfig = config()
 })
