@@ -57,6 +57,7 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 			object.SetNamespace(w.namespace)
 			if object.GetKind() == "Cluster" {
 				loseQuickly(t, object)
+				place(t, object, subnet)
 			}
 		}
 		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at

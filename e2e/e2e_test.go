@@ -363,6 +363,7 @@ func TestClustersAtOnce(t *testing.T) {
 		t.Parallel()
 		w := newTopologyWorkload(t, "gamma", 33)
 		w.expectMachines(1, 1)
+		w.expectPlaced()
 		w.loseAWorker()
 		w.expectMachines(1, 1)
 		w.rollWorkersOut("6GB")

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// place uses what the ClusterClass has beyond its template: failure domains by hosts, of which the workers take the second,
+// an IP profile, a larger root disk and a data disk for them, and no affinity groups.
+func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
+	t.Helper()
+	change := func(path []string, apply func([]any) []any) {
+		list, _, err := unstructured.NestedSlice(cluster.Object, path...)
+		if err == nil {
+			err = unstructured.SetNestedSlice(cluster.Object, apply(list), path...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change([]string{"spec", "topology", "workers", "machineDeployments"}, func(deployments []any) []any {
+		deployments[0].(map[string]any)["failureDomain"] = "two"
+		return deployments
+	})
+	change([]string{"spec", "topology", "variables"}, func(list []any) []any {
+		for _, entry := range list {
+			if v := entry.(map[string]any); v["name"] == "workerMachines" {
+				value := v["value"].(map[string]any)
+				delete(value, "ipAddresses")
+				value["network"] = map[string]any{"ipProfileName": "workers"}
+				value["rootDisk"] = map[string]any{"size": "25GB"}
+				value["dataDisks"] = []any{map[string]any{"name": "images", "size": "5GB"}}
+			}
+		}
+		return append(list,
+			map[string]any{"name": "failureDomains", "value": []any{
+				map[string]any{"name": "one", "hosts": map[string]any{"names": []any{"host-1"}}},
+				map[string]any{"name": "two", "controlPlane": false, "hosts": map[string]any{"names": []any{"host-2", "host-3"}}},
+			}},
+			map[string]any{"name": "ipProfiles", "value": []any{map[string]any{
+				"name": "workers", "ipv4": map[string]any{"subnet": fmt.Sprintf("127.20.%d.0/24", subnet), "ipAddresses": []any{fmt.Sprintf("127.20.%d.100-127.20.%d.119", subnet, subnet)}},
+			}}},
+			map[string]any{"name": "affinityGroups", "value": []any{}})
+	})
+}
+
+// expectPlaced compares the VMs with what place asked for.
+func (w *workload) expectPlaced() {
+	w.t.Helper()
+	ctx := context.Background()
+	hosts, err := suite.engine.Hosts(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	worker, err := w.worker()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for id, vm := range w.vms() {
+		var placed []string
+		for _, h := range hosts {
+			if p := vm.PlacementPolicy; p != nil && p.Hosts != nil && slices.ContainsFunc(p.Hosts.Hosts, func(r engine.Ref) bool { return r.ID == h.ID }) {
+				placed = append(placed, h.Name)
+			}
+		}
+		slices.Sort(placed)
+		disks := map[string]int64{}
+		attached, err := suite.engine.DiskAttachments(ctx, id)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for i := range attached {
+			disk, err := suite.engine.Disk(ctx, attached[i].DiskID())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			disks[strings.TrimPrefix(disk.AliasText(), vm.Name+"_")] = disk.ProvisionedSize >> 30
+		}
+		want := "[host-1] map[Disk1:20]"
+		if vm.Name == worker.Name {
+			want = "[host-2 host-3] map[Disk1:25 images:5]"
+		}
+		if got := fmt.Sprintf("%v %v", placed, disks); got != want {
+			w.t.Errorf("VM %s has hosts and disks %s, want %s", vm.Name, got, want)
+		}
+	}
+}
