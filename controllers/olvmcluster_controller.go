@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -194,6 +195,9 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, r.Runs.abandon(clusterKeyPrefix+req.String(), filepath.Join(r.WorkDir, req.Namespace), statePrefix+req.Name)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
+	}
+	if annotations.IsExternallyManaged(olvmCluster) {
+		return ctrl.Result{}, nil // the predicate sees the objects that wake this one, not this one
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -33,8 +34,8 @@ func (r *OLVMMachineReconciler) affinityGroups(ctx context.Context, scope *machi
 			ids[g.Name] = g.ID
 		}
 	}
-	if scope.vmID() != "" {
-		return ids, nil
+	if scope.vmID() != "" || annotations.IsExternallyManaged(scope.olvmCluster) {
+		return ids, nil // who manages the cluster elsewhere makes groups, or none
 	}
 	members, _, err := groupMembers(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
 	if err != nil {

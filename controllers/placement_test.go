@@ -299,6 +299,27 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 	}
 }
 
+// TestAClusterThatIsManagedElsewhereIsNotTouched has a machine of such a cluster made and deleted.
+func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "terraform-of-the-network-team"}
+	})
+	s.olvm.Status.Initialization.Provisioned = ptr.To(true)
+	s.updateStatus(s.olvm)
+	before := s.olvm.DeepCopy()
+	m := s.machine("one", nil) // wakes the OLVMCluster too, as does the Secret
+	s.expectProvisioned(m)
+	change(s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "creds"}}, func(c *corev1.Secret) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
+	s.delete(m)
+	s.expectGone(m)
+	if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(s.olvm), s.olvm); err != nil || s.olvm.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the OLVMCluster was written: %+v, %v", s.olvm, err)
+	}
+	if left := s.sim.Summary(); left.AffinityGroups != 0 || left.VMs != 0 {
+		t.Errorf("the engine has %+v", left)
+	}
+}
+
 func TestAClusterWithoutMachinesIsDeletedWithoutCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "never"

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +20,7 @@ import (
 )
 
 // newNetworkedWorkload is the sample cluster whose control plane machines have addresses of both families from an IP
-// profile, and whose workers have them from an InClusterIPPool.
+// profile, and whose workers have them from an InClusterIPPool. Its machines have names of the user's making.
 func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	prefix := fmt.Sprintf("127.20.%d.", subnet)
@@ -39,6 +41,8 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 					"ipv4": map[string]any{"subnet": prefix + "0/24", "ipAddresses": []any{prefix + "10-" + prefix + "40"}},
 					"ipv6": map[string]any{"ipAddresses": []any{fmt.Sprintf("fd00:%d::10-fd00:%d::40", subnet, subnet)}},
 				}}, "spec", "ipProfiles"))
+			case "KubeadmControlPlane", "MachineDeployment":
+				errs = append(errs, unstructured.SetNestedField(object.Object, "{{ .cluster.name }}."+strings.ToLower(object.GetKind()[:1])+".{{ .random }}", "spec", "machineNaming", "template"))
 			case "OLVMMachineTemplate":
 				network := map[string]any{"ipProfileName": "control-plane"}
 				if object.GetName() == name+"-md-0" {
@@ -60,9 +64,12 @@ func (w *workload) expectAddresses() {
 	if err := errors.Join(suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)), suite.plane.Client.List(ctx, &addresses, client.InNamespace(w.namespace))); err != nil {
 		w.t.Fatal(err)
 	}
-	nodes, workers := w.nodes(), 0
+	nodes, workers, names := w.nodes(), 0, regexp.MustCompile(`^`+w.name+`\.[km]\.[a-z0-9]+$`)
 	for i := range machines.Items {
 		m := &machines.Items[i]
+		if !names.MatchString(m.Name) || m.Status.OLVM.VirtualMachine.VMName != m.Name {
+			w.t.Errorf("machine %s has VM %s, want both as the machine's owner names them", m.Name, m.Status.OLVM.VirtualMachine.VMName)
+		}
 		var ips []string
 		for _, a := range m.Status.Addresses {
 			if a.Type == clusterv1.MachineInternalIP {
