@@ -220,11 +220,17 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
 	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
+	before := slices.Clone(olvmCluster.Status.Conditions)
 	defer func() {
 		updateClusterStatus(scope)
 		if err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions}); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
-		} else if scope.noticed {
+			return
+		}
+		announce(r.Recorder, olvmCluster, before, olvmCluster.Status.Conditions, map[string]string{
+			infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+		})
+		if scope.noticed {
 			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,11 +221,15 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
+	before := slices.Clone(olvmMachine.Status.Conditions)
 	defer func() {
 		updateMachineStatus(scope)
 		if err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions}); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
-		} else if scope.noticed {
+			return
+		}
+		announce(r.Recorder, olvmMachine, before, olvmMachine.Status.Conditions, scope.steps())
+		if scope.noticed {
 			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()

@@ -85,6 +85,9 @@ func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *m
 	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
 		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
+	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
+		// Before it is powered off for nothing.
+		scope.blocked = fmt.Sprintf("VM %s (%s) is protected against deletion; to delete it turn Delete Protection off in the engine", vm.Name, vm.ID)
 	}
 }
 

@@ -95,6 +95,16 @@ func updateMachineStatus(scope *machineScope) {
 	}
 }
 
+// steps are the conditions whose coming true is an event, with its text.
+func (s *machineScope) steps() map[string]string {
+	vm := ensureOLVM(s.olvmMachine).VirtualMachine
+	return map[string]string{
+		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", s.machineAddresses()),
+		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
+		infrav1.DeletingCondition:              "The VM is being deleted",
+	}
+}
+
 // setMachineFacts maps what was resolved and seen.
 func setMachineFacts(scope *machineScope) {
 	m := scope.olvmMachine

@@ -65,6 +65,7 @@ type VM struct {
 	Type            string           `xml:"type,omitempty"`
 	Console         *Console         `xml:"console"`
 	Soundcard       *bool            `xml:"soundcard_enabled"`
+	DeleteProtected *bool            `xml:"delete_protected"`
 	PlacementPolicy *PlacementPolicy `xml:"placement_policy"`
 	Properties      *Properties      `xml:"custom_properties"`
 	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`

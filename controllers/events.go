@@ -1,0 +1,61 @@
+package controllers
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// announcement is what is said of a condition that changed; an empty kind is nothing.
+type announcement struct{ kind, reason, text string }
+
+// announce records an event for each condition that turned into one that users are told of: steps that were reached, and
+// whatever is wrong. The conditions are those before and after a pass.
+func announce(recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string) {
+	for _, said := range announcements(before, after, steps) {
+		recorder.Eventf(object, nil, said.kind, said.reason, "Reconcile", "%s", shorten(said.text, 900))
+	}
+}
+
+// announcements says what to tell. Steps are the conditions whose coming true is news, with the news.
+func announcements(before, after []metav1.Condition, steps map[string]string) []announcement {
+	var out []announcement
+	for _, c := range after {
+		if was := findCondition(before, c.Type); was != nil && was.Status == c.Status && was.Reason == c.Reason {
+			continue
+		}
+		switch text, step := steps[c.Type]; {
+		case isProblem(c):
+			out = append(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message})
+		case step && c.Status == metav1.ConditionTrue:
+			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, text})
+		}
+	}
+	return out
+}
+
+func findCondition(list []metav1.Condition, conditionType string) *metav1.Condition {
+	for i := range list {
+		if list[i].Type == conditionType {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// isProblem says whether somebody has to act. What is on its way is no problem, and a run that failed has an event already.
+func isProblem(c metav1.Condition) bool {
+	switch {
+	case c.Type == infrav1.ReadyCondition, c.Reason == infrav1.ApplyFailedReason, c.Reason == infrav1.DeletionFailedReason:
+		return false
+	case c.Type == infrav1.DeletingCondition:
+		return c.Reason == infrav1.DeletionBlockedReason
+	}
+	return c.Status == metav1.ConditionFalse && c.Message != "" && !strings.HasPrefix(c.Reason, "WaitingFor") &&
+		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.VirtualMachineStartingReason && c.Reason != "NotPaused"
+}
