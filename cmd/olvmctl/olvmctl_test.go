@@ -63,7 +63,7 @@ func TestPlan(t *testing.T) {
 	if code != 2 {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	for _, want := range []string{"default/demo-control-plane-0 of KubeadmControlPlane/demo-control-plane", "address 127.20.30.10", "default/demo-md-0-1", "3 machines, 3 would change", "(sensitive value)"} {
+	for _, want := range []string{"default/demo-control-plane-0 of KubeadmControlPlane/demo-control-plane", "addresses: 127.20.30.10)", "default/demo-md-0-1", "3 machines, 3 would change", "(sensitive value)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the plan lacks %q", want)
 		}
@@ -75,9 +75,10 @@ func TestPlan(t *testing.T) {
 	var plan struct {
 		Changed  int
 		Machines []struct {
-			Name, Address string
-			Changes       []struct{ Address, Action string }
-			Plan          struct {
+			Name      string
+			Addresses []string
+			Changes   []struct{ Address, Action string }
+			Plan      struct {
 				FormatVersion string `json:"format_version"`
 			}
 		}
@@ -94,6 +95,32 @@ func TestPlan(t *testing.T) {
 	}
 	if s.sim.Summary().VMs != 0 {
 		t.Error("planning made VMs")
+	}
+}
+
+// TestPlanOfNetworks has machines whose addresses a management cluster, or the network, would give.
+func TestPlanOfNetworks(t *testing.T) {
+	s := newSite(t)
+	network := func(yaml string) string {
+		const worker = "          gateway: 127.20.30.1\n          ipv4:\n            subnet: 127.20.30.0/24\n            ipAddresses: [127.20.30.100-127.20.30.149]\n"
+		at := strings.Index(s.manifests, strings.TrimPrefix(worker, "          "))
+		if at < 0 {
+			t.Fatal("the sample has another network")
+		}
+		return s.manifests[:at] + yaml + s.manifests[at+len(worker)-10:]
+	}
+	for name, test := range map[string]struct{ yaml, want, code string }{
+		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)", `"(of InClusterIPPool nodes)"`},
+		"DHCP":   {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)", `boot_protocol = "dhcp"`},
+		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          ipv6: {autoConf: true}\n",
+			"addresses: 127.20.30.8, IPv6 of the network's choice for enp1s0)", `boot_protocol = "autoconf"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, problems := s.run(network(test.yaml), "plan", "-f", "-", "--ca-file", s.caFile)
+			if code != 2 || !strings.Contains(out, test.want) || !strings.Contains(out, test.code) {
+				t.Errorf("exit code %d, %s, the plan lacks %q or %q:\n%s", code, problems, test.want, test.code, out)
+			}
+		})
 	}
 }
 
