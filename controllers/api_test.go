@@ -69,6 +69,11 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.OLVMNetwork.MACAddress = "56:6f"
 			return c
 		}, "macAddress"},
+		"a network without any name": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic2"}}}
+			return c
+		}, "set networkName, vnicProfileName or both"},
 		"DHCP beside ranges": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.Network.IPv4.DHCP = true

@@ -18,6 +18,8 @@ func richInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Tags = []string{"prod", "blue"}
 	dc := &inventory.DataCenters[0]
+	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "one-profile", VNICProfiles: []string{"slow"}},
+		ovirtsim.Network{Name: "two-profiles", VNICProfiles: []string{"gold", "silver"}}, ovirtsim.Network{Name: "three-profiles", VNICProfiles: []string{"gold", "bronze", "tin"}})
 	dc.Templates = append(dc.Templates, ovirtsim.Template{
 		Name: "with-nics", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}}, Kubernetes: "v1.36.1",
 		NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
@@ -146,6 +148,20 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			return len(got.nics) == 3 && got.nics[0].Name == "nic1" && got.nics[0].MAC.Address == "56:6f:1a:aa:00:01" && got.nics[0].Interface == "e1000e" && got.nics[1].Name == "nic2" &&
 				got.nics[1].Interface == "virtio" && got.nics[2].Name == "storage"
 		}},
+		"networks by their names or their profiles": {func(s *infrav1.OLVMMachineSpec) {
+			s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "kvm-vlan"}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt"}}, {OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "one-profile"}}}
+		}, func(s *site, got seen) bool {
+			s.t.Helper()
+			dc, err := s.session().DataCenter(s.t.Context(), "Default")
+			for i, want := range []string{"kvm-vlan", "ovirtmgmt", "slow"} {
+				profiles, _, e := s.session().VNICProfiles(s.t.Context(), dc, want)
+				if err != nil || e != nil || len(got.nics) != 3 || len(profiles) != 1 || engine.RefID(got.nics[i].VNICProfile) != profiles[0].ID {
+					return false
+				}
+			}
+			return true
+		}},
 		"a template with NICs, which become those of the machine": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateName = "with-nics"
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}}
@@ -217,8 +233,12 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
 		}, infrav1.StorageDomainNotFoundReason, []string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
-		"an unknown version of the template":      {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
-		"an unknown tag":                          {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
+		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		"an unknown tag":                     {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
+		"a network with several profiles": {func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "two-profiles"} },
+			infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "it has gold, silver"}},
+		"a profile on several networks": {func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "gold"} },
+			infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "name the network"}},
 		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "with-nics" }, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
 	}
 	for name, test := range tests {

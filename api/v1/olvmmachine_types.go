@@ -63,10 +63,10 @@ type OLVMMachineSpec struct {
 }
 
 // OLVMNetwork names a network of the data center and one of its vNIC profiles.
+// +kubebuilder:validation:XValidation:rule="has(self.networkName) && size(self.networkName) > 0 || has(self.vnicProfileName) && size(self.vnicProfileName) > 0",message="set networkName, vnicProfileName or both"
 type OLVMNetwork struct {
-	// networkName is the name of the network.
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// networkName is the name of the network. Empty means that of the vNIC profile, whose name must be unique then.
+	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	NetworkName string `json:"networkName,omitempty"`
 
@@ -75,9 +75,8 @@ type OLVMNetwork struct {
 	// +kubebuilder:validation:MaxLength=50
 	VNICName string `json:"vnicName,omitempty"`
 
-	// vnicProfileName is the name of the vNIC profile.
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// vnicProfileName is the name of the vNIC profile. Empty means the one that has the network's name, or its only one.
+	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	VNICProfileName string `json:"vnicProfileName,omitempty"`
 

@@ -208,6 +208,42 @@ func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Net
 		Known: names(all, inDC, func(n Network) string { return n.Name })}
 }
 
+// VNICProfiles lists the vNIC profiles of that name on the data center's networks, with their networks.
+func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) ([]VNICProfile, []Network, error) {
+	named := func(p VNICProfile) bool { return p.Name == name }
+	_, profiles, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", named)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.DataCenter.ID == dc.ID })
+	if err != nil {
+		return nil, nil, err
+	}
+	var found []VNICProfile
+	var networks []Network
+	for _, p := range profiles {
+		at := slices.IndexFunc(all, func(n Network) bool { return n.ID == p.Network.ID && n.DataCenter.ID == dc.ID })
+		if at >= 0 && named(p) {
+			found, networks = append(found, p), append(networks, all[at])
+		}
+	}
+	return found, networks, nil
+}
+
+// DefaultVNICProfile returns the network's only vNIC profile, or the one that has the network's name, or a NameError.
+func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
+	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
+	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool { return onNetwork(p) && p.Name == network.Name })
+	if err != nil || item != nil {
+		return item, err
+	}
+	known := names(all, onNetwork, func(p VNICProfile) string { return p.Name })
+	if len(known) == 1 {
+		return &all[slices.IndexFunc(all, onNetwork)], nil
+	}
+	return nil, &NameError{Kind: "vNIC profile", Name: network.Name, Scope: fmt.Sprintf("network %q, and it has not exactly one", network.Name), Known: known}
+}
+
 // VNICProfile returns the vNIC profile of that name on the network, or a NameError.
 func (c *Client) VNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }

@@ -38,7 +38,8 @@ func EngineOf(cluster *infrav1.OLVMCluster) string {
 	return base.Host
 }
 
-// Held says who has which address on one engine, by the network. What stands under the network "" is held on all.
+// Held says who has which address on one engine, by the name of the network. What stands under "", where a machine names
+// none, may be on any.
 type Held map[string]map[netip.Addr]string
 
 // Add an address.
@@ -69,11 +70,14 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 	}
 }
 
-// On returns who has which address on one network.
+// On returns who has which address on one network, or on any for "".
 func (h Held) On(network string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
-	maps.Copy(out, h[""])
-	maps.Copy(out, h[network])
+	for name, addresses := range h {
+		if network == "" || name == "" || name == network {
+			maps.Copy(out, addresses)
+		}
+	}
 	return out
 }
 

@@ -70,6 +70,39 @@ func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address
 	return out
 }
 
+// resolve finds network and vNIC profile; either may be left out where the other decides.
+func (n NIC) resolve(ctx context.Context, client *engine.Client, dc *engine.DataCenter) (*engine.Network, *engine.VNICProfile, error) {
+	if n.NetworkName == "" {
+		profiles, networks, err := client.VNICProfiles(ctx, dc, n.VNICProfileName)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(profiles) != 1 {
+			var names []string
+			for _, network := range networks {
+				names = append(names, network.Name)
+			}
+			return nil, nil, &Error{infrav1.VNICProfileNotFoundReason, n.field + "vnicProfileName", fmt.Sprintf(
+				"data center %q has %d vNIC profiles %q, on the networks %q; correct the name, or name the network as networkName", dc.Name, len(profiles), n.VNICProfileName, names)}
+		}
+		return &networks[0], &profiles[0], nil
+	}
+	network, err := client.Network(ctx, dc, n.NetworkName)
+	if err != nil {
+		return nil, nil, nameError(err, infrav1.NetworkNotFoundReason, n.field+"networkName")
+	}
+	var profile *engine.VNICProfile
+	if n.VNICProfileName == "" {
+		profile, err = client.DefaultVNICProfile(ctx, network)
+	} else {
+		profile, err = client.VNICProfile(ctx, network, n.VNICProfileName)
+	}
+	if err != nil {
+		return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, n.field+"vnicProfileName")
+	}
+	return network, profile, nil
+}
+
 // interfaceTypes are the emulated network cards beside virtio.
 var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
 
@@ -292,13 +325,9 @@ func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 	var first *engine.Network
 	var firstProfile *engine.VNICProfile
 	for i, n := range nics {
-		network, err := client.Network(ctx, dc, n.NetworkName)
+		network, profile, err := n.resolve(ctx, client, dc)
 		if err != nil {
-			return nil, nil, nameError(err, infrav1.NetworkNotFoundReason, n.field+"networkName")
-		}
-		profile, err := client.VNICProfile(ctx, network, n.VNICProfileName)
-		if err != nil {
-			return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, n.field+"vnicProfileName")
+			return nil, nil, err
 		}
 		out.NICs = append(out.NICs, render.NIC{Name: n.VNICName, VNICProfileID: profile.ID, MAC: n.MACAddress, Interface: n.InterfaceType})
 		if i == 0 {
