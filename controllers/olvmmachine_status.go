@@ -129,7 +129,8 @@ func setMachineFacts(scope *machineScope) {
 	if scope.rendered != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
-	if found := scope.machineAddresses(); len(found) > 0 && scope.machine != nil && (scope.guestAsked || !scope.dynamic() || len(m.Status.Addresses) == 0) {
+	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better
+	if found := scope.machineAddresses(); len(found) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = found[0].String()
 		m.Status.Addresses = nil
 		for _, address := range found {
