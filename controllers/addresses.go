@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -38,7 +40,7 @@ type addressAllocator struct {
 // allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
 // VM may have been given already is never taken back.
 func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster, nics []resolve.NIC) (map[string][]ipam.Address, error) {
-	allocation := resolve.Allocation{NICs: nics, InUse: mayHaveVM(machine)}
+	allocation := resolve.Allocation{NICs: nics, InUse: mayHaveVM(machine), Made: machine.Spec.ProviderID != ""}
 	var err error
 	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
 		return nil, err
@@ -112,11 +114,20 @@ func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, 
 		if known && owner != where || m.Namespace == self.Namespace && m.Name == self.Name {
 			continue // a machine whose engine is not known counts as on this one
 		}
+		holder := fmt.Sprintf("OLVMMachine %s/%s", m.Namespace, m.Name)
+		if mayHaveVM(m) { // whatever became of its record
+			_, ips := addressesOf(m)
+			for _, ip := range ips {
+				if address, ok := netip.AddrFromSlice(ip); ok {
+					out.Add("", address.Unmap(), holder)
+				}
+			}
+		}
 		recorded, err := resolve.Recorded(m)
 		if err != nil {
 			continue // it is told so itself; who spoils a record must not stop everybody
 		}
-		out.AddMachine(m.Spec, recorded, fmt.Sprintf("OLVMMachine %s/%s", m.Namespace, m.Name))
+		out.AddMachine(m.Spec, recorded, holder)
 	}
 	return out, nil
 }
@@ -127,26 +138,25 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 }
 
 // claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network interface.
-// The error is a *resolve.Error while one is missing.
+// The error is a *resolve.Error while one is missing. A machine that has its VM asks for nothing: another address would be
+// of no use to its guest.
 func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC) (map[string][]ipam.Address, error) {
 	out := map[string][]ipam.Address{}
+	made := machine.Spec.ProviderID != ""
 	var missing error
 	for i := range nics {
 		if nics[i].Guest == nil {
 			continue
 		}
 		for j, pool := range nics[i].Guest.FromPools {
-			claim, err := a.ensureClaim(ctx, machine, claimName(machine, i, j), pool)
-			if err != nil {
-				return nil, err
-			}
-			address, err := a.claimed(ctx, claim, nics[i].Guest)
+			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest)
 			var waiting *resolve.Error
 			switch {
 			case err == nil:
 				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
 			case !errors.As(err, &waiting):
 				return nil, err
+			case made: // what it has is recorded
 			case missing == nil:
 				missing = err // the others are asked for all the same
 			}
@@ -155,46 +165,90 @@ func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachi
 	return out, missing
 }
 
-func (a *addressAllocator) ensureClaim(ctx context.Context, machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
+// claimOne returns the address of one pool, and claims it where that was not done yet.
+func (a *addressAllocator) claimOne(ctx context.Context, machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference, guest *resolve.GuestNIC) (ipam.Address, error) {
+	waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
+		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
 	claim := &ipamv1.IPAddressClaim{}
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: name}
-	err := a.client.Get(ctx, key, claim)
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
-		cluster := machine.Labels[clusterv1.ClusterNameLabel]
-		claim = &ipamv1.IPAddressClaim{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
-				Finalizers:      []string{infrav1.MachineFinalizer}, // the VM must not outlive its right to the address
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))},
-			},
-			Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
+		if machine.Spec.ProviderID != "" {
+			return ipam.Address{}, waiting
 		}
-		if err = a.client.Create(ctx, claim); apierrors.IsAlreadyExists(err) {
-			err = a.reader.Get(ctx, key, claim)
+		claim = newClaim(machine, name, pool)
+		if err = a.client.Create(ctx, claim); apierrors.IsAlreadyExists(err) { // the cache is behind
+			err = a.reader.Get(ctx, client.ObjectKeyFromObject(claim), claim)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
+		return ipam.Address{}, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
 	}
-	if !metav1.IsControlledBy(claim, machine) {
-		return nil, &resolve.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
-			"IPAddressClaim %s exists and does not belong to this machine; delete it, or delete this Machine", name)}
+	if err := a.adopt(ctx, machine, claim); err != nil {
+		return ipam.Address{}, err
 	}
-	return claim, nil
+	if !mayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
+		// Of another pool, or given back by somebody else: nobody uses it yet, and the next look claims anew.
+		if err := a.giveBack(ctx, claim); err != nil {
+			return ipam.Address{}, err
+		}
+		return ipam.Address{}, waiting
+	}
+	return a.claimed(ctx, claim, guest, waiting)
 }
 
-// claimed is the address that a claim was given; the error is a *resolve.Error while there is none.
-func (a *addressAllocator) claimed(ctx context.Context, claim *ipamv1.IPAddressClaim, guest *resolve.GuestNIC) (ipam.Address, error) {
+func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference) *ipamv1.IPAddressClaim {
+	cluster := machine.Labels[clusterv1.ClusterNameLabel]
+	claim := &ipamv1.IPAddressClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: machine.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+			Finalizers: []string{infrav1.MachineFinalizer}, OwnerReferences: []metav1.OwnerReference{claimOwner(machine)},
+		},
+		Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
+	}
+	if filter, ok := machine.Labels[clusterv1.WatchLabel]; ok {
+		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider, too, may look at nothing else
+	}
+	return claim
+}
+
+// claimOwner does not block the owner's deletion: in the foreground the garbage collector would delete the claim first, and
+// the IPAM provider would give the address of a VM that still runs to somebody else.
+func claimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
+	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
+	owner.BlockOwnerDeletion = nil
+	return owner
+}
+
+// adopt makes a claim the machine's again that lost its owner, or has it with the UID of before a backup.
+func (a *addressAllocator) adopt(ctx context.Context, machine *infrav1.OLVMMachine, claim *ipamv1.IPAddressClaim) error {
+	owner := metav1.GetControllerOf(claim)
+	if owner != nil && owner.UID == machine.UID {
+		return nil
+	}
+	if owner != nil && (owner.Kind != "OLVMMachine" || owner.Name != machine.Name) || claim.Labels[clusterv1.ClusterNameLabel] != machine.Labels[clusterv1.ClusterNameLabel] {
+		return &resolve.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+			"IPAddressClaim %s exists and does not belong to this machine; delete it, or delete this Machine", claim.Name)}
+	}
+	before := claim.DeepCopy()
+	claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "OLVMMachine" })
+	claim.OwnerReferences = append(claim.OwnerReferences, claimOwner(machine))
+	controllerutil.AddFinalizer(claim, infrav1.MachineFinalizer)
+	if err := a.client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("failed to adopt IPAddressClaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// claimed is the address that a claim was given; waiting is the error while there is none.
+func (a *addressAllocator) claimed(ctx context.Context, claim *ipamv1.IPAddressClaim, guest *resolve.GuestNIC, waiting *resolve.Error) (ipam.Address, error) {
 	pool := claim.Spec.PoolRef
-	if claim.Status.AddressRef.Name == "" {
-		waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
-			Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, claim.Name)}
-		if ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
-			waiting.Message += ": " + ready.Message
-			if ready.Reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason {
-				waiting.Reason = infrav1.AddressPoolExhaustedReason
-			}
+	if ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition); ready != nil && ready.Status == metav1.ConditionFalse {
+		waiting.Message += ": " + ready.Message
+		if ready.Reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason {
+			waiting.Reason = infrav1.AddressPoolExhaustedReason
 		}
+	}
+	if claim.Status.AddressRef.Name == "" {
 		return ipam.Address{}, waiting
 	}
 	given := &ipamv1.IPAddress{}
@@ -202,6 +256,9 @@ func (a *addressAllocator) claimed(ctx context.Context, claim *ipamv1.IPAddressC
 	err := a.client.Get(ctx, key, given)
 	if apierrors.IsNotFound(err) {
 		err = a.reader.Get(ctx, key, given) // the cache may be behind
+	}
+	if apierrors.IsNotFound(err) {
+		return ipam.Address{}, waiting
 	}
 	if err != nil {
 		return ipam.Address{}, fmt.Errorf("failed to get the address of IPAddressClaim %s: %w", claim.Name, err)
@@ -220,27 +277,52 @@ func (a *addressAllocator) claimed(ctx context.Context, claim *ipamv1.IPAddressC
 
 // release gives back what the machine has claimed. Its VM must be gone. Addresses of ranges are free when the object is.
 func (a *addressAllocator) release(ctx context.Context, machine *infrav1.OLVMMachine) error {
+	return a.forEachClaim(ctx, a.reader, client.ObjectKeyFromObject(machine), func(claim *ipamv1.IPAddressClaim) error { return a.giveBack(ctx, claim) })
+}
+
+// abandon lets the claims go of a machine that does not exist any more, although nobody released it. The garbage collector
+// deletes them.
+func (a *addressAllocator) abandon(ctx context.Context, machine client.ObjectKey) error {
+	return a.forEachClaim(ctx, a.client, machine, func(claim *ipamv1.IPAddressClaim) error { return a.letGo(ctx, claim) })
+}
+
+// forEachClaim looks at the claims of a machine of that name.
+func (a *addressAllocator) forEachClaim(ctx context.Context, reader client.Reader, machine client.ObjectKey, do func(*ipamv1.IPAddressClaim) error) error {
 	var claims ipamv1.IPAddressClaimList
-	err := a.reader.List(ctx, &claims, client.InNamespace(machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]})
+	err := reader.List(ctx, &claims, client.InNamespace(machine.Namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil // nobody can have claimed anything
 	} else if err != nil {
-		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine.Name, err)
+		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine, err)
 	}
+	var errs []error
 	for i := range claims.Items {
-		claim := &claims.Items[i]
-		if !metav1.IsControlledBy(claim, machine) {
-			continue
+		if owner := metav1.GetControllerOf(&claims.Items[i]); owner != nil && owner.Kind == "OLVMMachine" && owner.Name == machine.Name {
+			errs = append(errs, do(&claims.Items[i]))
 		}
-		before := claim.DeepCopy()
-		if controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {
-			if err := a.client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("failed to release IPAddressClaim %s: %w", claim.Name, err)
-			}
-		}
-		if err := a.client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete IPAddressClaim %s: %w", claim.Name, err)
-		}
+	}
+	return kerrors.NewAggregate(errs)
+}
+
+// giveBack deletes a claim.
+func (a *addressAllocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	if err := a.letGo(ctx, claim); err != nil {
+		return err
+	}
+	if err := a.client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete IPAddressClaim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// letGo takes our finalizer off a claim.
+func (a *addressAllocator) letGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	before := claim.DeepCopy()
+	if !controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {
+		return nil
+	}
+	if err := a.client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to release IPAddressClaim %s: %w", claim.Name, err)
 	}
 	return nil
 }

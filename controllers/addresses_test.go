@@ -395,26 +395,74 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			t.Errorf("had %v, got %v", before, given)
 		}
 	})
-	t.Run("a claim that was made again is noticed", func(t *testing.T) {
+	t.Run("a claim that is gone is not made again for a machine that has its VM", func(t *testing.T) {
 		b := newAddressBook(t)
 		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
 		b.refused(m, infrav1.WaitingForIPAddressesReason)
 		b.fulfil()
 		b.allocated(m)
 		m.Spec.ProviderID = "olvm://x"
-		if err := b.allocator.release(t.Context(), m); err != nil { // somebody else did
+		if err := b.api.Delete(t.Context(), &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"}}); err != nil { // somebody else did
 			t.Fatal(err)
 		}
-		if err := b.api.Delete(t.Context(), &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"}}); err != nil {
+		b.allocated(m)
+		if err := b.allocator.release(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		b.allocated(m)
+		var claims ipamv1.IPAddressClaimList
+		if err := b.api.List(t.Context(), &claims); err != nil || len(claims.Items) != 0 {
+			t.Errorf("there are the claims %+v, %v", claims.Items, err)
+		}
+		if text := m.Annotations[infrav1.AddressesAnnotation]; text != `{"nic1":["10.0.0.100"]}` {
+			t.Errorf("records %s", text)
+		}
+	})
+	t.Run("a claim that was made again while a VM may exist is noticed", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		b.fulfil()
+		b.allocated(m)
+		m.Annotations[infrav1.CreateRequestedAnnotation] = "one"
+		if err := errors.Join(b.allocator.release(t.Context(), m), b.api.Delete(t.Context(), &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-0-0"}})); err != nil {
 			t.Fatal(err)
 		}
 		b.refused(m, infrav1.WaitingForIPAddressesReason)
 		b.fulfil()
-		if message := b.refused(m, infrav1.IPAddressConflictReason); !strings.Contains(message, "the guest has [10.0.0.100]") {
+		if message := b.refused(m, infrav1.IPAddressConflictReason); !strings.Contains(message, "the guest may have [10.0.0.100]") {
 			t.Error(message)
 		}
-		if text := m.Annotations[infrav1.AddressesAnnotation]; text != `{"nic1":["10.0.0.100"]}` {
-			t.Errorf("records %s", text)
+	})
+	t.Run("a family that a profile gets later is not for machines that have their VM", func(t *testing.T) {
+		b := newAddressBook(t)
+		v6 := b.clusters["a"].Spec.IPProfiles[0].IPv6
+		b.clusters["a"].Spec.IPProfiles[0].IPv6 = nil
+		m := b.machine("one", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
+		b.allocated(m)
+		m.Spec.ProviderID = "olvm://x"
+		b.clusters["a"].Spec.IPProfiles[0].IPv6 = v6
+		if given := b.allocated(m); !slices.Equal(given["nic1"], []string{"10.0.0.10"}) {
+			t.Errorf("got %v", given)
+		}
+	})
+	t.Run("a record that is lost gives nothing away", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
+		b.allocated(m)
+		if err := b.api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			t.Fatal(err)
+		}
+		m.Spec.ProviderID, m.Annotations = "olvm://x", nil
+		m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"}, {Type: clusterv1.MachineInternalIP, Address: "fd00::10"}}
+		if err := b.api.Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if given := b.allocated(m); len(given) != 0 || m.Annotations[infrav1.AddressesAnnotation] != "" {
+			t.Errorf("the machine got %v and records %v", given, m.Annotations)
+		}
+		if given := b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)); !slices.Equal(given["nic1"], []string{"10.0.0.11", "fd00::11"}) {
+			t.Errorf("another machine got %v", given)
 		}
 	})
 	t.Run("a record that cannot be read", func(t *testing.T) {
@@ -425,6 +473,82 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			t.Error(message)
 		}
 		b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)) // others go on
+	})
+	t.Run("a claim that a backup brought back without its owner", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		b.fulfil()
+		before := b.allocated(m)
+		for _, owners := range [][]metav1.OwnerReference{nil, {{APIVersion: "infrastructure.cluster.x-k8s.io/v1", Kind: "OLVMMachine", Name: "one", UID: "of before", Controller: ptr.To(true)}}} {
+			claim := b.claim("one-0-0")
+			claim.OwnerReferences, claim.Finalizers = owners, nil
+			if err := b.api.Update(t.Context(), claim); err != nil {
+				t.Fatal(err)
+			}
+			if given := b.allocated(m); !slices.Equal(given["nic1"], before["nic1"]) {
+				t.Errorf("had %v, got %v", before, given)
+			}
+			if claim = b.claim("one-0-0"); !metav1.IsControlledBy(claim, m) || len(claim.OwnerReferences) != 1 || len(claim.Finalizers) != 1 || claim.OwnerReferences[0].BlockOwnerDeletion != nil {
+				t.Errorf("the claim is %+v", claim)
+			}
+		}
+	})
+	t.Run("a pool that is corrected, and a claim that somebody gave back", func(t *testing.T) {
+		b := newAddressBook(t)
+		typo := []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "typo"}}
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: typo}, nil)
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		m.Spec.VirtualMachine.Network.AddressesFromPools = pool
+		for range 2 { // gives back, then claims
+			b.refused(m, infrav1.WaitingForIPAddressesReason)
+		}
+		if claim := b.claim("one-0-0"); claim.Spec.PoolRef != pool[0] {
+			t.Errorf("the claim is %+v", claim.Spec)
+		}
+		if err := b.api.Delete(t.Context(), b.claim("one-0-0")); err != nil { // our finalizer holds it
+			t.Fatal(err)
+		}
+		for range 2 {
+			b.refused(m, infrav1.WaitingForIPAddressesReason)
+		}
+		if claim := b.claim("one-0-0"); !claim.DeletionTimestamp.IsZero() {
+			t.Error("the claim that was given back is still there")
+		}
+	})
+	t.Run("claims of a machine whose finalizer was taken away", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		if err := b.allocator.abandon(t.Context(), client.ObjectKey{Namespace: "default", Name: "other"}); err != nil || len(b.claim("one-0-0").Finalizers) != 1 {
+			t.Errorf("the claim of another machine was let go: %v", err)
+		}
+		if err := b.allocator.abandon(t.Context(), client.ObjectKeyFromObject(m)); err != nil || len(b.claim("one-0-0").Finalizers) != 0 {
+			t.Errorf("the claim is held: %v", err)
+		}
+	})
+	t.Run("machines that name a network, and others only its profile", func(t *testing.T) {
+		b := newAddressBook(t)
+		unnamed := b.machine("one", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
+		unnamed.Spec.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "vlan"}
+		if err := b.api.Update(t.Context(), unnamed); err != nil {
+			t.Fatal(err)
+		}
+		got := b.allocated(unnamed)["nic1"][0] + " " + b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil))["nic1"][0]
+		third := b.machine("three", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
+		third.Spec.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "vlan"}
+		if got += " " + b.allocated(third)["nic1"][0]; got != "10.0.0.10 10.0.0.11 10.0.0.12" {
+			t.Errorf("they got %s", got)
+		}
+	})
+	t.Run("the watch label is the claim's too", func(t *testing.T) {
+		b := newAddressBook(t)
+		m := b.machine("one", "a", infrav1.GuestNetwork{AddressesFromPools: pool}, nil)
+		m.Labels[clusterv1.WatchLabel] = "blue"
+		b.refused(m, infrav1.WaitingForIPAddressesReason)
+		if label := b.claim("one-0-0").Labels[clusterv1.WatchLabel]; label != "blue" {
+			t.Errorf("it is %q", label)
+		}
 	})
 	t.Run("a claim of somebody else", func(t *testing.T) {
 		b := newAddressBook(t)

@@ -157,6 +157,7 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	if message := s.expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
 		t.Error(message)
 	}
+	vms := func() int { return s.sim.Summary().VMs }
 	for name, address := range map[string]string{"one-0-0": "10.7.0.9", "one-0-1": "fd07::9"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
 		s.eventually("the claim "+name, func() error { return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) })
@@ -175,7 +176,23 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 		t.Errorf("the status has %s", ips(m))
 	}
 	// The machine goes, and its claims with it; not before its VM is gone.
+	held := make(chan bool)
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for vms() > 0 {
+			if suite.client.Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: "one-0-1"}, &ipamv1.IPAddressClaim{}) != nil && vms() > 0 {
+				held <- false
+				return
+			}
+		}
+		held <- true
+	}()
 	s.delete(m)
+	if !<-held {
+		t.Error("a claim was given back while the VM was there")
+	}
 	s.expectGone(m)
 	for _, name := range []string{"one-0-0", "one-0-1"} {
 		s.expectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}})
@@ -229,6 +246,12 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}}
 		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
+		"a gateway of IPv6 without addresses": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{Gateway: "fe80::1"}
+		}, infrav1.AddressRangeInvalidReason, []string{"network.ipv6.gateway", `"fe80::1"`, "add ipv6.ipAddresses"}},
+		"a subnet of IPv6 without addresses": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{Subnet: "fd00::/64", AutoConf: true}
+		}, infrav1.AddressRangeInvalidReason, []string{"network.ipv6.subnet", "add some"}},
 		"an interface of the guest configured twice": {func(s *infrav1.OLVMMachineSpec) {
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
 				Guest: &infrav1.GuestNetwork{Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}}}
@@ -263,6 +286,25 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab"}
 	})
 	s.expectProvisioned(m)
+	// DNS servers come and go, and another gateway: nothing of it is for a guest that has booted.
+	runs := m.Status.Terraform.Runs
+	for _, servers := range [][]string{{"10.0.0.53"}, nil} {
+		change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+			c.Spec.IPProfiles[0].DNSServers, c.Spec.IPProfiles[0].Gateway = servers, "10.0.0.254"
+		})
+		s.eventually("the change is applied without one of the VM", func() error {
+			if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+				return err
+			}
+			last := m.Status.Terraform.LastRun
+			if m.Status.Terraform.Runs == runs || last.Result != "Succeeded" || last.Added+last.Changed+last.Destroyed != 0 {
+				return fmt.Errorf("%d runs, the last %+v", m.Status.Terraform.Runs, last)
+			}
+			return nil
+		})
+		runs = m.Status.Terraform.Runs
+		s.expect(m, infrav1.ReadyCondition, "True/Ready")
+	}
 	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
 	second := s.machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
 	s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason) // the change is seen

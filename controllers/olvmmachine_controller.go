@@ -192,7 +192,7 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	log := ctrl.LoggerFrom(ctx)
 	olvmMachine := &infrav1.OLVMMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name)
+		return ctrl.Result{}, errors.Join(r.addresses.abandon(ctx, req.NamespacedName), r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name))
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
 	}

@@ -83,7 +83,7 @@ func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *m
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
 	found, ok := resolve.OwnerOf(vm.CommentText())
 	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
-		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object",
+		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
 		// Before it is powered off for nothing.

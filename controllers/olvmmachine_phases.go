@@ -191,7 +191,7 @@ func (r *OLVMMachineReconciler) reconcileGuest(ctx context.Context, scope *machi
 	if at, ok := scope.vm.StartedAt(); ok {
 		started = at
 	}
-	booting := time.Since(started) < guestSettles || !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
+	booting := time.Since(started) < guestSettles
 	if booting {
 		maxAge = vmBooting / 2
 	}

@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -109,9 +110,9 @@ func (s *machineScope) steps() map[string]string {
 func setMachineFacts(scope *machineScope) {
 	m := scope.olvmMachine
 	if scope.resolved != nil {
-		vm, nicID := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID
+		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
 		m.Status.OLVM = scope.resolved
-		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID = vm, nicID
+		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
 	if scope.state != nil {
 		if id := scope.state.ResourceID("ovirt_nic"); id != "" {
@@ -147,7 +148,10 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	if err != nil {
 		return nil
 	}
-	var out []netip.Addr
+	var out, endpoint []netip.Addr
+	if s.olvmCluster != nil {
+		endpoint = ipam.ParseAll([]string{s.olvmCluster.Spec.ControlPlaneEndpoint.Host})
+	}
 	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
 		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
 		if i == 0 && len(of) == 0 {
@@ -159,9 +163,13 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of a spec that was changed since
 		out = append(out, recorded[name]...)
 	}
-	return slices.DeleteFunc(out, func(a netip.Addr) bool {
-		return s.olvmCluster != nil && a.String() == s.olvmCluster.Spec.ControlPlaneEndpoint.Host
-	})
+	var unique []netip.Addr
+	for _, address := range out {
+		if !slices.Contains(endpoint, address) && !slices.Contains(unique, address) {
+			unique = append(unique, address)
+		}
+	}
+	return unique
 }
 
 // reported are the addresses of a network interface that only the guest knows.

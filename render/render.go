@@ -28,6 +28,8 @@ import (
 const (
 	// MainFile calls the module with literal arguments, and has the outputs.
 	MainFile = "main.tf"
+	// GuestFile says what the guest is told about its network at its first boot.
+	GuestFile = "guest.tf"
 	// ProviderFile has the terraform and provider blocks.
 	ProviderFile = "provider.tf"
 	// VariablesFile declares the secrets.
@@ -72,7 +74,7 @@ func TagAddress(tagID string) string {
 type Files map[string][]byte
 
 // Digest identifies what the configuration asks for: the machine and its module. Secrets, the way to the engine and
-// adoption are left out, so that rotating a password or a CA plans nothing.
+// adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once, at its first boot.
 func (f Files) Digest() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -251,6 +253,7 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 	files := Files{
 		MainFile:      mainFile(in),
+		GuestFile:     guestFile(in),
 		ProviderFile:  providerFile(in.Engine),
 		VariablesFile: variablesFile(machineVariables),
 	}
@@ -308,19 +311,6 @@ func mainFile(in Machine) []byte {
 		nics = append(nics, cty.ObjectVal(values))
 	}
 	set("nics", cty.TupleVal(nics))
-	if len(in.Guests) > 0 {
-		guests := make([]cty.Value, 0, len(in.Guests))
-		for _, guest := range in.Guests {
-			guests = append(guests, guest.value())
-		}
-		set("guest_nics", cty.TupleVal(guests))
-	}
-	if len(in.DNSServers) > 0 {
-		set("dns_servers", texts(in.DNSServers))
-	}
-	if len(in.SearchDomains) > 0 {
-		set("search_domains", texts(in.SearchDomains))
-	}
 	if in.Placement != nil {
 		set("placement", in.Placement.value())
 	}
@@ -333,10 +323,35 @@ func mainFile(in Machine) []byte {
 		module.SetAttributeRaw("affinity_groups", hclwrite.TokensForObject(groups))
 	}
 	set("hostname", cty.StringVal(in.Name))
+	for _, name := range guestLocals {
+		setTraversal(module, name, "local", name)
+	}
 	setTraversal(module, "user_data", "var", "user_data")
 	for _, output := range []string{"vm_id", "nic_ids"} {
 		file.Body().AppendNewline()
 		setTraversal(file.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", machineModule, output)
+	}
+	return hclwrite.Format(file.Bytes())
+}
+
+// guestLocals are in GuestFile.
+var guestLocals = []string{"guest_nics", "dns_servers", "search_domains"}
+
+func guestFile(in Machine) []byte {
+	file := hclwrite.NewEmptyFile()
+	body := file.Body().AppendNewBlock("locals", nil).Body()
+	guests := make([]cty.Value, 0, len(in.Guests))
+	for _, guest := range in.Guests {
+		guests = append(guests, guest.value())
+	}
+	values := map[string]cty.Value{"guest_nics": cty.TupleVal(guests), "dns_servers": cty.NullVal(cty.DynamicPseudoType), "search_domains": cty.NullVal(cty.DynamicPseudoType)}
+	for name, list := range map[string][]string{"dns_servers": in.DNSServers, "search_domains": in.SearchDomains} {
+		if len(list) > 0 {
+			values[name] = texts(list)
+		}
+	}
+	for _, name := range guestLocals {
+		body.SetAttributeValue(name, values[name])
 	}
 	return hclwrite.Format(file.Bytes())
 }

@@ -175,11 +175,13 @@ func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
 		change func(*Machine)
 		same   bool
 	}{
-		"a rotated password plans nothing": {func(m *Machine) { m.Engine.Password = "new" }, true},
-		"a rotated CA plans nothing":       {func(m *Machine) { m.Engine.CA = "other" }, true},
-		"a rotated token plans nothing":    {func(m *Machine) { m.UserData = "other" }, true},
-		"more memory is a change":          {func(m *Machine) { m.Memory *= 2 }, false},
-		"another cluster is a change":      {func(m *Machine) { m.ClusterID = "x" }, false},
+		"a rotated password plans nothing":                                {func(m *Machine) { m.Engine.Password = "new" }, true},
+		"a rotated CA plans nothing":                                      {func(m *Machine) { m.Engine.CA = "other" }, true},
+		"a rotated token plans nothing":                                   {func(m *Machine) { m.UserData = "other" }, true},
+		"another gateway is too late":                                     {func(m *Machine) { m.Guests[0].IPv4.Gateway = "10.20.30.254" }, true},
+		"other DNS servers plan no change of hardware, but of the module": {func(m *Machine) { m.DNSServers = []string{"10.20.30.53"} }, false},
+		"more memory is a change":                                         {func(m *Machine) { m.Memory *= 2 }, false},
+		"another cluster is a change":                                     {func(m *Machine) { m.ClusterID = "x" }, false},
 	} {
 		if got := digest(test.change) == base; got != test.same {
 			t.Errorf("%s: same digest is %t", name, got)
@@ -251,7 +253,7 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, shape := moduleCall(t, files[MainFile]), moduleCall(t, want[MainFile])
+		got, shape := arguments(t, files), arguments(t, want)
 		for name, value := range shape {
 			if name == "" || text == "" {
 				continue // an empty text leaves the option to the engine
@@ -270,29 +272,40 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 	})
 }
 
-// moduleCall reads the arguments of the module as plain values; the one that is a reference is left out.
-func moduleCall(t *testing.T, content []byte) map[string]any {
+// arguments of the module as plain values, and what the guest is told; references are left out.
+func arguments(t *testing.T, files Files) map[string]any {
+	t.Helper()
+	guest := parse(t, files[GuestFile])
+	if len(guest.Blocks) != 1 || len(guest.Attributes) != 0 || len(guest.Blocks[0].Body.Blocks) != 0 {
+		t.Fatalf("%d blocks:\n%s", len(guest.Blocks), files[GuestFile])
+	}
+	body := parse(t, files[MainFile])
+	if len(body.Blocks) != 3 || len(body.Attributes) != 0 || len(body.Blocks[0].Body.Blocks) != 0 {
+		t.Fatalf("%d blocks:\n%s", len(body.Blocks), files[MainFile])
+	}
+	out := map[string]any{}
+	for _, block := range []*hclsyntax.Block{guest.Blocks[0], body.Blocks[0]} {
+		for name, attribute := range block.Body.Attributes {
+			if len(attribute.Expr.Variables()) > 0 {
+				continue
+			}
+			value, diags := attribute.Expr.Value(nil)
+			if diags.HasErrors() {
+				t.Fatalf("%s: %v", name, diags)
+			}
+			out[name] = plain(value)
+		}
+	}
+	return out
+}
+
+func parse(t *testing.T, content []byte) *hclsyntax.Body {
 	t.Helper()
 	file, diags := hclsyntax.ParseConfig(content, MainFile, hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatalf("%v\n%s", diags, content)
 	}
-	body := file.Body.(*hclsyntax.Body)
-	if len(body.Blocks) != 3 || len(body.Attributes) != 0 || len(body.Blocks[0].Body.Blocks) != 0 {
-		t.Fatalf("%d blocks:\n%s", len(body.Blocks), content)
-	}
-	out := map[string]any{}
-	for name, attribute := range body.Blocks[0].Body.Attributes {
-		if name == "user_data" {
-			continue
-		}
-		value, diags := attribute.Expr.Value(nil)
-		if diags.HasErrors() {
-			t.Fatalf("%s: %v", name, diags)
-		}
-		out[name] = plain(value)
-	}
-	return out
+	return file.Body.(*hclsyntax.Body)
 }
 
 // plain is a value of cty in Go's own types.

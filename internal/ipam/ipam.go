@@ -128,6 +128,7 @@ func (f family) subnet(text string) (netip.Prefix, error) {
 // fill collects the addresses of the ranges, without those that no machine can have.
 func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder
+	var anycast []netip.Addr
 	for i, text := range ranges {
 		field := fmt.Sprintf("%s.ipAddresses[%d]", f.field, i)
 		r, err := f.parseRange(strings.TrimSpace(text))
@@ -138,6 +139,12 @@ func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 			return &FieldError{field, fmt.Sprintf("%q is not inside the subnet %s", text, subnet)}
 		}
 		builder.AddRange(r)
+		if !subnet.IsValid() { // the address of all routers of the /64s that the range begins and ends in
+			anycast = append(anycast, netip.PrefixFrom(r.From(), p.bits).Masked().Addr(), netip.PrefixFrom(r.To(), p.bits).Masked().Addr())
+		}
+	}
+	for _, address := range anycast {
+		builder.Remove(address)
 	}
 	if p.Gateway.IsValid() {
 		builder.Remove(p.Gateway)

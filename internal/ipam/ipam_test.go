@@ -33,6 +33,7 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 		"IPv6 with a subnet and a gateway":              {"fd00::/48", "fd00::1", []string{"fd00::1-fd00::9"}, nil, "fd00::2/48 via fd00::1"},
 		"IPv6 with a link-local gateway":                {"fd00::/64", "fe80::1", []string{"fd00::a"}, nil, "fd00::a/64 via fe80::1"},
 		"the anycast address of the routers":            {"fd00::/64", "", []string{"fd00::/64"}, nil, "fd00::1/64 via invalid IP"},
+		"the same without a subnet":                     {"", "", []string{"fd00::/64"}, nil, "fd00::1/64 via invalid IP"},
 		"IPv6 in other words":                           {"fd00::/64", "", []string{"fd00:0:0::a-fd00::b"}, []string{"fd00:0::000a"}, "fd00::b/64 via invalid IP"},
 	}
 	for name, test := range tests {

@@ -90,6 +90,8 @@ type Allocation struct {
 	Claimed map[string][]ipam.Address
 	// InUse says that a guest may have the recorded addresses already: they are never taken back.
 	InUse bool
+	// Made says that the guest has what it was made with: a source that was added since gives it nothing.
+	Made bool
 }
 
 // Given are the addresses by their sources, as guests configure them; false where some are not recorded yet, or some are
@@ -107,6 +109,9 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 		var used []netip.Addr
 		for _, address := range a.Claimed[nic.VNICName] {
 			if !slices.Contains(a.Recorded[nic.VNICName], address.Addr()) {
+				if a.Made {
+					continue
+				}
 				return nil, false
 			}
 			used = append(used, address.Addr())
@@ -115,6 +120,9 @@ func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 		for _, pool := range nic.Guest.Pools {
 			address := a.keep(nic.VNICName, pool, used)
 			if !address.IsValid() {
+				if a.Made {
+					continue
+				}
 				return nil, false
 			}
 			used = append(used, address)
@@ -163,7 +171,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 		for _, address := range a.Claimed[nic.VNICName] {
 			conflict := &Error{Reason: infrav1.IPAddressConflictReason, Field: nic.Guest.Field + ".addressesFromPools"}
 			if had := a.Recorded[nic.VNICName]; a.InUse && len(had) > 0 && !slices.Contains(had, address.Addr()) {
-				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, and the guest has %v of an earlier IPAddressClaim; delete this Machine, so that it is replaced", address.Addr(), had)
+				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, and the guest may have %v of an earlier IPAddressClaim; delete this Machine, so that it is replaced", address.Addr(), had)
 				return conflict
 			}
 			if holder := held.On(nic.NetworkName)[address.Addr()]; holder != "" {

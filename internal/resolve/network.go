@@ -48,6 +48,8 @@ type GuestNIC struct {
 	DNSServers, SearchDomains []string
 
 	first bool // of the guest's interfaces, which has its default routes
+	// gateways that are written, for addresses that IPAM providers give.
+	gateway4, gateway6 netip.Addr
 }
 
 // Dynamic says whether the guest has addresses of the interface that only it knows.
@@ -60,14 +62,20 @@ func (g *GuestNIC) Dynamic(ipv4 bool) bool {
 	return ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }
 
-// Claimed is an address that an IPAM provider gave. Several interfaces may have pools with gateways, and a guest has one
-// default route.
+// Claimed is an address that an IPAM provider gave. A gateway that is written goes before the pool's. Several interfaces
+// may have pools with gateways, and a guest has one default route.
 func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
-	out := ipam.Address{Prefix: prefix}
-	if g.first {
-		out.Gateway = gateway
+	written := g.gateway6
+	if prefix.Addr().Is4() {
+		written = g.gateway4
 	}
-	return out
+	switch {
+	case written.IsValid():
+		gateway = written
+	case !g.first:
+		gateway = netip.Addr{}
+	}
+	return ipam.Address{Prefix: prefix, Gateway: gateway}
 }
 
 // resolve finds network and vNIC profile; either may be left out where the other decides.
@@ -210,6 +218,9 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 			g.Pools = append(g.Pools, pool)
 		}
 	}
+	if err := g.addGateways(addressing, source); err != nil {
+		return err
+	}
 	if n := addressing.IPv6; n != nil {
 		static := len(n.IPAddresses) > 0
 		if g.DHCPv6, g.AutoConf = n.DHCP, n.AutoConf && !static; static {
@@ -219,6 +230,32 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 			}
 			g.Pools = append(g.Pools, pool)
 		}
+	}
+	return nil
+}
+
+// addGateways reads the gateways for addresses of pools, and refuses what would have no effect.
+func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) error {
+	pools := len(g.FromPools) > 0
+	if pools && addressing.Gateway != "" {
+		var err error
+		if g.gateway4, err = netip.ParseAddr(addressing.Gateway); err != nil || !g.gateway4.Is4() {
+			return unusable(source+".gateway", "%q is not an IPv4 address", addressing.Gateway)
+		}
+	}
+	n := addressing.IPv6
+	if n == nil || len(n.IPAddresses) > 0 {
+		return nil
+	}
+	if n.Subnet != "" {
+		return unusable(source+".ipv6.subnet", "there are no ipv6.ipAddresses in it; add some, or remove it")
+	}
+	if n.Gateway == "" {
+		return nil
+	}
+	var err error
+	if g.gateway6, err = netip.ParseAddr(n.Gateway); err != nil || !g.gateway6.Is6() || !pools {
+		return unusable(source+".ipv6.gateway", "%q is not the gateway of static IPv6 addresses; add ipv6.ipAddresses or addressesFromPools, or remove it", n.Gateway)
 	}
 	return nil
 }

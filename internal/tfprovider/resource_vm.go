@@ -50,8 +50,8 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 	template := fixedID("UUID of the template to make the VM from.")
 	template.PlanModifiers = nil // see ModifyPlan
 	initTexts := func(description string) schema.ListAttribute {
-		return schema.ListAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: description + " Not in the released provider.",
-			PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplace()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
+		return schema.ListAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: description + " Not in the released provider.",
+			PlanModifiers: []planmodifier.List{listplanmodifier.UseStateForUnknown(), listplanmodifier.RequiresReplaceIfConfigured()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
 	}
 	address := func(protocols ...string) schema.NestedBlockObject {
 		return schema.NestedBlockObject{Validators: []validator.Object{objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily}}, Attributes: map[string]schema.Attribute{
@@ -529,6 +529,8 @@ func (m *vmModel) complete(vm *engine.VM) {
 	seen := *m
 	seen.observe(vm)
 	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
+	settle(&m.DNSServers, types.ListNull(types.StringType)) // what nobody asked for is not there
+	settle(&m.SearchDomains, types.ListNull(types.StringType))
 	settle(&m.Clone, seen.Clone)
 	settle(&m.Memory, seen.Memory)
 	settle(&m.MaximumMemory, seen.MaximumMemory)

@@ -15,20 +15,11 @@ module "machine" {
     name            = "nic1"
     vnic_profile_id = "33333333-3333-4333-8333-333333333333"
   }]
-  guest_nics = [{
-    interface = "enp1s0"
-    ipv4 = {
-      address = "10.20.30.161"
-      gateway = "10.20.30.1"
-      netmask = "255.255.255.0"
-    }
-    ipv6 = {
-      address = "fd00::5"
-      netmask = "64"
-    }
-  }]
-  hostname  = "demo-md-0-x7k2p"
-  user_data = var.user_data
+  hostname       = "demo-md-0-x7k2p"
+  guest_nics     = local.guest_nics
+  dns_servers    = local.dns_servers
+  search_domains = local.search_domains
+  user_data      = var.user_data
 }
 
 output "vm_id" {

@@ -15,8 +15,11 @@ module "machine" {
     name            = "nic1"
     vnic_profile_id = "33333333-3333-4333-8333-333333333333"
   }]
-  hostname  = "demo-md-0-x7k2p"
-  user_data = var.user_data
+  hostname       = "demo-md-0-x7k2p"
+  guest_nics     = local.guest_nics
+  dns_servers    = local.dns_servers
+  search_domains = local.search_domains
+  user_data      = var.user_data
 }
 
 output "vm_id" {

@@ -21,25 +21,10 @@ module "machine" {
     name            = "nic3"
     vnic_profile_id = "33333333-3333-4333-8333-333333333333"
   }]
-  guest_nics = [{
-    interface = "enp1s0"
-    ipv4 = {
-      boot_protocol = "dhcp"
-    }
-    ipv6 = {
-      boot_protocol = "autoconf"
-    }
-    }, {
-    interface = "enp2s0"
-    ipv6 = {
-      address = "fd00::5"
-      gateway = "fe80::1"
-      netmask = "64"
-    }
-  }]
-  dns_servers    = ["10.0.0.53", "fd00::53"]
-  search_domains = ["example.com"]
   hostname       = "demo-md-0-x7k2p"
+  guest_nics     = local.guest_nics
+  dns_servers    = local.dns_servers
+  search_domains = local.search_domains
   user_data      = var.user_data
 }
 

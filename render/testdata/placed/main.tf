@@ -11,14 +11,6 @@ module "machine" {
     name            = "nic1"
     vnic_profile_id = "33333333-3333-4333-8333-333333333333"
   }]
-  guest_nics = [{
-    interface = "enp1s0"
-    ipv4 = {
-      address = "10.20.30.161"
-      gateway = "10.20.30.1"
-      netmask = "255.255.255.0"
-    }
-  }]
   placement = {
     affinity = "migratable"
     host_ids = ["55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"]
@@ -27,8 +19,11 @@ module "machine" {
     "control-plane" = "66666666-6666-4666-8666-666666666666"
     "etcd"          = "77777777-7777-4777-8777-777777777777"
   }
-  hostname  = "demo-md-0-x7k2p"
-  user_data = var.user_data
+  hostname       = "demo-md-0-x7k2p"
+  guest_nics     = local.guest_nics
+  dns_servers    = local.dns_servers
+  search_domains = local.search_domains
+  user_data      = var.user_data
 }
 
 output "vm_id" {

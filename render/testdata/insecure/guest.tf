@@ -1,0 +1,5 @@
+locals {
+  guest_nics     = []
+  dns_servers    = null
+  search_domains = null
+}
