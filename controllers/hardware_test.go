@@ -114,6 +114,12 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		}), func(_ *site, got seen) bool {
 			return got.vm.Type == "desktop" && got.vm.OS.Type == "rhel_9x64" && *got.vm.Soundcard && got.vm.Console.Enabled && got.consoles == 0
 		}},
+		"a server has no graphics": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type = "server" }), func(_ *site, got seen) bool {
+			return got.vm.Type == "server" && got.consoles == 0
+		}},
+		"a server that keeps its graphics": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type, vm.GraphicsConsoles = "server", "Keep" }), func(_ *site, got seen) bool {
+			return got.vm.Type == "server" && got.consoles == 1
+		}},
 		"description and tags": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.Description, vm.Tags = `made "by" <us> && you`, []string{"prod", "blue"}
 		}), func(_ *site, got seen) bool {

@@ -203,7 +203,7 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:MaxLength=255
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// type of the VM: server, desktop or high_performance. Empty means server. For high_performance VMs, cpu.mode is
+	// type of the VM: server, desktop or high_performance. Empty means the template's. For high_performance VMs, cpu.mode is
 	// host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off, where
 	// they are not set.
 	// +optional
@@ -225,7 +225,7 @@ type VirtualMachine struct {
 	SoundCard *bool `json:"soundCard,omitempty"`
 
 	// graphicsConsoles says whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
-	// Remove for high_performance VMs, which cannot have them, and Keep for others.
+	// Remove where type is server, or high_performance, which cannot have them, and Keep for others.
 	// +optional
 	// +kubebuilder:validation:Enum="";Keep;Remove
 	GraphicsConsoles string `json:"graphicsConsoles,omitempty"`

@@ -99,7 +99,7 @@ func autoPinning(ctx context.Context, client *engine.Client, vm infrav1.VirtualM
 func options(vm infrav1.VirtualMachine, out *render.Machine) error {
 	out.CPUMode, out.OSType, out.VMType, out.HugePages, out.Description = vm.CPU.Mode, vm.OSType, vm.Type, int64(vm.HugePages), vm.Description
 	out.MemoryBallooning, out.SerialConsole, out.SoundCard = vm.MemoryBallooning, vm.SerialConsole, vm.SoundCard
-	out.RemoveGraphicsConsoles = vm.GraphicsConsoles == "Remove"
+	out.RemoveGraphicsConsoles = vm.GraphicsConsoles == "Remove" || vm.GraphicsConsoles == "" && vm.Type == "server"
 	if vm.Type != highPerformance {
 		return nil
 	}
