@@ -38,17 +38,26 @@ type addressAllocator struct {
 }
 
 // allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
-// VM may have been given already is never taken back.
-func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster, nics []resolve.NIC) (map[string][]ipam.Address, error) {
-	allocation := resolve.Allocation{NICs: nics, InUse: mayHaveVM(machine), Made: machine.Spec.ProviderID != ""}
+// VM may have been given already is never taken back: where the record of a machine that has its VM is lost, as when its
+// object was made anew, learn tells what the VM was given.
+func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMachine, cluster *infrav1.OLVMCluster, nics []resolve.NIC, learn func(context.Context) (resolve.Addresses, error)) (map[string][]ipam.Address, error) {
+	allocation := resolve.Allocation{NICs: nics, InUse: mayHaveVM(machine)}
 	var err error
 	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
 		return nil, err
 	}
-	if allocation.Claimed, err = a.claim(ctx, machine, nics); err != nil {
+	learned := false
+	if machine.Spec.ProviderID != "" && len(allocation.Recorded) == 0 {
+		if allocation.Recorded, err = learn(ctx); err != nil {
+			return nil, err
+		}
+		learned = len(allocation.Recorded) > 0
+	}
+	allocation.Made = machine.Spec.ProviderID != "" && len(allocation.Recorded) > 0
+	if allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made); err != nil {
 		return nil, err
 	}
-	if given, complete := allocation.Given(); complete {
+	if given, complete := allocation.Given(); complete && !learned {
 		return given, nil
 	}
 	a.mu.Lock()
@@ -140,16 +149,15 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 // claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network interface.
 // The error is a *resolve.Error while one is missing. A machine that has its VM asks for nothing: another address would be
 // of no use to its guest.
-func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC) (map[string][]ipam.Address, error) {
+func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC, made bool) (map[string][]ipam.Address, error) {
 	out := map[string][]ipam.Address{}
-	made := machine.Spec.ProviderID != ""
 	var missing error
 	for i := range nics {
 		if nics[i].Guest == nil {
 			continue
 		}
 		for j, pool := range nics[i].Guest.FromPools {
-			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest)
+			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest, made)
 			var waiting *resolve.Error
 			switch {
 			case err == nil:
@@ -166,13 +174,13 @@ func (a *addressAllocator) claim(ctx context.Context, machine *infrav1.OLVMMachi
 }
 
 // claimOne returns the address of one pool, and claims it where that was not done yet.
-func (a *addressAllocator) claimOne(ctx context.Context, machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference, guest *resolve.GuestNIC) (ipam.Address, error) {
+func (a *addressAllocator) claimOne(ctx context.Context, machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference, guest *resolve.GuestNIC, made bool) (ipam.Address, error) {
 	waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
 		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
 	claim := &ipamv1.IPAddressClaim{}
 	err := a.client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
-		if machine.Spec.ProviderID != "" {
+		if made {
 			return ipam.Address{}, waiting
 		}
 		claim = newClaim(machine, name, pool)

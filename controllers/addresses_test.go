@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,8 @@ type addressBook struct {
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
 	given     int // by the IPAM provider
+	// learned is what the engine says that VMs were given.
+	learned resolve.Addresses
 }
 
 func newAddressBook(t *testing.T) *addressBook {
@@ -84,7 +87,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	if err != nil {
 		return nil, err
 	}
-	given, err := b.allocator.allocate(context.Background(), m, b.clusterOf(m), nics)
+	given, err := b.allocator.allocate(context.Background(), m, b.clusterOf(m), nics, b.learn)
 	out := map[string][]string{}
 	for name, list := range given {
 		for _, address := range list {
@@ -93,6 +96,8 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	}
 	return out, err
 }
+
+func (b *addressBook) learn(context.Context) (resolve.Addresses, error) { return b.learned, nil }
 
 // allocated is an allocation that must succeed.
 func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
@@ -302,7 +307,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	given, err := b.allocator.allocate(t.Context(), m, b.clusters["a"], nics)
+	given, err := b.allocator.allocate(t.Context(), m, b.clusters["a"], nics, b.learn)
 	if err != nil || given["nic1"][0].Prefix.Bits() != 24 || given["nic1"][0].Gateway.String() != "10.0.0.1" || given["nic2"][0].Gateway.IsValid() {
 		t.Fatalf("got %+v, %v: the first interface has the default route, and no other", given, err)
 	}
@@ -458,11 +463,12 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		if err := b.api.Update(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if given := b.allocated(m); len(given) != 0 || m.Annotations[infrav1.AddressesAnnotation] != "" {
-			t.Errorf("the machine got %v and records %v", given, m.Annotations)
-		}
 		if given := b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)); !slices.Equal(given["nic1"], []string{"10.0.0.11", "fd00::11"}) {
 			t.Errorf("another machine got %v", given)
+		}
+		b.learned = resolve.Addresses{"nic1": {netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("fd00::10")}}
+		if given := b.allocated(m); !slices.Equal(given["nic1"], []string{"10.0.0.10", "fd00::10"}) || m.Annotations[infrav1.AddressesAnnotation] != `{"nic1":["10.0.0.10","fd00::10"]}` {
+			t.Errorf("the machine got %v and records %v", given, m.Annotations)
 		}
 	})
 	t.Run("a record that cannot be read", func(t *testing.T) {

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -313,6 +314,18 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	if ips(m) != "10.0.0.77" {
 		t.Errorf("the machine has %s", ips(m))
 	}
+	// Its record is lost too, and others take addresses meanwhile: the engine knows what the VM was given.
+	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.70-10.0.0.79"}}}}}
+	})
+	s.expect(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
+	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, infrav1.AddressesAnnotation) })
+	s.eventually("the record is written again", func() error {
+		if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil || m.Annotations[infrav1.AddressesAnnotation] != "" {
+			return err
+		}
+		return errors.New("there is none")
+	})
 	var recorded map[string][]string
 	if err := json.Unmarshal([]byte(m.Annotations[infrav1.AddressesAnnotation]), &recorded); err != nil || recorded["nic1"][0] != "10.0.0.77" {
 		t.Errorf("it records %v, %v", recorded, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *mach
 	var soonest time.Duration
 	var errs []error
 	for _, p := range []phase{
-		r.reconcileBootstrapData, r.reconcileAddresses, r.reconcileEngine, r.reconcileState, r.reconcileVM, r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
+		r.reconcileBootstrapData, r.reconcileEngine, r.reconcileAddresses, r.reconcileState, r.reconcileVM, r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
 	} {
 		after, err := p(ctx, scope)
 		if err != nil {
@@ -106,7 +107,7 @@ func (r *OLVMMachineReconciler) reconcileAddresses(ctx context.Context, scope *m
 	}
 	var err error
 	if scope.nics, err = resolve.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
-		scope.addresses, err = r.addresses.allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics)
+		scope.addresses, err = r.addresses.allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics, scope.givenToVM)
 	}
 	var field *resolve.Error
 	if errors.As(err, &field) {
@@ -115,6 +116,39 @@ func (r *OLVMMachineReconciler) reconcileAddresses(ctx context.Context, scope *m
 	}
 	scope.addressErr = err
 	return 0, err
+}
+
+// givenToVM are the static addresses that the VM was told at its creation, as the engine remembers them.
+func (s *machineScope) givenToVM(ctx context.Context) (resolve.Addresses, error) {
+	if s.session == nil {
+		return nil, &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
+			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
+	}
+	vm, err := s.session.VMWithInitialization(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
+	if engine.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if vm.Initialization == nil || vm.Initialization.NICs == nil {
+		return nil, nil
+	}
+	out := resolve.Addresses{}
+	for _, told := range vm.Initialization.NICs.Items {
+		at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool { return n.Guest != nil && n.Guest.Interface == told.Name })
+		if at < 0 {
+			continue
+		}
+		for _, ip := range []*engine.IP{told.IP, told.IPv6} {
+			if ip == nil {
+				continue
+			}
+			if address, err := netip.ParseAddr(ip.Address); err == nil {
+				out[s.nics[at].VNICName] = append(out[s.nics[at].VNICName], address)
+			}
+		}
+	}
+	return out, nil
 }
 
 // reconcileEngine takes the session, unless the OLVMCluster already knows that the engine cannot be used: one object
