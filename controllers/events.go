@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +27,7 @@ func announce(recorder events.EventRecorder, object client.Object, before, after
 func announcements(before, after []metav1.Condition, steps map[string]string) []announcement {
 	var out []announcement
 	for _, c := range after {
-		if was := findCondition(before, c.Type); was != nil && was.Status == c.Status && was.Reason == c.Reason {
+		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status && was.Reason == c.Reason {
 			continue
 		}
 		switch text, step := steps[c.Type]; {
@@ -37,15 +38,6 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 		}
 	}
 	return out
-}
-
-func findCondition(list []metav1.Condition, conditionType string) *metav1.Condition {
-	for i := range list {
-		if list[i].Type == conditionType {
-			return &list[i]
-		}
-	}
-	return nil
 }
 
 // isProblem says whether somebody has to act. What is on its way is no problem, and a run that failed has an event already.

@@ -221,11 +221,9 @@ func (r *OLVMMachineReconciler) reconcileGuest(ctx context.Context, scope *machi
 	if scope.vm == nil || scope.vm.Status != engine.VMUp || !scope.dynamic() {
 		return 0, nil
 	}
-	maxAge, started := vmSteady, time.Time{}
-	if at, ok := scope.vm.StartedAt(); ok {
-		started = at
-	}
-	booting := time.Since(started) < guestSettles
+	started, known := scope.vm.StartedAt()
+	booting := known && time.Since(started) < guestSettles
+	maxAge := vmSteady
 	if booting {
 		maxAge = vmBooting / 2
 	}
@@ -255,7 +253,7 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
-		Addresses: scope.addresses, UserData: string(scope.userData), Config: scope.config,
+		NICs: scope.nics, Addresses: scope.addresses, UserData: string(scope.userData), Config: scope.config,
 		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {

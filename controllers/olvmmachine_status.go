@@ -78,12 +78,12 @@ func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run t
 
 // updateMachineStatus turns the facts of a pass into status.
 func updateMachineStatus(scope *machineScope) {
-	m := scope.olvmMachine
-	setMachineFacts(scope)
+	m, addresses := scope.olvmMachine, scope.machineAddresses()
+	setMachineFacts(scope, addresses)
 	setMachineDeletingCondition(scope)
 	if m.DeletionTimestamp.IsZero() && !scope.stateUnknown {
 		setBootstrapCondition(scope)
-		setAddressesCondition(scope)
+		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
 	}
 	setRunningCondition(scope)
@@ -91,7 +91,7 @@ func updateMachineStatus(scope *machineScope) {
 		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
 		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
 	})
-	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(scope.machineAddresses()) > 0 {
+	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
 }
@@ -99,15 +99,16 @@ func updateMachineStatus(scope *machineScope) {
 // steps are the conditions whose coming true is an event, with its text.
 func (s *machineScope) steps() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
+	_, ips := addressesOf(s.olvmMachine)
 	return map[string]string{
-		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", s.machineAddresses()),
+		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
 		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
 		infrav1.DeletingCondition:              "The VM is being deleted",
 	}
 }
 
 // setMachineFacts maps what was resolved and seen.
-func setMachineFacts(scope *machineScope) {
+func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
 	if scope.resolved != nil {
 		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
@@ -131,10 +132,10 @@ func setMachineFacts(scope *machineScope) {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better
-	if found := scope.machineAddresses(); len(found) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
-		ensureOLVM(m).IPAddress = found[0].String()
+	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
+		ensureOLVM(m).IPAddress = addresses[0].String()
 		m.Status.Addresses = nil
-		for _, address := range found {
+		for _, address := range addresses {
 			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address.String()})
 		}
 		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: scope.machine.Name})
@@ -234,10 +235,10 @@ func setBootstrapCondition(scope *machineScope) {
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-func setAddressesCondition(scope *machineScope) {
+func setAddressesCondition(scope *machineScope, known bool) {
 	condition := metav1.Condition{Type: infrav1.AddressesAllocatedCondition, Status: metav1.ConditionTrue, Reason: infrav1.AddressesAllocatedReason}
 	var field *resolve.Error
-	known := len(scope.machineAddresses()) > 0 || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
+	known = known || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
 	errors.As(scope.addressErr, &field)
 	switch {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known && scope.olvmMachine.Spec.ProviderID != "":

@@ -230,13 +230,7 @@ func (g GuestNIC) value() cty.Value {
 		if ip == nil {
 			continue
 		}
-		family := map[string]cty.Value{}
-		for key, text := range map[string]string{"boot_protocol": ip.BootProtocol, "address": ip.Address, "netmask": ip.Netmask, "gateway": ip.Gateway} {
-			if text != "" {
-				family[key] = cty.StringVal(text)
-			}
-		}
-		values[name] = cty.ObjectVal(family)
+		values[name] = object(nil, map[string]string{"boot_protocol": ip.BootProtocol, "address": ip.Address, "netmask": ip.Netmask, "gateway": ip.Gateway})
 	}
 	return cty.ObjectVal(values)
 }
@@ -302,13 +296,8 @@ func mainFile(in Machine) []byte {
 	setDisks(in, set)
 	nics := make([]cty.Value, 0, len(in.NICs))
 	for _, nic := range in.NICs {
-		values := map[string]cty.Value{"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID)}
-		for name, text := range map[string]string{"mac": nic.MAC, "interface": nic.Interface} {
-			if text != "" {
-				values[name] = cty.StringVal(text)
-			}
-		}
-		nics = append(nics, cty.ObjectVal(values))
+		required := map[string]cty.Value{"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID)}
+		nics = append(nics, object(required, map[string]string{"mac": nic.MAC, "interface": nic.Interface}))
 	}
 	set("nics", cty.TupleVal(nics))
 	if in.Placement != nil {
@@ -344,14 +333,15 @@ func guestFile(in Machine) []byte {
 	for _, guest := range in.Guests {
 		guests = append(guests, guest.value())
 	}
-	values := map[string]cty.Value{"guest_nics": cty.TupleVal(guests), "dns_servers": cty.NullVal(cty.DynamicPseudoType), "search_domains": cty.NullVal(cty.DynamicPseudoType)}
-	for name, list := range map[string][]string{"dns_servers": in.DNSServers, "search_domains": in.SearchDomains} {
-		if len(list) > 0 {
-			values[name] = texts(list)
+	orNull := func(list []string) cty.Value {
+		if len(list) == 0 {
+			return cty.NullVal(cty.DynamicPseudoType)
 		}
+		return texts(list)
 	}
-	for _, name := range guestLocals {
-		body.SetAttributeValue(name, values[name])
+	values := []cty.Value{cty.TupleVal(guests), orNull(in.DNSServers), orNull(in.SearchDomains)}
+	for i, name := range guestLocals {
+		body.SetAttributeValue(name, values[i])
 	}
 	return hclwrite.Format(file.Bytes())
 }
@@ -401,6 +391,20 @@ func setHardware(in Machine, set func(string, cty.Value)) {
 	}
 }
 
+// object has the required values, and of the optional ones those that are not empty.
+func object(required map[string]cty.Value, optional map[string]string) cty.Value {
+	values := maps.Clone(required)
+	if values == nil {
+		values = map[string]cty.Value{}
+	}
+	for name, text := range optional {
+		if text != "" {
+			values[name] = cty.StringVal(text)
+		}
+	}
+	return cty.ObjectVal(values)
+}
+
 func texts(list []string) cty.Value {
 	values := make([]cty.Value, 0, len(list))
 	for _, text := range list {
@@ -414,13 +418,10 @@ func setDisks(in Machine, set func(string, cty.Value)) {
 		set("clone", cty.BoolVal(*in.Clone))
 	}
 	if in.RootDisk != nil {
-		values := map[string]cty.Value{"template_disk_id": cty.StringVal(in.RootDisk.TemplateDiskID)}
-		for name, text := range map[string]string{"format": in.RootDisk.Format, "provisioning": in.RootDisk.Provisioning, "storage_domain_id": in.RootDisk.StorageDomainID} {
-			if text != "" {
-				values[name] = cty.StringVal(text)
-			}
-		}
-		set("root_disk", cty.ObjectVal(values))
+		required := map[string]cty.Value{"template_disk_id": cty.StringVal(in.RootDisk.TemplateDiskID)}
+		set("root_disk", object(required, map[string]string{
+			"format": in.RootDisk.Format, "provisioning": in.RootDisk.Provisioning, "storage_domain_id": in.RootDisk.StorageDomainID,
+		}))
 	}
 	if in.RootDiskSize != 0 {
 		set("root_disk_size", cty.NumberIntVal(in.RootDiskSize))

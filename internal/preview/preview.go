@@ -83,12 +83,9 @@ func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
 }
 
 // allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM providers.
-func (machine *Machine) allocate(held resolve.Held) (map[string][]ipam.Address, error) {
-	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
-	if err != nil {
-		return nil, err
-	}
+func (machine *Machine) allocate(nics []resolve.NIC, held resolve.Held) (map[string][]ipam.Address, error) {
 	allocation := resolve.Allocation{NICs: nics, Recorded: machine.recorded, InUse: machine.live && len(machine.recorded) > 0}
+	var err error
 	if allocation.Recorded, err = allocation.Allocate(held); err != nil {
 		return nil, err
 	}
@@ -123,7 +120,11 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	if err != nil {
 		return Rendered{}, err
 	}
-	addresses, err := machine.allocate(held)
+	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+	if err != nil {
+		return Rendered{}, err
+	}
+	addresses, err := machine.allocate(nics, held)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -145,7 +146,8 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	}
 	input, names, err := resolve.Machine(ctx, session, resolve.Input{
 		KubernetesVersion: machine.version,
-		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Addresses: addresses, NamePools: true, UserData: userData, Config: config,
+		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, UserData: userData, Config: config,
+		NICs: nics, Addresses: addresses, NamePools: true,
 		FailureDomain: machine.failureDomain, AffinityGroups: groups,
 	})
 	if err != nil {

@@ -55,6 +55,8 @@ type Input struct {
 	VMName string
 	// Owner of the VM.
 	Owner Owner
+	// NICs of the machine, as NICs reads them.
+	NICs []NIC
 	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
@@ -79,11 +81,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
-	nics, err := NICs(in.Spec, in.Cluster)
-	if err != nil {
-		return fail(err)
-	}
-	if err := guests(nics, in, &machine); err != nil {
+	if err := guests(in, &machine); err != nil {
 		return fail(err)
 	}
 	dc, err := client.DataCenter(ctx, in.Cluster.OLVMDatacenterName)
@@ -109,7 +107,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}
-	network, profile, err := networks(ctx, client, dc, template, nics, &machine)
+	network, profile, err := networks(ctx, client, dc, template, in.NICs, &machine)
 	if err != nil {
 		return fail(err)
 	}
@@ -123,7 +121,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
 	status := &infrav1.OLVMStatus{
 		ClusterID: cluster.ID, ClusterName: cluster.Name, NetworkID: network.ID, NetworkName: network.Name,
-		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: nics[0].VNICName, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
+		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: in.NICs[0].VNICName, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
 	}
 	return machine, status, nil
 }

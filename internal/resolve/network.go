@@ -293,12 +293,11 @@ func (g *GuestNIC) excludes(endpoint infrav1.APIEndpoint, addressing infrav1.Add
 			if !pool.Contains(address) {
 				continue
 			}
-			field, ranges := ".ipv6.ipAddresses", []string(nil)
-			if addressing.IPv6 != nil {
-				ranges = addressing.IPv6.IPAddresses
-			}
+			field, ranges := ".ipv4.ipAddresses", []string(nil)
 			if pool.Is4() {
-				field, ranges = ".ipv4.ipAddresses", addressing.IPv4.IPAddresses
+				ranges = addressing.IPv4.IPAddresses
+			} else {
+				field, ranges = ".ipv6.ipAddresses", addressing.IPv6.IPAddresses
 			}
 			return &Error{infrav1.EndpointInAddressPoolReason, source + field, fmt.Sprintf(
 				"the control plane endpoint %s is inside the machine ranges %s; take it out of the ranges", address, strings.Join(ranges, ", "))}
@@ -308,8 +307,8 @@ func (g *GuestNIC) excludes(endpoint infrav1.APIEndpoint, addressing infrav1.Add
 }
 
 // guests resolves what the guest is told about its network interfaces.
-func guests(nics []NIC, in Input, out *render.Machine) error {
-	for _, nic := range nics {
+func guests(in Input, out *render.Machine) error {
+	for _, nic := range in.NICs {
 		g := nic.Guest
 		if g == nil {
 			continue
