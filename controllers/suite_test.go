@@ -329,6 +329,20 @@ func (s *site) expect(o object, conditionType, want string) string {
 	return message
 }
 
+// expectNamed waits until a machine is not made for a reason, whose message names all of these.
+func (s *site) expectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
+	s.t.Helper()
+	message := s.expect(m, conditionType, "False/"+reason)
+	for _, want := range names {
+		if !strings.Contains(message, want) {
+			s.t.Errorf("%q does not name %s", message, want)
+		}
+	}
+	if s.sim.Summary().VMs != 0 {
+		s.t.Error("a VM was made all the same")
+	}
+}
+
 // expectProvisioned waits until the machine is provisioned as Cluster API sees it.
 func (s *site) expectProvisioned(m *infrav1.OLVMMachine) {
 	s.t.Helper()

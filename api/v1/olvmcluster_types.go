@@ -61,17 +61,6 @@ type OLVMClusterSpec struct {
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
 }
 
-// IPProfile is where machines get their addresses from, under a name.
-type IPProfile struct {
-	// name by which machines refer to it.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name,omitempty"`
-
-	Addressing `json:",inline"`
-}
-
 // APIEndpoint is host and port of an API server.
 type APIEndpoint struct {
 	// host is an IP address or a DNS name. Empty means: not set.

@@ -1,0 +1,198 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/listvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/listplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// initTexts is a list of words that the guest is told at its first boot.
+func initTexts(description string) schema.ListAttribute {
+	return schema.ListAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: description + " Not in the released provider.",
+		PlanModifiers: []planmodifier.List{listplanmodifier.UseStateForUnknown(), listplanmodifier.RequiresReplaceIfConfigured()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
+}
+
+// initNICBlock is the configuration of network interfaces of the guest.
+func initNICBlock() schema.ListNestedBlock {
+	address := func(protocols ...string) schema.NestedBlockObject {
+		return schema.NestedBlockObject{Validators: []validator.Object{objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily}}, Attributes: map[string]schema.Attribute{
+			"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
+			"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
+			"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
+			"boot_protocol": schema.StringAttribute{Optional: true, MarkdownDescription: "One of `" + strings.Join(protocols, "`, `") + "`; `static` where it is left out. Not in the released provider.",
+				Validators: []validator.String{stringvalidator.OneOf(protocols...)}},
+		}}
+	}
+	return schema.ListNestedBlock{
+		MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, with an IPv4 address.",
+		PlanModifiers:       []planmodifier.List{listplanmodifier.RequiresReplace()},
+		NestedObject: schema.NestedBlockObject{
+			Validators: []validator.Object{objectRule{"ipv4, ipv6 or both", checkFamilies}},
+			Attributes: map[string]schema.Attribute{"name": schema.StringAttribute{Required: true, MarkdownDescription: "The guest's name of the interface."}},
+			Blocks: map[string]schema.Block{
+				"ipv4": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv4 configuration.",
+					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
+				"ipv6": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp", "autoconf"), MarkdownDescription: "IPv6 configuration.",
+					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
+			},
+		},
+	}
+}
+
+type initNICModel struct {
+	Name types.String  `tfsdk:"name"`
+	IPv4 []initIPModel `tfsdk:"ipv4"`
+	IPv6 []initIPModel `tfsdk:"ipv6"`
+}
+
+type initIPModel struct {
+	BootProtocol types.String `tfsdk:"boot_protocol"`
+	Address      types.String `tfsdk:"address"`
+	Netmask      types.String `tfsdk:"netmask"`
+	Gateway      types.String `tfsdk:"gateway"`
+}
+
+const (
+	protocolStatic = "static"
+	protocolNone   = "none"
+)
+
+// objectRule is about the attributes of one block together.
+type objectRule struct {
+	// wants says in words what is right; check says what is wrong.
+	wants string
+	check func(map[string]attr.Value) string
+}
+
+func (r objectRule) Description(context.Context) string         { return r.wants }
+func (r objectRule) MarkdownDescription(context.Context) string { return r.wants }
+
+func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
+	if !isKnown(req.ConfigValue) {
+		return
+	}
+	if problem := r.check(req.ConfigValue.Attributes()); problem != "" {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid network configuration", problem)
+	}
+}
+
+// checkFamilies refuses an interface about which nothing is said.
+func checkFamilies(nic map[string]attr.Value) string {
+	for _, family := range []string{"ipv4", "ipv6"} {
+		if list, ok := nic[family].(types.List); !ok || list.IsUnknown() || len(list.Elements()) > 0 {
+			return ""
+		}
+	}
+	return "Write a block ipv4, ipv6 or both."
+}
+
+// checkFamily refuses a static configuration without an address, and another one with it.
+func checkFamily(family map[string]attr.Value) string {
+	protocol, ok := family["boot_protocol"].(types.String)
+	address := family["address"]
+	if !ok || protocol.IsUnknown() || address == nil || address.IsUnknown() {
+		return ""
+	}
+	static := protocol.IsNull() || protocol.ValueString() == protocolStatic
+	switch {
+	case static && address.IsNull():
+		return "Write the address, or another boot_protocol than static."
+	case !static && !address.IsNull():
+		return fmt.Sprintf("Remove the address: boot_protocol %s brings one.", protocol.ValueString())
+	}
+	return ""
+}
+
+// word is what can stand in a list that the engine divides at spaces and commas.
+var word = regexp.MustCompile(`^[^\s,]+$`)
+
+func (m *vmModel) initialization() *engine.Initialization {
+	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 && !isKnown(m.DNSServers) && !isKnown(m.SearchDomains) {
+		return nil
+	}
+	out := &engine.Initialization{
+		CustomScript: m.CustomScript.ValueString(), HostName: m.Hostname.ValueString(), DNSServers: words(m.DNSServers), DNSSearch: words(m.SearchDomains),
+	}
+	for _, n := range m.NICs {
+		config := engine.NICConfiguration{Name: n.Name.ValueString(), OnBoot: true, BootProtocol: protocolNone}
+		for _, ip := range n.IPv4 {
+			config.BootProtocol, config.IP = ip.toEngine("v4")
+		}
+		for _, ip := range n.IPv6 {
+			config.IPv6Boot, config.IPv6 = ip.toEngine("v6")
+		}
+		if out.NICs == nil {
+			out.NICs = &engine.NICConfigurations{}
+		}
+		out.NICs.Items = append(out.NICs.Items, config)
+	}
+	return out
+}
+
+// toEngine is the boot protocol of a family, and its address if that is static.
+func (m initIPModel) toEngine(version string) (string, *engine.IP) {
+	if protocol := m.BootProtocol.ValueString(); protocol != "" && protocol != protocolStatic {
+		return protocol, nil
+	}
+	return protocolStatic, &engine.IP{Address: m.Address.ValueString(), Netmask: m.Netmask.ValueString(), Gateway: m.Gateway.ValueString(), Version: version}
+}
+
+// words are a list as the engine has it: one text, divided by spaces.
+func words(list types.List) string {
+	var out []string
+	for _, element := range list.Elements() {
+		if text, ok := element.(types.String); ok {
+			out = append(out, text.ValueString())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// wordList is the list in a text of the engine, null where there is none.
+func wordList(text string) types.List {
+	var values []attr.Value
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		values = append(values, types.StringValue(word))
+	}
+	if values == nil {
+		return types.ListNull(types.StringType)
+	}
+	return types.ListValueMust(types.StringType, values)
+}
+
+// observeInitialization takes over what the guest was given; on import only.
+func (m *vmModel) observeInitialization(given *engine.Initialization) {
+	if given == nil {
+		return
+	}
+	m.CustomScript, m.Hostname = optional(given.CustomScript), optional(given.HostName)
+	m.DNSServers, m.SearchDomains = wordList(given.DNSServers), wordList(given.DNSSearch)
+	if given.NICs == nil {
+		return
+	}
+	address := func(protocol string, ip *engine.IP) []initIPModel {
+		switch {
+		case protocol != "" && protocol != protocolStatic && protocol != protocolNone:
+			return []initIPModel{{BootProtocol: types.StringValue(protocol)}}
+		case ip == nil || ip.Address == "":
+			return nil
+		}
+		return []initIPModel{{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)}}
+	}
+	for _, nic := range given.NICs.Items {
+		m.NICs = append(m.NICs, initNICModel{Name: types.StringValue(nic.Name), IPv4: address(nic.BootProtocol, nic.IP), IPv6: address(nic.IPv6Boot, nic.IPv6)})
+	}
+}
