@@ -48,16 +48,16 @@ func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 
 func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	s := newSite(t, nil)
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	s.olvm.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.OLVM.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
 	tests := map[string]struct {
 		change func() client.Object
 		want   string
 	}{
-		"the endpoint's host": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"; return c }, "controlPlaneEndpoint.host is immutable"},
-		"the endpoint's port": {func() client.Object { c := s.olvm.DeepCopy(); c.Spec.ControlPlaneEndpoint.Port = 7443; return c }, "controlPlaneEndpoint.port is immutable"},
+		"the endpoint's host": {func() client.Object { c := s.OLVM.DeepCopy(); c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"; return c }, "controlPlaneEndpoint.host is immutable"},
+		"the endpoint's port": {func() client.Object { c := s.OLVM.DeepCopy(); c.Spec.ControlPlaneEndpoint.Port = 7443; return c }, "controlPlaneEndpoint.port is immutable"},
 		"the provider ID":     {func() client.Object { c := m.DeepCopy(); c.Spec.ProviderID = "olvm://other"; return c }, "providerID is immutable"},
 		"memory beside an instance type": {func() client.Object {
 			c := m.DeepCopy()
@@ -100,22 +100,22 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			return c
 		}, "set guest.interface"},
 		"enforcing that is none": {func() client.Object {
-			c := s.olvm.DeepCopy()
+			c := s.OLVM.DeepCopy()
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "g", Enforcing: "Sometimes"}}
 			return c
 		}, "Auto"},
 		"a group whose name the engine would refuse": {func() client.Object {
-			c := s.olvm.DeepCopy()
+			c := s.OLVM.DeepCopy()
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "my group"}}
 			return c
 		}, "spec.affinityGroups[0].name"},
 		"hosts by names and by label": {func() client.Object {
-			c := s.olvm.DeepCopy()
+			c := s.OLVM.DeepCopy()
 			c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-1"}, AffinityLabel: "rack-a"}}}
 			return c
 		}, "either by names or by affinityLabel"},
 		"a port that is none": {func() client.Object {
-			c := s.olvm.DeepCopy()
+			c := s.OLVM.DeepCopy()
 			c.Spec.ControlPlaneEndpoint.Port = 70000
 			return c
 		}, "65535"},
@@ -127,23 +127,23 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}
 	}
 	remove := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"controlPlaneEndpoint":null}}`))
-	if err := suite.client.Patch(t.Context(), s.olvm, remove, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "immutable once set") {
+	if err := suite.client.Patch(t.Context(), s.OLVM, remove, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "immutable once set") {
 		t.Errorf("the endpoint as a whole: %v", err)
 	}
 }
 
 func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T) {
 	s := newSite(t, nil)
-	spec := s.machineSpec()
-	s.create(&infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("machine"), Spec: infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}}})
-	s.create(&infrav1.OLVMClusterTemplate{ObjectMeta: s.meta("cluster"), Spec: infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.olvm.Spec}}})
+	spec := s.MachineSpec()
+	s.Create(&infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("machine"), Spec: infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}}})
+	s.Create(&infrav1.OLVMClusterTemplate{ObjectMeta: s.Meta("cluster"), Spec: infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.OLVM.Spec}}})
 	const annotation = `"metadata":{"annotations":{"topology.cluster.x-k8s.io/dry-run":""}},`
 	kinds := map[string]struct {
 		object client.Object
 		change string
 	}{
-		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{ObjectMeta: s.meta("machine")}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
-		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{ObjectMeta: s.meta("cluster")}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
+		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("machine")}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
+		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{ObjectMeta: s.Meta("cluster")}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
 	}
 	for kind, k := range kinds {
 		patch := func(body string, options ...client.PatchOption) error {
@@ -157,7 +157,7 @@ func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T)
 			return nil
 		}
 		// The API server takes a moment to learn of a policy.
-		s.eventually(kind+": a dry run that is not the topology controller's", func() error { return refused(patch(k.change, client.DryRunAll)) })
+		s.Eventually(kind+": a dry run that is not the topology controller's", func() error { return refused(patch(k.change, client.DryRunAll)) })
 		for name, err := range map[string]error{
 			"a change":                             refused(patch(k.change)),
 			"a change that claims to be a dry run": refused(patch(annotation + k.change)),

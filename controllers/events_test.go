@@ -44,29 +44,29 @@ func TestWhatIsToldOfConditions(t *testing.T) {
 
 func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
 	s.expectEvent("one", infrav1.AddressesAllocatedReason, "10.0.0.10")
-	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.sim.VMs()[0].ID+") is up")
-	s.expectEvent("demo", infrav1.EngineAvailableReason, s.sim.URL())
+	s.expectEvent("one", infrav1.VirtualMachineRunningReason, "VM one ("+s.Sim.VMs()[0].ID+") is up")
+	s.expectEvent("demo", infrav1.EngineAvailableReason, s.Sim.URL())
 	protect := func(yes bool) {
 		t.Helper()
-		if _, err := s.session().UpdateVM(context.Background(), s.sim.VMs()[0].ID, &engine.VM{DeleteProtected: &yes}); err != nil {
+		if _, err := s.Session().UpdateVM(context.Background(), s.Sim.VMs()[0].ID, &engine.VM{DeleteProtected: &yes}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	protect(true)
-	s.delete(m)
-	if message := s.expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason); !strings.Contains(message, "turn Delete Protection off") {
+	s.Delete(m)
+	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason); !strings.Contains(message, "turn Delete Protection off") {
 		t.Error(message)
 	}
 	s.expectEvent("one", infrav1.DeletionBlockedReason, "protected against deletion")
-	if vm := s.sim.VMs()[0]; vm.Status != "up" {
+	if vm := s.Sim.VMs()[0]; vm.Status != "up" {
 		t.Errorf("the VM is %s", vm.Status)
 	}
 	protect(false)
-	s.expectGone(m)
-	if s.sim.Summary().VMs != 0 {
+	s.ExpectGone(m)
+	if s.Sim.Summary().VMs != 0 {
 		t.Error("the VM was left")
 	}
 }

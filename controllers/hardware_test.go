@@ -38,18 +38,18 @@ type seen struct {
 }
 
 func (s *site) inspect(name string) seen {
-	s.t.Helper()
-	ctx, session := s.t.Context(), s.session()
+	s.T.Helper()
+	ctx, session := s.T.Context(), s.Session()
 	must := func(err error) {
-		s.t.Helper()
+		s.T.Helper()
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 	}
 	vms, err := session.FindVMs(ctx, name)
 	must(err)
 	if len(vms) != 1 {
-		s.t.Fatalf("%d VMs are called %s", len(vms), name)
+		s.T.Fatalf("%d VMs are called %s", len(vms), name)
 	}
 	out := seen{disks: map[string]*engine.Disk{}}
 	out.vm, err = session.VMWithInitialization(ctx, vms[0].ID)
@@ -131,8 +131,8 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 		"a root disk that is a raw copy elsewhere": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.RootDisk = &infrav1.RootDisk{Format: "raw", Sparse: ptr.To(false), StorageDomainName: "olvm-data-2"}
 		}), func(s *site, got seen) bool {
-			dc, _ := s.session().DataCenter(s.t.Context(), "Default")
-			domain, err := s.session().StorageDomain(s.t.Context(), dc, "olvm-data-2")
+			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
+			domain, err := s.Session().StorageDomain(s.T.Context(), dc, "olvm-data-2")
 			root := got.disks["one_Disk1"]
 			return err == nil && root.Format == "raw" && !*root.Sparse && root.StorageDomainIDs()[0] == domain.ID && got.vm.Template.ID == engine.BlankTemplateID
 		}},
@@ -158,10 +158,10 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "kvm-vlan"}
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt"}}, {OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "one-profile"}}}
 		}, func(s *site, got seen) bool {
-			s.t.Helper()
-			dc, err := s.session().DataCenter(s.t.Context(), "Default")
+			s.T.Helper()
+			dc, err := s.Session().DataCenter(s.T.Context(), "Default")
 			for i, want := range []string{"kvm-vlan", "ovirtmgmt", "slow"} {
-				profiles, _, e := s.session().VNICProfiles(s.t.Context(), dc, want)
+				profiles, _, e := s.Session().VNICProfiles(s.T.Context(), dc, want)
 				if err != nil || e != nil || len(got.nics) != 3 || len(profiles) != 1 || engine.RefID(got.nics[i].VNICProfile) != profiles[0].ID {
 					return false
 				}
@@ -172,23 +172,23 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s.VMTemplateName = "with-nics"
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}}
 		}, func(s *site, got seen) bool {
-			dc, _ := s.session().DataCenter(s.t.Context(), "Default")
-			network, _ := s.session().Network(s.t.Context(), dc, "kvm-vlan")
-			profile, err := s.session().VNICProfile(s.t.Context(), network, "kvm-vlan")
+			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
+			network, _ := s.Session().Network(s.T.Context(), dc, "kvm-vlan")
+			profile, err := s.Session().VNICProfile(s.T.Context(), network, "kvm-vlan")
 			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID && engine.RefID(got.nics[1].VNICProfile) != profile.ID
 		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
-			m := s.machine("one", test.ask)
-			s.expectProvisioned(m)
+			m := s.Machine("one", test.ask)
+			s.ExpectProvisioned(m)
 			got := s.inspect("one")
 			if !test.want(s, got) {
 				t.Errorf("the VM is %+v, CPU %+v, memory policy %+v, NICs %+v, disks %+v, %d consoles, tags %v", got.vm, got.vm.CPU, got.vm.MemoryPolicy, got.nics, got.disks, got.consoles, got.tags)
 			}
 			starts := 0
-			for _, r := range s.sim.Requests() {
+			for _, r := range s.Sim.Requests() {
 				if strings.HasSuffix(r.Path, "/start") {
 					starts++
 				}
@@ -199,9 +199,9 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 					t.Errorf("%s %s has elements that nobody knows: %v", r.Method, r.Path, r.Unknown)
 				}
 			}
-			s.delete(m)
-			s.expectGone(m)
-			if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+			s.Delete(m)
+			s.ExpectGone(m)
+			if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
 				t.Errorf("left in the engine: %+v", left)
 			}
 		})
@@ -250,7 +250,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
-			s.expectNamed(s.machine("one", test.ask), infrav1.InfrastructureAppliedCondition, test.reason, test.message)
+			s.ExpectNamed(s.Machine("one", test.ask), infrav1.InfrastructureAppliedCondition, test.reason, test.message)
 		})
 	}
 }
@@ -259,26 +259,26 @@ func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.4"
 	s := newSiteIn(t, inventory, nil)
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.CPU.AutoPinningPolicy, spec.VirtualMachine.Placement.HostNames = "resize_and_pin", []string{"host-1"}
 	})
-	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason); !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
+	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason); !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
 		t.Error(message)
 	}
-	if s.sim.Summary().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
-		t.Errorf("the engine has %+v, %+v", s.sim.Summary(), m.Status.Terraform)
+	if s.Sim.Summary().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
+		t.Errorf("the engine has %+v, %+v", s.Sim.Summary(), m.Status.Terraform)
 	}
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.AutoPinningPolicy = "none" })
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 }
 
 func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	s := newSiteIn(t, richInventory(), nil)
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}}
 	})
-	s.expectProvisioned(m)
-	ctx, session := t.Context(), s.session()
+	s.ExpectProvisioned(m)
+	ctx, session := t.Context(), s.Session()
 	dc, err := session.DataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -296,12 +296,12 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	if err := session.WaitDisk(ctx, claim.ID, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.AttachDisk(ctx, s.sim.VMs()[0].ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
+	if _, err := session.AttachDisk(ctx, s.Sim.VMs()[0].ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
 		t.Fatal(err)
 	}
-	s.delete(m)
-	s.expectGone(m)
-	left := s.sim.Disks()
+	s.Delete(m)
+	s.ExpectGone(m)
+	left := s.Sim.Disks()
 	if len(left) != 1 || left[0].Name != "pvc-1" || left[0].Status != "ok" {
 		t.Errorf("the engine has the disks %+v, want the claim alone", left)
 	}
@@ -312,21 +312,21 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
 			if deaf {
-				if err := s.sim.Inject(ovirtsim.Fault{Guest: "ignores-shutdown"}); err != nil {
+				if err := s.Sim.Inject(ovirtsim.Fault{Guest: "ignores-shutdown"}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+			m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 4}
 			})
-			s.expectProvisioned(m)
-			s.delete(m)
+			s.ExpectProvisioned(m)
+			s.Delete(m)
 			if deaf {
-				s.expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
+				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
 			}
-			s.expectGone(m)
+			s.ExpectGone(m)
 			var shutdowns, stops int
-			for _, r := range s.sim.Requests() {
+			for _, r := range s.Sim.Requests() {
 				if strings.HasSuffix(r.Path, "/shutdown") {
 					shutdowns++
 				}
@@ -343,21 +343,21 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 
 func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 	s := newSiteIn(t, richInventory(), nil)
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 500, Reason: "Operation Failed", Detail: "[No.]"}); err != nil {
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 500, Reason: "Operation Failed", Detail: "[No.]"}); err != nil {
 		t.Fatal(err)
 	}
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}, {Name: "images", Size: "10GB"}}
 	})
-	s.eventually("the disks are made", func() error {
-		if n := s.sim.Summary().Disks; n != 3 {
+	s.Eventually("the disks are made", func() error {
+		if n := s.Sim.Summary().Disks; n != 3 {
 			return fmt.Errorf("%d disks", n)
 		}
 		return nil
 	})
-	s.sim.ClearFaults()
-	s.expectProvisioned(m)
-	if got := s.inspect("one"); len(got.disks) != 3 || s.sim.Summary().Disks != 3 {
-		t.Errorf("the engine has %+v", s.sim.Disks())
+	s.Sim.ClearFaults()
+	s.ExpectProvisioned(m)
+	if got := s.inspect("one"); len(got.disks) != 3 || s.Sim.Summary().Disks != 3 {
+		t.Errorf("the engine has %+v", s.Sim.Disks())
 	}
 }

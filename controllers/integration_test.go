@@ -24,20 +24,20 @@ import (
 
 func TestAMachineFromCreationToDeletion(t *testing.T) {
 	s := newSite(t, nil)
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	s.eventually("the whole status is written", func() error { // conditions are written first
-		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.olvm), s.olvm); err != nil {
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.Eventually("the whole status is written", func() error { // conditions are written first
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
-		dc := s.olvm.Status.OLVMDatacenter
-		if !ptr.Deref(s.olvm.Status.Initialization.Provisioned, false) || dc == nil || dc.DataCenterName != "Default" || dc.Release == nil || dc.Release.Version == "" {
-			return fmt.Errorf("status %+v", s.olvm.Status)
+		dc := s.OLVM.Status.OLVMDatacenter
+		if !ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false) || dc == nil || dc.DataCenterName != "Default" || dc.Release == nil || dc.Release.Version == "" {
+			return fmt.Errorf("status %+v", s.OLVM.Status)
 		}
 		return nil
 	})
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	vms := s.sim.VMs()
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	vms := s.Sim.VMs()
 	if len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Name != "one" {
 		t.Errorf("provider ID %s, the engine has %+v", m.Spec.ProviderID, vms)
 	}
@@ -45,54 +45,54 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	if o == nil || o.IPAddress != "10.0.0.10" || o.VMTemplateName != "ol9-k8s" || o.VNICID == "" || o.VirtualMachine.Status != "up" || o.VirtualMachine.CreationStatus != "Created" {
 		t.Errorf("status.olvm: %+v", o)
 	}
-	if states := s.states(); len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 || !slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
+	if states := s.States(); len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 || !slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
 		t.Errorf("state Secrets: %+v", states)
 	}
 	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 4 {
 		t.Errorf("status.terraform: %+v", m.Status.Terraform)
 	}
-	s.delete(m)
-	s.expectGone(m)
-	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+	s.Delete(m)
+	s.ExpectGone(m)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
-	if states := s.states(); len(states) != 0 {
+	if states := s.States(); len(states) != 0 {
 		t.Errorf("left of the state: %+v", states)
 	}
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
-	if left, err := filepath.Glob(filepath.Join(suite.workDir, s.namespace, "*")); err != nil || len(left) != 0 {
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	if left, err := filepath.Glob(filepath.Join(suite.workDir, s.Namespace, "*")); err != nil || len(left) != 0 {
 		t.Errorf("left on disk: %v, %v", left, err)
 	}
 }
 
 func TestTheClusterWaitsForItsMachines(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	s.delete(s.olvm)
-	message := s.expect(s.olvm, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Delete(s.OLVM)
+	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
 	if !strings.Contains(message, "one") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
-	s.delete(m)
-	s.expectGone(m)
-	s.expectGone(s.olvm)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.ExpectGone(s.OLVM)
 }
 
 func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	before, runs := s.changes(), m.Status.Terraform.Runs
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	before, runs := s.Changes(), m.Status.Terraform.Runs
 	for i := range 3 {
 		change(s, m, func(m *infrav1.OLVMMachine) {
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", strings.Repeat("x", i+1))
 		})
-		s.expectProvisioned(m)
+		s.ExpectProvisioned(m)
 	}
-	if s.changes() != before || m.Status.Terraform.Runs != runs {
-		t.Errorf("%d changing requests and %d runs, before %d and %d", s.changes(), m.Status.Terraform.Runs, before, runs)
+	if s.Changes() != before || m.Status.Terraform.Runs != runs {
+		t.Errorf("%d changing requests and %d runs, before %d and %d", s.Changes(), m.Status.Terraform.Runs, before, runs)
 	}
 }
 
@@ -100,21 +100,21 @@ func TestWrongPassword(t *testing.T) {
 	s := newSite(t, func(secret *corev1.Secret, _ *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
 		secret.StringData["password"] = "wrong"
 	})
-	message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	if !strings.Contains(message, "credentialsSecret") || !strings.Contains(message, "admin@internal") || strings.Contains(message, "wrong") {
 		t.Errorf("message: %s", message)
 	}
-	m := s.machine("one", nil)
-	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	m := s.Machine("one", nil)
+	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	// Every change of the object reconciles, and none may try the password again: the account would be locked out.
 	for i := range 5 {
-		change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", i+1))
 		})
 	}
-	s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	logins := 0
-	for _, r := range s.sim.Requests() {
+	for _, r := range s.Sim.Requests() {
 		if strings.HasPrefix(r.Path, "/sso") {
 			logins++
 		}
@@ -122,21 +122,21 @@ func TestWrongPassword(t *testing.T) {
 	if logins != 1 {
 		t.Errorf("%d logins with a wrong password", logins)
 	}
-	secret := &corev1.Secret{ObjectMeta: s.meta("creds")}
-	change(s, secret, func(secret *corev1.Secret) { secret.Data["password"] = []byte(s.sim.Password()) })
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	s.expectProvisioned(m)
+	secret := &corev1.Secret{ObjectMeta: s.Meta("creds")}
+	change(s, secret, func(secret *corev1.Secret) { secret.Data["password"] = []byte(s.Sim.Password()) })
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectProvisioned(m)
 }
 
 func TestMissingCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
 	})
-	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason); !strings.Contains(message, `"later"`) {
+	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason); !strings.Contains(message, `"later"`) {
 		t.Errorf("message: %s", message)
 	}
-	s.create(&corev1.Secret{ObjectMeta: s.meta("later"), StringData: map[string]string{"ovirt_username": s.sim.Username(), "ovirt_password": s.sim.Password()}})
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"ovirt_username": s.Sim.Username(), "ovirt_password": s.Sim.Password()}})
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 func TestUnknownCA(t *testing.T) {
@@ -148,49 +148,49 @@ func TestUnknownCA(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, ca *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
 		ca.Data["ca.crt"] = string(other.CA())
 	})
-	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason); !strings.Contains(message, "caConfigMap") {
+	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason); !strings.Contains(message, "caConfigMap") {
 		t.Errorf("message: %s", message)
 	}
-	change(s, &corev1.ConfigMap{ObjectMeta: s.meta("ca")}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.sim.CA()) })
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	change(s, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.Sim.CA()) })
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 func TestUnknownDataCenter(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMDatacenterName = "Defult"
 	})
-	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason); !strings.Contains(message, "it has Default") {
+	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason); !strings.Contains(message, "it has Default") {
 		t.Errorf("the message does not name what there is: %s", message)
 	}
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
 func TestEngineDown(t *testing.T) {
 	s := newSite(t, nil)
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	running := s.machine("one", nil)
-	s.expectProvisioned(running)
-	if err := s.sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}); err != nil {
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	running := s.Machine("one", nil)
+	s.ExpectProvisioned(running)
+	if err := s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}); err != nil {
 		t.Fatal(err)
 	}
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
-	if message := s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason); !strings.Contains(message, "serverURL") {
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
+	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason); !strings.Contains(message, "serverURL") {
 		t.Errorf("message: %s", message)
 	}
-	m := s.machine("two", nil)
-	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	m := s.Machine("two", nil)
+	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 	// An engine that is away says nothing about a machine that runs.
-	s.expect(running, infrav1.ReadyCondition, "True/Ready")
+	s.Expect(running, infrav1.ReadyCondition, "True/Ready")
 	time.Sleep(2 * time.Second) // a window to count in, not a wait
-	count := len(s.sim.Requests())
+	count := len(s.Sim.Requests())
 	time.Sleep(3 * time.Second)
-	if more := len(s.sim.Requests()) - count; more > 4 {
+	if more := len(s.Sim.Requests()) - count; more > 4 {
 		t.Errorf("%d requests in 3 seconds to an engine that is down", more)
 	}
-	s.sim.ClearFaults()
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	s.expectProvisioned(m)
+	s.Sim.ClearFaults()
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.ExpectProvisioned(m)
 }
 
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
@@ -234,18 +234,18 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			m := s.machine("one", test.spoil)
-			message := s.expect(m, test.condition, "False/"+test.reason)
+			m := s.Machine("one", test.spoil)
+			message := s.Expect(m, test.condition, "False/"+test.reason)
 			for _, want := range test.message {
 				if !strings.Contains(message, want) {
 					t.Errorf("the message lacks %q: %s", want, message)
 				}
 			}
-			if s.sim.Summary().VMs != 0 {
+			if s.Sim.Summary().VMs != 0 {
 				t.Error("a VM was made from bad input")
 			}
 			change(s, m, func(m *infrav1.OLVMMachine) { test.correct(&m.Spec) })
-			s.expectProvisioned(m)
+			s.ExpectProvisioned(m)
 		})
 	}
 }
@@ -255,16 +255,16 @@ func TestAddressPoolExhausted(t *testing.T) {
 	one := func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
 	}
-	first := s.machine("first", one)
-	s.expectProvisioned(first)
-	second := s.machine("second", one)
-	if message := s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses, delete machines") {
+	first := s.Machine("first", one)
+	s.ExpectProvisioned(first)
+	second := s.Machine("second", one)
+	if message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses, delete machines") {
 		t.Errorf("message: %s", message)
 	}
 	change(s, second, func(m *infrav1.OLVMMachine) {
 		m.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10", "10.0.0.11"}
 	})
-	s.expectProvisioned(second)
+	s.ExpectProvisioned(second)
 	if second.Status.OLVM.IPAddress != "10.0.0.11" {
 		t.Errorf("the second machine got %s", second.Status.OLVM.IPAddress)
 	}
@@ -272,61 +272,51 @@ func TestAddressPoolExhausted(t *testing.T) {
 
 func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	before := s.sim.VMs()[0]
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	before := s.Sim.VMs()[0]
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 8 })
-	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason); !strings.Contains(message, "cpu_cores") {
+	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason); !strings.Contains(message, "cpu_cores") {
 		t.Errorf("the message does not name the attribute: %s", message)
 	}
-	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
+	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 0 })
-	s.expectProvisioned(m)
-}
-
-// session is a client of the site's engine beside the controllers', for acts behind their back.
-func (s *site) session() *engine.Client {
-	s.t.Helper()
-	session, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return session
+	s.ExpectProvisioned(m)
 }
 
 func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	session, id := s.session(), s.sim.VMs()[0].ID
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	session, id := s.Session(), s.Sim.VMs()[0].ID
 	if err := session.StopVM(t.Context(), id, true); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), id) })
+	s.Eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), id) })
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
-	message := s.expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
-	if !strings.Contains(message, id) || s.sim.Summary().VMs != 0 {
-		t.Errorf("message %q, the engine has %+v", message, s.sim.VMs())
+	message := s.Expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
+	if !strings.Contains(message, id) || s.Sim.Summary().VMs != 0 {
+		t.Errorf("message %q, the engine has %+v", message, s.Sim.VMs())
 	}
 	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
-	if message := s.expect(m, infrav1.ReadyCondition, "False/NotReady"); !strings.Contains(message, infrav1.VirtualMachineRunningCondition) {
+	if message := s.Expect(m, infrav1.ReadyCondition, "False/NotReady"); !strings.Contains(message, infrav1.VirtualMachineRunningCondition) {
 		t.Errorf("message: %s", message)
 	}
 	if m.Status.Initialization.Provisioned == nil || !*m.Status.Initialization.Provisioned {
 		t.Error("provisioned went back to false")
 	}
-	s.delete(m)
-	s.expectGone(m)
-	if states := s.states(); len(states) != 0 {
+	s.Delete(m)
+	s.ExpectGone(m)
+	if states := s.States(); len(states) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(states))
 	}
 }
 
 func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	s := newSite(t, nil)
-	session := s.session()
+	session := s.Session()
 	dc, err := session.DataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -344,13 +334,13 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := s.machine("one", nil)
-	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID) {
+	m := s.Machine("one", nil)
+	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID) {
 		t.Errorf("message: %s", message)
 	}
-	s.delete(m)
-	s.expectGone(m)
-	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID {
+	s.Delete(m)
+	s.ExpectGone(m)
+	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID {
 		t.Errorf("the engine has %+v", vms)
 	}
 }
@@ -371,8 +361,8 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, richInventory(), nil)
-			m := s.machine("one", ask)
-			s.expectProvisioned(m)
+			m := s.Machine("one", ask)
+			s.ExpectProvisioned(m)
 			s.loseState(m)
 		})
 	}
@@ -380,102 +370,102 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 
 // loseState deletes the state of a machine, and expects that it is rebuilt without touching the VM, and good for deletion.
 func (s *site) loseState(m *infrav1.OLVMMachine) {
-	t := s.t
+	t := s.T
 	t.Helper()
-	id, before := s.sim.VMs()[0].ID, s.changes()
-	secret := s.states()[0]
+	id, before := s.Sim.VMs()[0].ID, s.Changes()
+	secret := s.States()[0]
 	controllerutil.RemoveFinalizer(&secret, tfstate.Finalizer)
 	if err := suite.client.Update(context.Background(), &secret); err != nil {
 		t.Fatal(err)
 	}
-	s.delete(&secret)
-	s.eventually("the old state is gone", func() error {
+	s.Delete(&secret)
+	s.Eventually("the old state is gone", func() error {
 		return client.IgnoreNotFound(func() error {
-			if states := s.states(); len(states) > 0 && states[0].UID == secret.UID {
+			if states := s.States(); len(states) > 0 && states[0].UID == secret.UID {
 				return os.ErrExist
 			}
 			return nil
 		}())
 	})
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
-	s.eventually("the state is rebuilt", func() error {
-		if states := s.states(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
+	s.Eventually("the state is rebuilt", func() error {
+		if states := s.States(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
 			return nil
 		}
 		return os.ErrNotExist
 	})
-	if vms := s.sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
+	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
-	for _, r := range s.sim.Requests() {
+	for _, r := range s.Sim.Requests() {
 		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
 			if before--; before < 0 {
 				t.Errorf("the engine got %s %s", r.Method, r.Path)
 			}
 		}
 	}
-	s.delete(m)
-	s.expectGone(m)
-	if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+	s.Delete(m)
+	s.ExpectGone(m)
+	if left := s.Sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
 
 func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 	s := newSite(t, nil)
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", DelayMillis: 3000}); err != nil {
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", DelayMillis: 3000}); err != nil {
 		t.Fatal(err)
 	}
-	m := s.machine("one", nil)
-	s.eventually("the VM is being made", func() error {
-		if s.sim.Summary().VMs == 0 {
+	m := s.Machine("one", nil)
+	s.Eventually("the VM is being made", func() error {
+		if s.Sim.Summary().VMs == 0 {
 			return os.ErrNotExist
 		}
 		return nil
 	})
-	s.delete(m)
-	s.expectGone(m)
-	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+	s.Delete(m)
+	s.ExpectGone(m)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
 
 func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	s := newSite(t, nil)
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", DelayMillis: 4000}); err != nil {
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", DelayMillis: 4000}); err != nil {
 		t.Fatal(err)
 	}
-	m := s.machine("one", nil)
-	s.eventually("the engine works on the VM", func() error {
-		if s.sim.Hits() == 0 {
+	m := s.Machine("one", nil)
+	s.Eventually("the engine works on the VM", func() error {
+		if s.Sim.Hits() == 0 {
 			return os.ErrNotExist
 		}
 		return nil
 	})
-	s.delete(m)
-	s.expectGone(m)
+	s.Delete(m)
+	s.ExpectGone(m)
 	time.Sleep(5 * time.Second) // longer than the engine takes: a VM that nobody waited for would be there now
-	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
 
 func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
 	change(s, m, func(m *infrav1.OLVMMachine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, "cluster.x-k8s.io/paused", "")
 	})
-	s.expect(m, "Paused", "True/Paused")
-	before := s.changes()
-	s.delete(m)
+	s.Expect(m, "Paused", "True/Paused")
+	before := s.Changes()
+	s.Delete(m)
 	time.Sleep(time.Second) // a window in which nothing may happen
-	if s.changes() != before {
+	if s.Changes() != before {
 		t.Error("a paused machine was changed in the engine")
 	}
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, "cluster.x-k8s.io/paused") })
-	s.expectGone(m)
+	s.ExpectGone(m)
 }

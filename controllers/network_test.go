@@ -108,12 +108,12 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteIn(t, networkedInventory(), nil)
-			change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+			change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{
 					Gateway: "10.0.0.254", IPv4: v4("10.0.0.100-10.0.0.110"), DNSServers: []string{"10.0.0.53"}, SearchDomains: []string{"example.com"}}}}
 			})
-			m := s.machine("one", test.ask)
-			s.expectProvisioned(m)
+			m := s.Machine("one", test.ask)
+			s.ExpectProvisioned(m)
 			got := s.inspect("one")
 			if !slices.Equal(nics(got.vm), test.nics) {
 				t.Errorf("the engine tells the guest %q, want %q", nics(got.vm), test.nics)
@@ -127,22 +127,22 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 			}
 			slaac := netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x99, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
 			want := strings.ReplaceAll(test.addresses, "SLAAC", slaac.String())
-			s.eventually("the guest's addresses are in the status", func() error {
+			s.Eventually("the guest's addresses are in the status", func() error {
 				if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 					return err
 				}
 				if ips(m) != want || !strings.HasPrefix(want, m.Status.OLVM.IPAddress) {
-					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress, want, s.sim.VMs()[0].GuestError)
+					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress, want, s.Sim.VMs()[0].GuestError)
 				}
 				return nil
 			})
-			for _, r := range s.sim.Requests() {
+			for _, r := range s.Sim.Requests() {
 				if len(r.Unknown) > 0 {
 					t.Errorf("%s %s has elements that nobody knows: %v", r.Method, r.Path, r.Unknown)
 				}
 			}
-			s.delete(m)
-			s.expectGone(m)
+			s.Delete(m)
+			s.ExpectGone(m)
 		})
 	}
 }
@@ -150,26 +150,26 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 // TestAddressesOfAnIPAMProvider plays the provider of an InClusterIPPool.
 func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{AddressesFromPools: []ipamv1.IPPoolReference{
 			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "four"}, {APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "six"},
 		}}
 	})
-	if message := s.expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
+	if message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
 		t.Error(message)
 	}
-	vms := func() int { return s.sim.Summary().VMs }
+	vms := func() int { return s.Sim.Summary().VMs }
 	for name, address := range map[string]string{"one-0-0": "10.7.0.9", "one-0-1": "fd07::9"} {
-		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-		s.eventually("the claim "+name, func() error { return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) })
-		s.create(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: ipamv1.IPAddressSpec{
+		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
+		s.Eventually("the claim "+name, func() error { return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) })
+		s.Create(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: ipamv1.IPAddressSpec{
 			ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim.Spec.PoolRef, Address: address, Prefix: ptr.To(int32(24)),
 			Gateway: map[bool]string{true: "10.7.0.1", false: "fd07::1"}[strings.HasPrefix(address, "10")],
 		}})
 		claim.Status.AddressRef.Name = name
-		s.updateStatus(claim)
+		s.UpdateStatus(claim)
 	}
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	if got := nics(s.inspect("one").vm); !slices.Equal(got, []string{"enp1s0 static 10.7.0.9/255.255.255.0 via 10.7.0.1 v6 static fd07::9/24 via fd07::1"}) {
 		t.Errorf("the engine tells the guest %q", got)
 	}
@@ -178,39 +178,39 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	}
 	// The machine goes, and its claims with it; not before its VM is gone.
 	held := make(chan bool)
-	if err := s.sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3}); err != nil {
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		for vms() > 0 {
-			if suite.client.Get(context.Background(), client.ObjectKey{Namespace: s.namespace, Name: "one-0-1"}, &ipamv1.IPAddressClaim{}) != nil && vms() > 0 {
+			if suite.client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: "one-0-1"}, &ipamv1.IPAddressClaim{}) != nil && vms() > 0 {
 				held <- false
 				return
 			}
 		}
 		held <- true
 	}()
-	s.delete(m)
+	s.Delete(m)
 	if !<-held {
 		t.Error("a claim was given back while the VM was there")
 	}
-	s.expectGone(m)
+	s.ExpectGone(m)
 	for _, name := range []string{"one-0-0", "one-0-1"} {
-		s.expectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}})
+		s.ExpectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}})
 	}
-	if left := s.sim.Summary(); left.VMs != 0 {
+	if left := s.Sim.Summary(); left.VMs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
 }
 
 func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
 	})
-	s.expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
-	s.eventually("the condition says what is missing", func() error {
-		if message := s.expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason); !strings.Contains(message, "qemu-guest-agent") {
+	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
+	s.Eventually("the condition says what is missing", func() error {
+		if message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason); !strings.Contains(message, "qemu-guest-agent") {
 			return fmt.Errorf("it says %s", message)
 		}
 		return nil
@@ -261,10 +261,10 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+			change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "bad", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10", "10.0.1.5"}}}}}
 			})
-			s.expectNamed(s.machine("one", test.ask), infrav1.AddressesAllocatedCondition, test.reason, test.message)
+			s.ExpectNamed(s.Machine("one", test.ask), infrav1.AddressesAllocatedCondition, test.reason, test.message)
 		})
 	}
 }
@@ -272,20 +272,20 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 // TestAMachineThatRunsOutlivesItsProfile takes the IP profile away from a machine that lives.
 func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	s := newSite(t, nil)
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.77"}}}}}
 	})
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab"}
 	})
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	// DNS servers come and go, and another gateway: nothing of it is for a guest that has booted.
 	runs := m.Status.Terraform.Runs
 	for _, servers := range [][]string{{"10.0.0.53"}, nil} {
-		change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			c.Spec.IPProfiles[0].DNSServers, c.Spec.IPProfiles[0].Gateway = servers, "10.0.0.254"
 		})
-		s.eventually("the change is applied without one of the VM", func() error {
+		s.Eventually("the change is applied without one of the VM", func() error {
 			if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				return err
 			}
@@ -296,23 +296,23 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 			return nil
 		})
 		runs = m.Status.Terraform.Runs
-		s.expect(m, infrav1.ReadyCondition, "True/Ready")
+		s.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	}
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
-	second := s.machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
-	s.expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason) // the change is seen
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
+	second := s.Machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
+	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason) // the change is seen
 	s.touch(m)
-	s.expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	if ips(m) != "10.0.0.77" {
 		t.Errorf("the machine has %s", ips(m))
 	}
 	// Its record is lost too, and others take addresses meanwhile: the engine knows what the VM was given.
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.70-10.0.0.79"}}}}}
 	})
-	s.expect(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
+	s.Expect(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, infrav1.AddressesAnnotation) })
-	s.eventually("the record is written again", func() error {
+	s.Eventually("the record is written again", func() error {
 		if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil || m.Annotations[infrav1.AddressesAnnotation] != "" {
 			return err
 		}
@@ -326,11 +326,11 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 
 // touch makes the controller look at a machine, and waits until it has.
 func (s *site) touch(m *infrav1.OLVMMachine) {
-	s.t.Helper()
+	s.T.Helper()
 	s.looks++
 	before := m.DeepCopy()
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, "test/touched", fmt.Sprint(s.looks))
 	if err := suite.client.Patch(context.Background(), m, client.MergeFrom(before)); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 }

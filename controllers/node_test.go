@@ -58,12 +58,12 @@ var workloadOnce = sync.OnceValues(startWorkloadServer)
 
 // workload gives the site's Cluster a workload cluster.
 func (s *site) workload() *workloadServer {
-	s.t.Helper()
+	s.T.Helper()
 	w, err := workloadOnce()
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	s.create(&corev1.Secret{ObjectMeta: s.meta("demo-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": w.kubeconfig}})
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("demo-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": w.kubeconfig}})
 	return w
 }
 
@@ -80,10 +80,10 @@ func (w *workloadServer) as(t *testing.T, node string) client.Client {
 }
 
 func (s *site) expectEvent(about, reason, text string) {
-	s.t.Helper()
-	s.eventually(reason+" is an event of "+about, func() error {
+	s.T.Helper()
+	s.Eventually(reason+" is an event of "+about, func() error {
 		var list eventsv1.EventList
-		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.namespace)); err != nil {
+		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
 		for _, event := range list.Items {
@@ -99,9 +99,9 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()
 	ctx := t.Context()
-	one, two, three := s.machine("id-one", nil), s.machine("id-two", nil), s.machine("id-three", nil)
+	one, two, three := s.Machine("id-one", nil), s.Machine("id-two", nil), s.Machine("id-three", nil)
 	for _, m := range []*infrav1.OLVMMachine{one, two, three} {
-		s.expectProvisioned(m)
+		s.ExpectProvisioned(m)
 	}
 	register := func(name, providerID, address string) *corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
@@ -118,7 +118,7 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 	other := register("id-three", "other://three", three.Status.OLVM.IPAddress)
 	stranger := register("id-stranger", "", one.Status.OLVM.IPAddress)
 	node := register("id-one", "", one.Status.OLVM.IPAddress)
-	s.eventually("the node has the provider ID of its machine", func() error {
+	s.Eventually("the node has the provider ID of its machine", func() error {
 		if err := w.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			return err
 		}
@@ -139,14 +139,14 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	s := newSite(t, nil)
 	w := s.workload()
 	ctx := t.Context()
-	m := s.machine("csr-one", nil)
+	m := s.Machine("csr-one", nil)
 	kubelet := w.as(t, m.Name)
 	// Requested before the machine has an address: it waits, and is not refused.
 	early := servingCSR(t, m.Name, servingRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)
 	}
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	if m.Status.OLVM.IPAddress != "10.0.0.10" {
 		t.Fatalf("the machine has %s", m.Status.OLVM.IPAddress)
 	}
@@ -164,7 +164,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		t.Fatal(err)
 	}
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{early, later} {
-		s.eventually("the request is approved", func() error {
+		s.Eventually("the request is approved", func() error {
 			if err := w.client.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
 				return err
 			}

@@ -17,19 +17,19 @@ import (
 
 // template writes an OLVMMachineTemplate. spoil may change it.
 func (s *site) template(name string, spoil func(*infrav1.OLVMMachineTemplate)) *infrav1.OLVMMachineTemplate {
-	s.t.Helper()
-	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.meta(name)}
-	template.Spec.Template.Spec = s.machineSpec()
+	s.T.Helper()
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name)}
+	template.Spec.Template.Spec = s.MachineSpec()
 	if spoil != nil {
 		spoil(template)
 	}
-	s.create(template)
+	s.Create(template)
 	return template
 }
 
 func (s *site) expectCapacity(template *infrav1.OLVMMachineTemplate, cpu, memory string) {
-	s.t.Helper()
-	s.eventually("capacity of "+template.Name, func() error {
+	s.T.Helper()
+	s.Eventually("capacity of "+template.Name, func() error {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(template), template); err != nil {
 			return err
 		}
@@ -51,16 +51,16 @@ func TestATemplateSaysWhatItsMachinesWillBeAndKeepsItTrue(t *testing.T) {
 		t.Errorf("node info %+v", template.Status.NodeInfo)
 	}
 	template.Status = infrav1.OLVMMachineTemplateStatus{}
-	s.updateStatus(template)
+	s.UpdateStatus(template)
 	s.expectCapacity(template, "8", "4Gi")
 }
 
 func TestATemplateWithoutASizeHasNoCapacityAndSaysSo(t *testing.T) {
 	s := newSite(t, nil)
 	template := s.template("unsized", func(m *infrav1.OLVMMachineTemplate) { m.Spec.Template.Spec.VirtualMachine.Memory = "a lot" })
-	s.eventually("an event names the field", func() error {
+	s.Eventually("an event names the field", func() error {
 		var list eventsv1.EventList
-		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.namespace)); err != nil {
+		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
 		for _, event := range list.Items {
@@ -78,20 +78,20 @@ func TestATemplateWithoutASizeHasNoCapacityAndSaysSo(t *testing.T) {
 func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 	s := newSite(t, nil)
 	paused := true
-	change(s, s.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
+	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 	var template *infrav1.OLVMMachineTemplate
-	s.eventually("the controller sees that the cluster is paused", func() error {
+	s.Eventually("the controller sees that the cluster is paused", func() error {
 		// Its cache may be behind: then the first template has a status, and the next is tried.
 		if template != nil {
-			s.delete(template)
-			s.expectGone(template)
+			s.Delete(template)
+			s.ExpectGone(template)
 		}
 		template = s.template("paused", func(m *infrav1.OLVMMachineTemplate) {
-			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.cluster.Name, UID: s.cluster.UID}}
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID}}
 		})
 		marker := s.template("marker", nil) // written later, so that it is reconciled later
 		s.expectCapacity(marker, "4", "4Gi")
-		s.delete(marker)
+		s.Delete(marker)
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(template), template); err != nil {
 			return err
 		}
@@ -101,6 +101,6 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 		return nil
 	})
 	paused = false
-	change(s, s.cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
+	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 	s.expectCapacity(template, "4", "4Gi")
 }

@@ -24,19 +24,19 @@ import (
 
 // controlPlane writes a control plane machine, in a failure domain where one is named.
 func (s *site) controlPlane(name, domain string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
-	s.t.Helper()
-	s.label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
-	s.domain = domain
-	defer func() { s.label, s.domain = nil, "" }()
-	return s.machine(name, spoil)
+	s.T.Helper()
+	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	s.Domain = domain
+	defer func() { s.Label, s.Domain = nil, "" }()
+	return s.Machine(name, spoil)
 }
 
 // group is the affinity group of that name in the simulator; nil where there is none.
 func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
-	for _, dc := range s.sim.State().DataCenters {
+	for _, dc := range s.Sim.State().DataCenters {
 		for _, cluster := range dc.Clusters {
 			for _, g := range cluster.AffinityGroups {
-				if g.Name == s.namespace+"_demo_"+name {
+				if g.Name == s.Namespace+"_demo_"+name {
 					return &g
 				}
 			}
@@ -47,8 +47,8 @@ func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 
 // expectGroup waits until the group has these members and is as hard.
 func (s *site) expectGroup(name string, hard bool, members ...string) {
-	s.t.Helper()
-	s.eventually("affinity group "+name, func() error {
+	s.T.Helper()
+	s.Eventually("affinity group "+name, func() error {
 		g := s.group(name)
 		if g == nil {
 			return fmt.Errorf("the engine has none")
@@ -63,9 +63,9 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 
 // look makes the cluster look at the engine now.
 func (s *site) look() {
-	s.t.Helper()
+	s.T.Helper()
 	s.looks++
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", s.looks))
 	})
 }
@@ -73,10 +73,10 @@ func (s *site) look() {
 // expectLooking is expect for what the cluster sees in the engine: it looks again and again, because a list of hosts is
 // believed for some seconds.
 func (s *site) expectLooking(conditionType, want string) {
-	s.t.Helper()
-	s.eventually(conditionType, func() error {
+	s.T.Helper()
+	s.Eventually(conditionType, func() error {
 		s.look()
-		if c := conditions.Get(s.olvm, conditionType); c == nil || string(c.Status)+"/"+c.Reason != want {
+		if c := conditions.Get(s.OLVM, conditionType); c == nil || string(c.Status)+"/"+c.Reason != want {
 			return fmt.Errorf("is %+v, want %s", c, want)
 		}
 		return nil
@@ -85,7 +85,7 @@ func (s *site) expectLooking(conditionType, want string) {
 
 func (s *site) hostsOf(machines ...string) map[string]string {
 	out := map[string]string{}
-	for _, vm := range s.sim.VMs() {
+	for _, vm := range s.Sim.VMs() {
 		if slices.Contains(machines, vm.Name) {
 			out[vm.Name] = vm.Host
 		}
@@ -102,7 +102,7 @@ func distinct(hosts map[string]string) int {
 }
 
 func (s *site) three() []*infrav1.OLVMMachine {
-	s.t.Helper()
+	s.T.Helper()
 	var machines []*infrav1.OLVMMachine
 	for _, name := range []string{"cp-1", "cp-2", "cp-3"} {
 		machines = append(machines, s.controlPlane(name, "", nil))
@@ -113,7 +113,7 @@ func (s *site) three() []*infrav1.OLVMMachine {
 // boots by the VM's ID.
 func (s *site) boots() map[string]int {
 	out := map[string]int{}
-	for _, vm := range s.sim.VMs() {
+	for _, vm := range s.Sim.VMs() {
 		out[vm.ID] = vm.Boots
 	}
 	return out
@@ -123,65 +123,65 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	s := newSite(t, nil)
 	machines := s.three()
 	for _, m := range machines {
-		s.expectProvisioned(m)
+		s.ExpectProvisioned(m)
 	}
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 3 {
 		t.Errorf("the hosts are %v", hosts)
 	}
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	before, boots := s.olvm.Status.AffinityGroups, s.boots()
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	before, boots := s.OLVM.Status.AffinityGroups, s.boots()
 
 	// A fourth one, as a rollout adds it, finds the group soft; when an old one is gone it is hard again.
 	fourth := s.controlPlane("cp-4", "", nil)
-	s.expectProvisioned(fourth)
-	if message := s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "4 machines") || !strings.Contains(message, "3 hosts") {
+	s.ExpectProvisioned(fourth)
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "4 machines") || !strings.Contains(message, "3 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
-	s.delete(fourth)
-	s.expectGone(fourth)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.Delete(fourth)
+	s.ExpectGone(fourth)
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
 	for id, count := range s.boots() {
 		if boots[id] != count {
 			t.Errorf("VM %s booted %d times, before %d", id, count, boots[id])
 		}
 	}
-	if s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason); before[0].ID != s.olvm.Status.AffinityGroups[0].ID {
-		t.Errorf("the group was made anew: it was %+v and is %+v", before, s.olvm.Status.AffinityGroups)
+	if s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason); before[0].ID != s.OLVM.Status.AffinityGroups[0].ID {
+		t.Errorf("the group was made anew: it was %+v and is %+v", before, s.OLVM.Status.AffinityGroups)
 	}
 
 	for _, m := range machines {
-		s.delete(m)
+		s.Delete(m)
 	}
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
-	if left := s.sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
-	if states := s.allStates(); len(states) != 0 {
+	if states := s.AllStates(); len(states) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(states))
 	}
 }
 
 func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
 	s := newSite(t, nil)
-	if err := s.sim.FailHost("host-3"); err != nil {
+	if err := s.Sim.FailHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range s.three() {
-		s.expectProvisioned(m)
+		s.ExpectProvisioned(m)
 	}
-	if message := s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") {
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
-	s.expect(s.olvm, infrav1.ReadyCondition, "True/Ready")
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.expectGroup("control-plane", false, "cp-1", "cp-2", "cp-3")
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 2 {
 		t.Errorf("the hosts are %v", hosts)
 	}
 	boots := s.boots()
-	if err := s.sim.RecoverHost("host-3"); err != nil {
+	if err := s.Sim.RecoverHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
 	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
@@ -200,27 +200,27 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "masters", Role: infrav1.ControlPlaneRole, Enforcing: infrav1.AffinityAlways}}
 	})
-	if err := s.sim.FailHost("host-3"); err != nil {
+	if err := s.Sim.FailHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
 	first, second := s.controlPlane("cp-1", "", nil), s.controlPlane("cp-2", "", nil)
-	s.expectProvisioned(first)
-	s.expectProvisioned(second)
+	s.ExpectProvisioned(first)
+	s.ExpectProvisioned(second)
 	third := s.controlPlane("cp-3", "", nil)
-	message := s.expect(third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason)
+	message := s.Expect(third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason)
 	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") || !strings.Contains(message, "add hosts") {
 		t.Errorf("the message lacks counts or remedy: %s", message)
 	}
-	if message := s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
-	if vms := s.sim.VMs(); len(vms) != 2 {
+	if vms := s.Sim.VMs(); len(vms) != 2 {
 		t.Errorf("the engine has %d VMs", len(vms))
 	}
-	if err := s.sim.RecoverHost("host-3"); err != nil {
+	if err := s.Sim.RecoverHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
-	s.expectProvisioned(third)
+	s.ExpectProvisioned(third)
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 3 {
 		t.Errorf("the hosts are %v", hosts)
 	}
@@ -228,31 +228,31 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 
 func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
 	s.expectGroup("workers", true, "one")
 	boots := s.boots()
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	status := s.olvm.Status.AffinityGroups
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	status := s.OLVM.Status.AffinityGroups
 	if len(status) != 1 || status[0].Name != "workers" {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
-	if err := s.session().DeleteAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID); err != nil {
+	if err := s.Session().DeleteAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	s.look()
 	s.expectGroup("workers", true, "one")
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 
 	// A VM that was taken out of its group is put back.
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	status = s.olvm.Status.AffinityGroups
-	if err := s.session().RemoveFromAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID, strings.TrimPrefix(m.Spec.ProviderID, "olvm://")); err != nil {
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	status = s.OLVM.Status.AffinityGroups
+	if err := s.Session().RemoveFromAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID, strings.TrimPrefix(m.Spec.ProviderID, "olvm://")); err != nil {
 		t.Fatal(err)
 	}
 	s.look()
 	s.expectGroup("workers", true, "one")
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	if now := s.boots(); len(now) != 1 || fmt.Sprint(now) != fmt.Sprint(boots) {
 		t.Errorf("the VMs were %v and are %v", boots, now)
 	}
@@ -263,38 +263,38 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
 	})
-	s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
-	if s.olvm.Spec.AffinityGroups == nil {
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	if s.OLVM.Spec.AffinityGroups == nil {
 		t.Fatal("the empty list became an absent one")
 	}
-	s.create(&corev1.Secret{ObjectMeta: s.meta("later"), StringData: map[string]string{"username": s.sim.Username(), "password": s.sim.Password()}})
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	if n := s.sim.Summary().AffinityGroups; n != 0 || s.olvm.Status.Terraform != nil {
-		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.olvm.Status.Terraform)
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password()}})
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	if n := s.Sim.Summary().AffinityGroups; n != 0 || s.OLVM.Status.Terraform != nil {
+		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.OLVM.Status.Terraform)
 	}
 	// A list that is removed is the default again.
-	if err := suite.client.Patch(context.Background(), s.olvm, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`))); err != nil {
+	if err := suite.client.Patch(context.Background(), s.OLVM, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`))); err != nil {
 		t.Fatal(err)
 	}
 	s.expectGroup("workers", true, "one")
-	s.eventually("the machine joins, and nothing else happens to it", func() error {
-		s.expectProvisioned(m)
+	s.Eventually("the machine joins, and nothing else happens to it", func() error {
+		s.ExpectProvisioned(m)
 		if run := m.Status.Terraform.LastRun; run.Added != 1 || run.Changed+run.Destroyed != 0 || m.Status.Terraform.Runs != 2 {
 			return fmt.Errorf("run %d was %+v", m.Status.Terraform.Runs, run)
 		}
 		return nil
 	})
 	// And off again: the machine leaves, the group loses its rule, and goes with the cluster.
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.expectGroup("workers", false)
-	s.expectProvisioned(m)
-	s.delete(m)
-	s.expectGone(m)
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
-	if n := s.sim.Summary().AffinityGroups; n != 0 {
+	s.ExpectProvisioned(m)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	if n := s.Sim.Summary().AffinityGroups; n != 0 {
 		t.Errorf("%d affinity groups are left", n)
 	}
 }
@@ -304,18 +304,18 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "terraform-of-the-network-team"}
 	})
-	s.olvm.Status.Initialization.Provisioned = ptr.To(true)
-	s.updateStatus(s.olvm)
-	before := s.olvm.DeepCopy()
-	m := s.machine("one", nil) // wakes the OLVMCluster too, as does the Secret
-	s.expectProvisioned(m)
-	change(s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "creds"}}, func(c *corev1.Secret) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
-	s.delete(m)
-	s.expectGone(m)
-	if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(s.olvm), s.olvm); err != nil || s.olvm.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the OLVMCluster was written: %+v, %v", s.olvm, err)
+	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
+	s.UpdateStatus(s.OLVM)
+	before := s.OLVM.DeepCopy()
+	m := s.Machine("one", nil) // wakes the OLVMCluster too, as does the Secret
+	s.ExpectProvisioned(m)
+	change(s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"}}, func(c *corev1.Secret) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
+	s.Delete(m)
+	s.ExpectGone(m)
+	if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil || s.OLVM.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the OLVMCluster was written: %+v, %v", s.OLVM, err)
 	}
-	if left := s.sim.Summary(); left.AffinityGroups != 0 || left.VMs != 0 {
+	if left := s.Sim.Summary(); left.AffinityGroups != 0 || left.VMs != 0 {
 		t.Errorf("the engine has %+v", left)
 	}
 }
@@ -324,9 +324,9 @@ func TestAClusterWithoutMachinesIsDeletedWithoutCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "never"
 	})
-	s.expect(s.olvm, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
 }
 
 func TestMachinesLandInTheirFailureDomains(t *testing.T) {
@@ -344,22 +344,22 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 			{Name: "tape", StorageDomainName: "tape"},
 		}
 	})
-	message := s.expect(s.olvm, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
+	message := s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
 	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) || !strings.Contains(message, "spec.failureDomains[tape].storageDomainName") {
 		t.Errorf("the message does not name the domain: %s", message)
 	}
-	s.eventually("the domains are listed", func() error {
-		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.olvm), s.olvm); err != nil {
+	s.Eventually("the domains are listed", func() error {
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
-		if d := s.olvm.Status.FailureDomains; len(d) != 3 || d[0].Name != "a" || !*d[0].ControlPlane || d[2].Name != "c" || *d[2].ControlPlane {
+		if d := s.OLVM.Status.FailureDomains; len(d) != 3 || d[0].Name != "a" || !*d[0].ControlPlane || d[2].Name != "c" || *d[2].ControlPlane {
 			return fmt.Errorf("status.failureDomains: %+v", d)
 		}
 		return nil
 	})
 	inA, inB := s.controlPlane("cp-a", "a", nil), s.controlPlane("cp-b", "b", nil)
-	s.expectProvisioned(inA)
-	s.expectProvisioned(inB)
+	s.ExpectProvisioned(inA)
+	s.ExpectProvisioned(inB)
 	if inA.Status.FailureDomain != "a" || inB.Status.FailureDomain != "b" {
 		t.Errorf("status.failureDomain: %q and %q", inA.Status.FailureDomain, inB.Status.FailureDomain)
 	}
@@ -367,40 +367,40 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	if hosts["cp-a"] != "host-2" || hosts["cp-b"] != "other-1" && hosts["cp-b"] != "other-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
-	for _, d := range s.sim.Disks() {
+	for _, d := range s.Sim.Disks() {
 		if want := map[string]string{"cp-a_Disk1": "olvm-data-2", "cp-b_Disk1": "olvm-data"}[d.Name]; d.StorageDomain != want {
 			t.Errorf("disk %s is on %s, want %s", d.Name, d.StorageDomain, want)
 		}
 	}
-	if n := s.sim.Summary().AffinityGroups; n != 2 {
+	if n := s.Sim.Summary().AffinityGroups; n != 2 {
 		t.Errorf("%d affinity groups, want one of control planes in each cluster", n)
 	}
 	lost := s.controlPlane("cp-x", "x", nil)
-	if message := s.expect(lost, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
+	if message := s.Expect(lost, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
 	// A second machine in a domain of one host does not fit beside the first: the group must be soft for it.
 	again := s.controlPlane("cp-a2", "a", nil)
-	s.expectProvisioned(again)
+	s.ExpectProvisioned(again)
 	if hosts := s.hostsOf("cp-a2"); hosts["cp-a2"] != "host-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { c.Spec.FailureDomains = c.Spec.FailureDomains[:3] })
-	s.expect(s.olvm, infrav1.FailureDomainsAvailableCondition, "True/"+infrav1.FailureDomainsAvailableReason)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.FailureDomains = c.Spec.FailureDomains[:3] })
+	s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "True/"+infrav1.FailureDomainsAvailableReason)
 }
 
 func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", func(spec *infrav1.OLVMMachineSpec) {
+	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-3", "host-9"}
 	})
-	if message := s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason); !strings.Contains(message, "has no host host-9; it has host-1, host-2, host-3") {
+	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason); !strings.Contains(message, "has no host host-9; it has host-1, host-2, host-3") {
 		t.Errorf("message: %s", message)
 	}
 	change(s, m, func(m *infrav1.OLVMMachine) {
 		m.Spec.VirtualMachine.Placement.HostNames = []string{"host-3"}
 	})
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	if hosts := s.hostsOf("one"); hosts["one"] != "host-3" {
 		t.Errorf("the hosts are %v", hosts)
 	}
@@ -408,14 +408,14 @@ func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 
 func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	id := s.olvm.Status.AffinityGroups[0].ID
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	id := s.OLVM.Status.AffinityGroups[0].ID
 	lose := func() types.UID {
-		for _, secret := range s.allStates() {
+		for _, secret := range s.AllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) {
-				s.delete(&secret)
+				s.Delete(&secret)
 				if err := suite.client.Patch(t.Context(), &secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 					t.Fatal(err)
 				}
@@ -427,8 +427,8 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	}
 	lost := lose()
 	s.look()
-	s.eventually("the state is rebuilt", func() error {
-		for _, secret := range s.allStates() {
+	s.Eventually("the state is rebuilt", func() error {
+		for _, secret := range s.AllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
 				return nil
 			}
@@ -436,28 +436,28 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		return os.ErrNotExist
 	})
 	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	if now := s.olvm.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.sim.Summary().AffinityGroups != 1 {
+	if now := s.OLVM.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
 		t.Errorf("the group was %s, now there are %+v", id, now)
 	}
 	// Lost again, and nobody looks before the deletion: the mark is enough.
-	s.delete(m)
-	s.expectGone(m)
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+	s.Delete(m)
+	s.ExpectGone(m)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
 	})
-	s.expect(s.olvm, "Paused", "True/Paused")
+	s.Expect(s.OLVM, "Paused", "True/Paused")
 	lose()
-	s.delete(s.olvm)
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
-	s.expectGone(s.olvm)
-	if n := s.sim.Summary().AffinityGroups; n != 0 {
+	s.Delete(s.OLVM)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+	s.ExpectGone(s.OLVM)
+	if n := s.Sim.Summary().AffinityGroups; n != 0 {
 		t.Errorf("%d affinity groups are left", n)
 	}
 }
 
 func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	s := newSite(t, nil)
-	session := s.session()
+	session := s.Session()
 	dc, err := session.DataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -466,40 +466,40 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: s.namespace + "_demo_workers"})
+	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: s.Namespace + "_demo_workers"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := s.machine("one", nil)
-	if message := s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID) || !strings.Contains(message, "rename or delete it") {
+	m := s.Machine("one", nil)
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID) || !strings.Contains(message, "rename or delete it") {
 		t.Errorf("message: %s", message)
 	}
-	s.expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
-	s.expect(s.olvm, infrav1.ReadyCondition, "False/NotReady")
-	s.delete(m)
-	s.expectGone(m)
-	s.delete(s.olvm)
-	s.expectGone(s.olvm)
-	if n := s.sim.Summary().AffinityGroups; n != 1 {
+	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "False/NotReady")
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	if n := s.Sim.Summary().AffinityGroups; n != 1 {
 		t.Errorf("%d affinity groups, want the foreign one", n)
 	}
 }
 
 func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.machine("one", nil)
-	s.expectProvisioned(m)
-	s.expect(s.olvm, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	group := s.olvm.Status.AffinityGroups[0]
-	s.delete(s.olvm)
-	s.expect(s.olvm, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
-	if err := s.session().DeleteAffinityGroup(t.Context(), group.ClusterID, group.ID); err != nil {
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	group := s.OLVM.Status.AffinityGroups[0]
+	s.Delete(s.OLVM)
+	s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
+	if err := s.Session().DeleteAffinityGroup(t.Context(), group.ClusterID, group.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.delete(m)
-	s.expectGone(m)
-	s.expectGone(s.olvm)
-	if left := s.allStates(); len(left) != 0 {
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.ExpectGone(s.OLVM)
+	if left := s.AllStates(); len(left) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(left))
 	}
 }
@@ -509,13 +509,13 @@ func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
 		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}}}
 	})
 	m := s.controlPlane("cp-1", "a", nil)
-	s.expectProvisioned(m)
+	s.ExpectProvisioned(m)
 	boots := s.boots()
-	change(s, s.olvm, func(c *infrav1.OLVMCluster) {
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.FailureDomains[0].Hosts.Names = []string{"host-1", "host-2"}
 	})
-	s.eventually("the VM may run on both", func() error {
-		s.expectProvisioned(m)
+	s.Eventually("the VM may run on both", func() error {
+		s.ExpectProvisioned(m)
 		if run := m.Status.Terraform.LastRun; run.Changed != 1 || run.Added+run.Destroyed != 0 {
 			return fmt.Errorf("the last run was %+v", run)
 		}
@@ -524,7 +524,7 @@ func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
 	if now := s.boots(); fmt.Sprint(now) != fmt.Sprint(boots) {
 		t.Errorf("the VMs were %v and are %v", boots, now)
 	}
-	if err := s.sim.MaintainHost("host-2"); err != nil { // what is pinned to a host keeps it from being emptied
+	if err := s.Sim.MaintainHost("host-2"); err != nil { // what is pinned to a host keeps it from being emptied
 		t.Errorf("the VM is still pinned: %v", err)
 	}
 }

@@ -46,6 +46,8 @@ type Options struct {
 	Seed uint64
 	// Guest is what runs in the VMs; nil means that they start and do nothing.
 	Guest Guest
+	// Gate is a handler in front of the engine, for tests that must act at a request; nil means none.
+	Gate func(engine http.Handler) http.Handler
 }
 
 // Timings are how long the engine's asynchronous operations take.
@@ -221,8 +223,12 @@ func (s *Server) start() error {
 		_ = listener.Close()
 		return err
 	}
+	var handler http.Handler = http.HandlerFunc(s.serve)
+	if s.options.Gate != nil {
+		handler = s.options.Gate(handler)
+	}
 	s.http = &http.Server{
-		Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog(),
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog(),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = s.http.ServeTLS(listener, "", "") }()

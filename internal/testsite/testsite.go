@@ -1,0 +1,359 @@
+// Package testsite gives tests an API server with our CRDs, and sites: a namespace with an engine simulator of its own and
+// the objects of one cluster. Nothing of Cluster API runs; the site plays its part by writing owners and status.
+package testsite
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// APIServer is a kube-apiserver with its etcd.
+type APIServer struct {
+	// Env that runs both, for more users of it.
+	Env *envtest.Environment
+	// Config and Client have all rights.
+	Config *rest.Config
+	Client client.Client
+	Scheme *runtime.Scheme
+	// Assets is the folder of the binaries.
+	Assets string
+}
+
+// StartAPIServer starts one with our CRDs and policies and Cluster API's CRDs. Stop it also after an error.
+func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer, error) {
+	assets, err := tools.Dir("plane")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tools.Path("plane", "kube-apiserver"); err != nil {
+		return nil, err
+	}
+	a := &APIServer{Assets: assets, Scheme: runtime.NewScheme(), Env: &envtest.Environment{
+		BinaryAssetsDirectory: assets,
+		CRDDirectoryPaths:     []string{filepath.Join(tools.Root(), "config", "crd", "bases"), filepath.Join(assets, "manifests", "capi-core", "crd")},
+		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
+		if err := add(a.Scheme); err != nil {
+			return a, fmt.Errorf("failed to build the scheme: %w", err)
+		}
+	}
+	if a.Config, err = a.Env.Start(); err != nil {
+		return a, fmt.Errorf("failed to start the API server: %w", err)
+	}
+	a.Config.QPS, a.Config.Burst = 200, 400
+	if a.Client, err = client.New(a.Config, client.Options{Scheme: a.Scheme}); err != nil {
+		return a, fmt.Errorf("failed to make a client: %w", err)
+	}
+	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
+	if err != nil {
+		return a, fmt.Errorf("failed to read the policies: %w", err)
+	}
+	policies, err := localplane.ReadObjects(policy)
+	if err != nil {
+		return a, err
+	}
+	return a, localplane.Apply(ctx, a.Client, policies...)
+}
+
+// Stop ends both, also what a start that failed half way left running.
+func (a *APIServer) Stop() {
+	if a != nil {
+		_ = a.Env.Stop()
+	}
+}
+
+// Site is a namespace with an engine of its own, and what the tests of one cluster need.
+type Site struct {
+	T         *testing.T
+	Client    client.Client
+	Sim       *ovirtsim.Server
+	Namespace string
+	Cluster   *clusterv1.Cluster
+	OLVM      *infrav1.OLVMCluster
+	// Label and Domain of the next Machine.
+	Label  map[string]string
+	Domain string
+}
+
+// Options of a site; the zero value is usable.
+type Options struct {
+	// Inventory of the engine; an empty one means the simulator's own.
+	Inventory ovirtsim.Inventory
+	// Change may spoil credentials, CA and OLVMCluster before they are written.
+	Change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)
+	// Gate sees each request to the engine before the engine does; nil means none.
+	Gate func(http.Handler) http.Handler
+}
+
+var siteCount atomic.Int32
+
+// New starts an engine and writes a Cluster with its OLVMCluster, the Secret and the CA.
+func New(t *testing.T, api client.Client, options Options) *Site {
+	t.Helper()
+	guests, err := guest.New(logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := ovirtsim.New(ovirtsim.Options{
+		Inventory: options.Inventory, Guest: guests, Gate: options.Gate,
+		Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
+	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
+	s.Cluster = &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMCluster", Name: "demo"},
+		ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "demo"},
+	}}
+	s.Create(s.Cluster)
+	s.Cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	s.UpdateStatus(s.Cluster)
+	secret := &corev1.Secret{ObjectMeta: s.Meta("creds"), StringData: map[string]string{"username": sim.Username(), "password": sim.Password()}}
+	ca := &corev1.ConfigMap{ObjectMeta: s.Meta("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}}
+	s.OLVM = &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: infrav1.OLVMClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}, OLVMDatacenterName: "Default",
+		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{ServerURL: sim.URL(), CredentialsSecret: infrav1.NamespacedName{Name: "creds"}, CAConfigMap: &infrav1.NamespacedName{Name: "ca"}},
+	}}
+	s.OLVM.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID}}
+	if options.Change != nil {
+		options.Change(secret, ca, s.OLVM)
+	}
+	s.Create(secret)
+	s.Create(ca)
+	s.Create(s.OLVM)
+	return s
+}
+
+// Meta is that of an object of the cluster.
+func (s *Site) Meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}}
+}
+
+// Create writes an object.
+func (s *Site) Create(object client.Object) {
+	s.T.Helper()
+	if err := s.Client.Create(context.Background(), object); err != nil {
+		s.T.Fatalf("failed to create %T: %v", object, err)
+	}
+}
+
+// UpdateStatus writes the status of an object.
+func (s *Site) UpdateStatus(object client.Object) {
+	s.T.Helper()
+	if err := s.Client.Status().Update(context.Background(), object); err != nil {
+		s.T.Fatalf("failed to update the status of %T: %v", object, err)
+	}
+}
+
+// Change reads an object, changes it and writes it, until no one else wrote in between.
+func Change[T client.Object](s *Site, object T, apply func(T)) {
+	s.T.Helper()
+	s.Eventually("the change is written", func() error {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		apply(object)
+		return s.Client.Update(context.Background(), object)
+	})
+}
+
+// MachineSpec asks for what the engine has.
+func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
+	return infrav1.OLVMMachineSpec{
+		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
+		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
+		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{Addressing: infrav1.Addressing{
+			IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
+		}}},
+	}
+}
+
+// Machine writes a Machine with its bootstrap data and its OLVMMachine. spoil may change the latter.
+func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
+	s.T.Helper()
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
+		"format": []byte("cloud-config"), "value": []byte("## template: jinja\n#cloud-config\nwrite_files: []\n"),
+	}})
+	owner := &clusterv1.Machine{ObjectMeta: s.Meta(name), Spec: clusterv1.MachineSpec{
+		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
+	}}
+	owner.Spec.FailureDomain = s.Domain
+	for key, value := range s.Label {
+		owner.Labels[key] = value
+	}
+	s.Create(owner)
+	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
+	if spoil != nil {
+		spoil(&m.Spec)
+	}
+	s.Create(m)
+	return m
+}
+
+// Eventually waits for a condition; the error says what is not met.
+func (s *Site) Eventually(what string, check func() error) {
+	s.T.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.T.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Object is one of ours.
+type Object interface {
+	client.Object
+	conditions.Getter
+}
+
+// Expect waits for a condition of an object and returns its message. want is the status and the reason: "False/AddressPoolExhausted".
+func (s *Site) Expect(o Object, conditionType, want string) string {
+	s.T.Helper()
+	message := ""
+	s.Eventually(fmt.Sprintf("%s of %T %s", conditionType, o, o.GetName()), func() error {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		c := conditions.Get(o, conditionType)
+		if c == nil {
+			return fmt.Errorf("is absent, want %s", want)
+		}
+		if got := string(c.Status) + "/" + c.Reason; got != want {
+			return fmt.Errorf("is %s (%s), want %s", got, c.Message, want)
+		}
+		message = c.Message
+		return nil
+	})
+	return message
+}
+
+// ExpectNamed waits until a machine is not made for a reason, whose message names all of these.
+func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
+	s.T.Helper()
+	message := s.Expect(m, conditionType, "False/"+reason)
+	for _, want := range names {
+		if !strings.Contains(message, want) {
+			s.T.Errorf("%q does not name %s", message, want)
+		}
+	}
+	if s.Sim.Summary().VMs != 0 {
+		s.T.Error("a VM was made all the same")
+	}
+}
+
+// ExpectProvisioned waits until the machine is provisioned as Cluster API sees it.
+func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
+	s.T.Helper()
+	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	s.Eventually("the whole status is written", func() error { // conditions are written first
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Terraform == nil || m.Status.Terraform.LastRun == nil {
+			return fmt.Errorf("provisioned %v, terraform %+v", m.Status.Initialization.Provisioned, m.Status.Terraform)
+		}
+		return nil
+	})
+	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || !strings.HasPrefix(m.Spec.ProviderID, "olvm://") || len(m.Status.Addresses) == 0 {
+		s.T.Errorf("a ready machine has provisioned %v, provider ID %q, addresses %v, conditions %+v", m.Status.Initialization.Provisioned, m.Spec.ProviderID, m.Status.Addresses, m.Status.Conditions)
+	}
+}
+
+// ExpectGone waits until an object does not exist.
+func (s *Site) ExpectGone(o client.Object) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("%T %s is gone", o, o.GetName()), func() error {
+		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(o), o)
+		if err == nil {
+			return fmt.Errorf("it still exists with finalizers %v", o.GetFinalizers())
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// Delete asks for an object to be deleted.
+func (s *Site) Delete(o client.Object) {
+	s.T.Helper()
+	if err := s.Client.Delete(context.Background(), o); err != nil {
+		s.T.Fatalf("failed to delete %T: %v", o, err)
+	}
+}
+
+// States lists the state Secrets of the site's machines.
+func (s *Site) States() []corev1.Secret {
+	s.T.Helper()
+	return slices.DeleteFunc(s.AllStates(), func(secret corev1.Secret) bool {
+		return secret.Labels["tfstateSecretSuffix"] != "" && strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], "olvmcluster.")
+	})
+}
+
+// AllStates lists the state Secrets of the site, also that of the cluster.
+func (s *Site) AllStates() []corev1.Secret {
+	s.T.Helper()
+	var list corev1.SecretList
+	if err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+		s.T.Fatal(err)
+	}
+	return list.Items
+}
+
+// Changes counts the requests that create, start, stop or delete something in the engine.
+func (s *Site) Changes() int {
+	count := 0
+	for _, r := range s.Sim.Requests() {
+		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
+			count++
+		}
+	}
+	return count
+}
+
+// Session is a client of the site's engine beside the controllers', for acts behind their back.
+func (s *Site) Session() *engine.Client {
+	s.T.Helper()
+	session, err := engine.New(engine.Config{URL: s.Sim.URL(), Username: s.Sim.Username(), Password: s.Sim.Password(), CA: s.Sim.CA()})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return session
+}
