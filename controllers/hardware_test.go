@@ -287,7 +287,7 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim, err := session.CreateDiskOnce(ctx, &engine.Disk{
+	claim, err := session.CreateDiskOnce(ctx, "", &engine.Disk{
 		Alias: ptr.To("pvc-1"), Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
 	}, func(string) {})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -162,22 +163,59 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 			return terraform.Summary{}, err
 		}
 		if state.Empty() {
-			return terraform.Summary{}, removeOrphan(ctx, session, orphan{
+			if err := removeOrphan(ctx, session, orphan{
 				id: vmID, dataCenter: dcName, name: owner.Annotations[infrav1.CreateRequestedAnnotation], owner: ownerOf(owner), dataDisks: owner.Spec.VirtualMachine.DataDisks,
-			})
+			}); err != nil {
+				return terraform.Summary{}, err
+			}
+			return terraform.Summary{}, r.removeStrays(ctx, session, owner)
 		}
 		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
 		if err != nil {
 			return terraform.Summary{}, err
 		}
-		return r.Executor.Apply(ctx, terraform.Request{
+		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
 			State: state.Bytes(), Destroy: true,
 			SaveState: func(ctx context.Context, state []byte) error {
 				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},
 		})
+		if err != nil {
+			return summary, err
+		}
+		return summary, r.removeStrays(ctx, session, owner)
 	}
+}
+
+// removeStrays deletes the data disks that were made for the machine and that its state does not know: a run was killed
+// between the engine's doing and the state. A disk that only has the alias stays.
+func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine) error {
+	wanted := owner.Spec.VirtualMachine.DataDisks
+	if len(wanted) == 0 {
+		return nil
+	}
+	state, err := r.states.Load(ctx, owner)
+	if err != nil {
+		return err
+	}
+	known := state.Instances("ovirt_disk")
+	for _, disk := range wanted {
+		found, err := session.FindDisks(ctx, render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name))
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			id := found[i].ID
+			if !found[i].MadeFor(ownerOf(owner).Comment()) || slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id }) {
+				continue
+			}
+			if err := session.RemoveDisk(ctx, id, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.

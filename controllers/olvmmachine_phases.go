@@ -379,13 +379,18 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		if err != nil {
 			return terraform.Summary{}, err
 		}
-		if state.ResourceID("ovirt_vm") == "" {
+		// Until a run has ended well, an earlier one may have made things that it did not live to record.
+		vmID, first := state.ResourceID("ovirt_vm"), state == nil || state.AppliedDigest == ""
+		if vmID == "" || first {
 			found, err := resolve.FindExisting(ctx, session, dcName, name, owner.Spec)
 			if err != nil {
 				return terraform.Summary{}, err
 			}
-			if found != nil && found.Owner != ownerOf(owner) {
+			if found != nil && vmID == "" && found.Owner != ownerOf(owner) {
 				return terraform.Summary{}, found.Conflict()
+			}
+			if found != nil && vmID != "" && found.VM.ID != vmID {
+				found = nil // the machine's own was renamed in the engine
 			}
 			if err := found.FindMemberships(ctx, session, clusterID, groups); err != nil {
 				return terraform.Summary{}, err
@@ -395,7 +400,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			}
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir: dir, Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
+			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
 			Guard: guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
 			Applied: func(ctx context.Context, address, id string) {
 				if address == render.VMAddress {
@@ -409,6 +414,11 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		})
 		if err != nil {
 			return summary, err
+		}
+		if first {
+			if err := r.removeStrays(ctx, session, owner); err != nil {
+				return summary, err
+			}
 		}
 		return summary, r.states.MarkApplied(ctx, owner, digest)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // DiskStatus is the status of a disk as the engine spells it.
@@ -216,10 +217,11 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID string, own func(*DiskAt
 
 // CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
 // mark in its description, because an alias need not be unique; a request is never repeated that may have had an effect.
-// An interrupt does not cut the request off, which would leave a disk that nobody knows of.
-func (c *Client) CreateDiskOnce(ctx context.Context, wanted *Disk, report func(seen string)) (*Disk, error) {
+// An interrupt does not cut the request off, which would leave a disk that nobody knows of. owner, which may be empty, is
+// what MadeFor finds the disk by.
+func (c *Client) CreateDiskOnce(ctx context.Context, owner string, wanted *Disk, report func(seen string)) (*Disk, error) {
 	marked := *wanted
-	marked.Description = "created by request " + rand.Text()
+	marked.Description = strings.TrimSpace(owner + requestMark + rand.Text())
 	return CreateOnce(ctx, "disk "+wanted.AliasText(), report,
 		func(ctx context.Context) (*Disk, error) { return c.CreateDisk(ctx, &marked) },
 		func(ctx context.Context) (*Disk, error) {
@@ -231,6 +233,14 @@ func (c *Client) CreateDiskOnce(ctx context.Context, wanted *Disk, report func(s
 			}
 			return nil, err
 		})
+}
+
+// requestMark is what comes before the mark of a request in the description of a disk.
+const requestMark = " request="
+
+// MadeFor says whether the disk was made for that owner, and not only has the alias that one of its disks would have.
+func (d *Disk) MadeFor(owner string) bool {
+	return owner != "" && strings.HasPrefix(d.Description, owner+requestMark)
 }
 
 // WaitDisk waits until the disk can be used. It fails on one that is illegal.

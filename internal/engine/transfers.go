@@ -150,7 +150,7 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 	if options.Alias != "" {
 		wanted.Alias = &options.Alias
 	}
-	disk, err := c.CreateDiskOnce(ctx, wanted, options.Report)
+	disk, err := c.CreateDiskOnce(ctx, "", wanted, options.Report)
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ type Options struct {
 	Progress func(format string, args ...any)
 }
 
+// managerUser has the rights of our manager.
+const managerUser = "capolvm-manager"
+
 // Plane is a management plane that runs.
 type Plane struct {
 	options Options
@@ -164,7 +167,7 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
 		return err
 	}
-	p.ManagerKubeconfig, err = p.userKubeconfig("capolvm-manager")
+	p.ManagerKubeconfig, err = p.userKubeconfig(managerUser)
 	return err
 }
 
@@ -187,7 +190,7 @@ func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 
 // run starts a process and remembers to stop it.
 func (p *Plane) run(name, program string, args []string, env ...string) (*Process, error) {
-	process, err := start(name, p.options.Dir, program, args, env)
+	process, err := StartProcess(name, p.options.Dir, program, args, env)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +202,7 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 }
 
 func (p *Plane) startControllerManager(ctx context.Context) error {
-	ports, err := freePorts(1)
+	ports, err := FreePorts(1)
 	if err != nil {
 		return err
 	}
@@ -211,7 +214,7 @@ func (p *Plane) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return process.waitUntil(ctx, "listening", func() bool {
+	return process.WaitUntil(ctx, "listening", func() bool {
 		connection, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]), time.Second)
 		if err != nil {
 			return false
@@ -224,7 +227,7 @@ func (p *Plane) startControllerManager(ctx context.Context) error {
 // startClusterAPI installs the CRDs and webhooks of all three managers, then starts them.
 func (p *Plane) startClusterAPI(ctx context.Context) error {
 	names := []string{"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm"}
-	ports, err := freePorts(3 * len(names))
+	ports, err := FreePorts(3 * len(names))
 	if err != nil {
 		return err
 	}
@@ -260,7 +263,7 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := process.waitUntil(ctx, "ready", answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1]))); err != nil {
+		if err := process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1]))); err != nil {
 			return err
 		}
 	}
@@ -346,7 +349,7 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return err
 	}
@@ -357,7 +360,7 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return process.waitUntil(ctx, "ready", answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
 func (p *Plane) startSim(ctx context.Context) error {
@@ -383,7 +386,7 @@ func (p *Plane) startSim(ctx context.Context) error {
 	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {
 		return err
 	}
-	if err := p.Sim.waitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil }); err != nil {
+	if err := p.Sim.WaitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil }); err != nil {
 		return err
 	}
 	content, err := os.ReadFile(connection)
@@ -430,11 +433,7 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	if err := Apply(ctx, p.Client, policies...); err != nil {
 		return err
 	}
-	roles, err := readFolder(filepath.Join(config, "rbac"))
-	if err != nil {
-		return err
-	}
-	if err := p.bindRoles(ctx, roles); err != nil {
+	if err := BindRoles(ctx, p.Client, filepath.Join(config, "rbac"), managerUser); err != nil {
 		return err
 	}
 	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
@@ -443,11 +442,18 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	return p.StartManager(ctx)
 }
 
-// bindRoles applies our roles and binds them to the manager's user instead of its service account.
-func (p *Plane) bindRoles(ctx context.Context, roles []*unstructured.Unstructured) error {
-	const namespace = "capolvm-system"
+// ManagerNamespace is where our manager keeps its lease.
+const ManagerNamespace = "capolvm-system"
+
+// BindRoles applies our roles from their folder, and binds them to a user instead of the manager's service account.
+func BindRoles(ctx context.Context, c client.Client, folder, user string) error {
+	const namespace = ManagerNamespace
+	roles, err := readFolder(folder)
+	if err != nil {
+		return err
+	}
 	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
-	if err := Apply(ctx, p.Client, ns); err != nil {
+	if err := Apply(ctx, c, ns); err != nil {
 		return err
 	}
 	for _, object := range only(roles, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
@@ -455,12 +461,12 @@ func (p *Plane) bindRoles(ctx context.Context, roles []*unstructured.Unstructure
 			object.SetNamespace(namespace)
 		}
 		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
-			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "capolvm-manager"}
+			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
 			if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {
 				return fmt.Errorf("failed to rewrite a binding: %w", err)
 			}
 		}
-		if err := Apply(ctx, p.Client, object); err != nil {
+		if err := Apply(ctx, c, object); err != nil {
 			return err
 		}
 	}
@@ -469,18 +475,18 @@ func (p *Plane) bindRoles(ctx context.Context, roles []*unstructured.Unstructure
 
 // StartManager starts our manager; after StopManager it starts it again.
 func (p *Plane) StartManager(ctx context.Context) error {
-	ports, err := freePorts(2)
+	ports, err := FreePorts(2)
 	if err != nil {
 		return err
 	}
 	p.Manager, err = p.run("capolvm-manager", filepath.Join(p.options.BinDir, "manager"), []string{
-		"--kubeconfig=" + p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace=capolvm-system", "--work-dir=" + p.WorkDir,
+		"--kubeconfig=" + p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace=" + ManagerNamespace, "--work-dir=" + p.WorkDir,
 		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics", "--v=2",
 	}, terraform.ExecutableEnv+"="+p.executor.Path)
 	if err != nil {
 		return err
 	}
-	return p.Manager.waitUntil(ctx, "ready", answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
 // Failed returns the processes that have ended although nobody stopped them.

@@ -25,8 +25,8 @@ type Process struct {
 	err     error
 }
 
-// start runs a program. env adds to a small environment of its own.
-func start(name, logDir, program string, args, env []string) (*Process, error) {
+// StartProcess runs a program. Its output is appended to name.log in the folder; env adds to a small environment of its own.
+func StartProcess(name, logDir, program string, args, env []string) (*Process, error) {
 	p := &Process{Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -83,8 +83,8 @@ func (p *Process) tail() string {
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }
 
-// waitUntil waits for a condition of the process, which must not end meanwhile.
-func (p *Process) waitUntil(ctx context.Context, what string, ok func() bool) error {
+// WaitUntil waits for a condition of the process, which must not end meanwhile.
+func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for !ok() {
@@ -101,8 +101,8 @@ func (p *Process) waitUntil(ctx context.Context, what string, ok func() bool) er
 
 var errEnded = errors.New("the process ended")
 
-// answers says whether a URL answers with success.
-func answers(url string) func() bool {
+// Answers says whether a URL answers with success.
+func Answers(url string) func() bool {
 	client := &http.Client{Timeout: time.Second}
 	return func() bool {
 		response, err := client.Get(url) //nolint:noctx // bounded by the client's time-out
@@ -114,8 +114,8 @@ func answers(url string) func() bool {
 	}
 }
 
-// freePorts returns ports on 127.0.0.1 that are free now.
-func freePorts(n int) ([]int, error) {
+// FreePorts returns ports on 127.0.0.1 that are free now.
+func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

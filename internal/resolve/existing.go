@@ -96,8 +96,10 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 		case ours >= 0:
 			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID
 			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[ours].ID
-		case len(disks) == 1: // made, and not attached yet
-			e.imports[render.DataDiskAddress(want.Name)] = disks[0].ID
+		default: // made, and not attached yet
+			if at := slices.IndexFunc(disks, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
+				e.imports[render.DataDiskAddress(want.Name)] = disks[at].ID
+			}
 		}
 	}
 	return nil

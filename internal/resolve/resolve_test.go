@@ -138,15 +138,15 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	comment := Owner{Namespace: "a", Name: "b", UID: "c"}.Comment()
 	vm, err := client.CreateVM(ctx, &engine.VM{Name: "one", Comment: &comment, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID)}, nil)
 	must(err)
-	disk := func(alias string) string {
-		made, err := client.CreateDiskOnce(ctx, &engine.Disk{Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}}}, func(string) {})
+	disk := func(alias, owner string) string {
+		made, err := client.CreateDiskOnce(ctx, owner, &engine.Disk{Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}}}, func(string) {})
 		must(err)
 		must(client.WaitDisk(ctx, made.ID, func(string) {}))
 		return made.ID
 	}
-	attached, loose := disk("one_attached"), disk("one_loose")
-	disk("one_twice")
-	disk("one_twice")
+	attached, loose := disk("one_attached", ""), disk("one_loose", comment)
+	disk("one_kept", "")
+	disk("one_kept", Owner{Namespace: "a", Name: "b", UID: "of an earlier machine"}.Comment())
 	no := false
 	must(engine.Wait(ctx, "the disk to be attached", func(ctx context.Context) (bool, string, error) {
 		_, err := client.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: &no, Disk: &engine.Disk{ID: attached}})
@@ -158,7 +158,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	must(err)
 	found, err := FindExisting(ctx, client, "Default", "one", infrav1.OLVMMachineSpec{
 		AdditionalNetworks: []infrav1.AdditionalNetwork{{}},
-		VirtualMachine:     infrav1.VirtualMachine{DataDisks: []infrav1.DataDisk{{Name: "attached"}, {Name: "loose"}, {Name: "twice"}, {Name: "missing"}}},
+		VirtualMachine:     infrav1.VirtualMachine{DataDisks: []infrav1.DataDisk{{Name: "attached"}, {Name: "loose"}, {Name: "kept"}, {Name: "missing"}}},
 	})
 	must(err)
 	want := map[string]string{

@@ -35,8 +35,9 @@ const (
 
 // Provider serves a Terraform provider for one run.
 type Provider interface {
-	// Serve starts an endpoint and returns how to attach to it and how to end it.
-	Serve(ctx context.Context) (*plugin.ReattachConfig, func(), error)
+	// Serve starts an endpoint for a run of that owner, and returns how to attach to it and how to end it. The end waits
+	// for the calls that are under way.
+	Serve(ctx context.Context, owner string) (*plugin.ReattachConfig, func(), error)
 	// Address of the provider in configurations.
 	Address() string
 }
@@ -60,6 +61,8 @@ func NewExecutor(executable Executable, provider Provider, scratch string) *Exec
 type Request struct {
 	// Dir is the working directory; nobody else uses it meanwhile.
 	Dir string
+	// Owner is for whom the run makes things, for the provider to write down; may be empty.
+	Owner string
 	// Files of the configuration, by slash-separated paths. SecretFiles names those that are removed after the run.
 	Files       map[string][]byte
 	SecretFiles []string
@@ -181,7 +184,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	reattach, stop, err := x.attach(ctx)
+	reattach, stop, err := x.attach(ctx, request.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -202,9 +205,9 @@ func (x *Executor) command(dir string) (*tfexec.Terraform, error) {
 	return tf, nil
 }
 
-func (x *Executor) attach(ctx context.Context) (*tfexec.ReattachOption, func(), error) {
+func (x *Executor) attach(ctx context.Context, owner string) (*tfexec.ReattachOption, func(), error) {
 	// The endpoint outlives the cancellation of the run: an interrupted executor still asks it to stop.
-	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx))
+	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), owner)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -250,7 +253,7 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	if err != nil {
 		return nil, err
 	}
-	reattach, stop, err := x.attach(ctx)
+	reattach, stop, err := x.attach(ctx, "")
 	if err != nil {
 		return nil, err
 	}

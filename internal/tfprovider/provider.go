@@ -30,6 +30,9 @@ type Options struct {
 	// ReturnOnStart lets ovirt_vm_start end as soon as the engine has accepted the start, for callers that watch the
 	// VM themselves. Otherwise it waits until the VM is up, as the released provider does.
 	ReturnOnStart bool
+	// Owner is for whom a run makes things. It is written down where no attribute of the resource could tell: in the
+	// descriptions of disks. May be empty.
+	Owner string
 }
 
 // New returns the provider.
@@ -46,6 +49,7 @@ type ovirtProvider struct{ options Options }
 type configured struct {
 	client        *engine.Client
 	returnOnStart bool
+	owner         string
 }
 
 type providerModel struct {
@@ -132,7 +136,7 @@ func (p *ovirtProvider) Configure(ctx context.Context, req provider.ConfigureReq
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
 	}
-	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart}
+	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart, owner: p.options.Owner}
 	resp.DataSourceData = resp.ResourceData
 }
 

@@ -123,7 +123,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	if !ok {
 		return
 	}
-	disk, err := r.client.CreateDiskOnce(ctx, &engine.Disk{
+	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
 		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: model.sparseOf(),
 		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: model.StorageDomainID.ValueString()}}},
 	}, progress(ctx, "disk to be created"))

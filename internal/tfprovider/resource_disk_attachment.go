@@ -54,18 +54,24 @@ type diskAttachmentModel struct {
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
 
-// attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up: a disk is
-// attached to a VM at most once.
+// attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up, and so is a
+// refusal, which may be because an earlier run did it: a disk is attached to a VM at most once.
 func (b *base) attach(ctx context.Context, vmID string, wanted *engine.DiskAttachment) (*engine.DiskAttachment, error) {
 	what := "disk " + wanted.DiskID() + " to be attached to VM " + vmID
+	find := func(ctx context.Context) (*engine.DiskAttachment, error) {
+		found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
+		return found, ignoreNotFound(err)
+	}
 	return engine.CreateOnce(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
-			return b.client.AttachDisk(ctx, vmID, wanted)
-		},
-		func(ctx context.Context) (*engine.DiskAttachment, error) {
-			found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
-			return found, ignoreNotFound(err)
-		})
+			made, err := b.client.AttachDisk(ctx, vmID, wanted)
+			if engine.IsConflict(err) && !engine.IsTransient(err) {
+				if found, _ := find(ctx); found != nil {
+					return found, nil
+				}
+			}
+			return made, err
+		}, find)
 }
 
 func (r *diskAttachmentResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {

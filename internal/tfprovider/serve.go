@@ -2,8 +2,10 @@ package tfprovider
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
+	"path"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -11,6 +13,9 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5/tf5server"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -28,6 +33,10 @@ type Endpoint struct {
 //
 // One endpoint per run, never one for all: a provider holds one configuration, so a second run would redirect the calls
 // of the first to its own engine, and interrupting one would interrupt both.
+//
+// Two things differ from how a plugin is served in a process of its own. A call that panics fails, and takes nothing with it.
+// And the endpoint ends after its calls, whatever becomes of Terraform: a create that is under way when Terraform is killed
+// is over before the next run looks whether there is such an object.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	quiet()
 	var own *engine.Sessions
@@ -38,24 +47,40 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
 	closed := make(chan struct{})
-	failed := make(chan error, 1)
-	go func() {
-		failed <- tf5server.Serve(Address, providerserver.NewProtocol5(New(options)),
-			tf5server.WithDebug(ctx, configs, closed),
-			tf5server.WithGoPluginLogger(hclog.NewNullLogger()),
-			tf5server.WithoutLogStderrOverride(),
-		)
-	}()
+	go plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 5},
+		Plugins: plugin.PluginSet{"provider": &tf5server.GRPCProviderPlugin{
+			Name: Address, GRPCProvider: providerserver.NewProtocol5(New(options)), Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
+		}},
+		Logger: hclog.NewNullLogger(),
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive))...)
+		},
+		Test: &plugin.ServeTestConfig{Context: ctx, ReattachConfigCh: configs, CloseCh: closed},
+	})
 	select {
 	case config := <-configs:
 		return &Endpoint{Config: config, cancel: cancel, closed: closed, own: own}, nil
-	case err := <-failed:
+	case <-closed:
 		cancel()
-		return nil, fmt.Errorf("failed to serve the provider: %w", err)
+		return nil, errors.New("failed to serve the provider: it has no socket; is the folder for temporary files writable?")
 	case <-ctx.Done():
 		cancel()
 		return nil, ctx.Err()
 	}
+}
+
+// maxMessage bounds a message, in bytes, as in plugins.
+const maxMessage = 256 << 20
+
+// survive makes an error of a panic.
+func survive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Errorf(codes.Internal, "the provider panicked in %s: %v\n%s", path.Base(info.FullMethod), p, debug.Stack())
+		}
+	}()
+	return handler(ctx, request)
 }
 
 // quiet turns the SDK's own log off, unless somebody asks for it. Served in process it would write every call with all
@@ -90,9 +115,11 @@ func Logout(sessions *engine.Sessions) {
 // InProcess serves endpoints in this process: the Provider of internal/terraform.
 type InProcess struct{ Options Options }
 
-// Serve starts an endpoint for one run.
-func (p InProcess) Serve(ctx context.Context) (*plugin.ReattachConfig, func(), error) {
-	endpoint, err := Serve(ctx, p.Options)
+// Serve starts an endpoint for one run of that owner.
+func (p InProcess) Serve(ctx context.Context, owner string) (*plugin.ReattachConfig, func(), error) {
+	options := p.Options
+	options.Owner = owner
+	endpoint, err := Serve(ctx, options)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,227 @@
+package reliability
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// full asks for a machine that needs every kind of call: claimed and given addresses, two network interfaces, a larger root
+// disk, a data disk, a tag.
+func full(spec *infrav1.OLVMMachineSpec) {
+	spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
+	spec.VirtualMachine.Network.IPv4 = nil
+	spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{
+		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "storage"},
+		Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{
+			IPv4: &infrav1.IPv4Network{Subnet: "10.8.0.0/24", IPAddresses: []string{"10.8.0.10-10.8.0.19"}},
+		}},
+	}}
+	spec.VirtualMachine.RootDisk, spec.VirtualMachine.DataDisks = &infrav1.RootDisk{Size: "25GB"}, []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
+}
+
+// withoutGroups keeps what machines share out of the way.
+func withoutGroups(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} }
+
+// life makes a machine and deletes it, and looks each time whether there is exactly what there should be.
+func (b *bench) life(t *testing.T, name string) {
+	t.Helper()
+	s := *b.site
+	s.T = t
+	m := s.Machine(name, full)
+	s.ExpectProvisioned(m)
+	b.expectOne(&s, m)
+	s.Delete(m)
+	s.ExpectGone(m)
+	b.expectNone(&s)
+}
+
+// expectOne looks for the one VM of a machine, and all that belongs to it.
+func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
+	s.T.Helper()
+	vms := s.Sim.VMs()
+	if len(vms) != 1 || vms[0].Name != m.Name || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Status != "up" {
+		s.T.Fatalf("machine %s with %s, the engine has %+v", m.Name, m.Spec.ProviderID, vms)
+	}
+	if got := s.Sim.Summary(); got.NICs != 2 || got.Disks != 2 {
+		s.T.Errorf("the engine has %+v", got)
+	}
+	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
+	state, err := store.Load(context.Background(), m)
+	if err != nil {
+		s.T.Error(err)
+	} else if state.ResourceID("ovirt_vm") != vms[0].ID || state.AppliedDigest == "" || len(state.Instances("ovirt_nic")) != 2 {
+		s.T.Errorf("the state knows VM %q and %d network interfaces, and was applied as %q", state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), state.AppliedDigest)
+	}
+	var claims ipamv1.IPAddressClaimList
+	if err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace)); err != nil || len(claims.Items) != 1 {
+		s.T.Errorf("%d claims, %v", len(claims.Items), err)
+	} else if record := m.Annotations[infrav1.AddressesAnnotation]; m.Status.OLVM.IPAddress == "" || !strings.Contains(record, `"`+m.Status.OLVM.IPAddress+`"`) || !strings.Contains(record, `"10.8.0.1`) {
+		s.T.Errorf("address %s, record %s", m.Status.OLVM.IPAddress, record)
+	}
+}
+
+// expectNone looks for leftovers in the engine, in the API server, on disk and among the processes.
+func (b *bench) expectNone(s *testsite.Site) {
+	s.T.Helper()
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		s.T.Errorf("left in the engine: %+v", left)
+	}
+	if left := s.States(); len(left) != 0 {
+		s.T.Errorf("left of states: %d", len(left))
+	}
+	var claims ipamv1.IPAddressClaimList
+	if err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace)); err != nil || len(claims.Items) != 0 {
+		s.T.Errorf("left of claims: %d, %v", len(claims.Items), err)
+	}
+	if left, err := filepath.Glob(filepath.Join(b.workDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
+		s.T.Errorf("left on disk: %v, %v", left, err)
+	}
+	if left := b.executors(); len(left) != 0 {
+		s.T.Errorf("processes left: %v", left)
+	}
+}
+
+// fault is what happens at a call.
+type fault string
+
+const (
+	killManager  fault = "kill the manager"
+	killExecutor fault = "kill Terraform"
+	cutCall      fault = "cut the connection"
+)
+
+// point is one case of the matrix.
+type point struct {
+	gate  string // engine or api
+	at    call
+	after bool
+	fault fault
+}
+
+func (p point) String() string {
+	when := map[bool]string{false: "before", true: "after"}[p.after]
+	return fmt.Sprintf("%s %s %s %s", p.fault, when, p.gate, p.at)
+}
+
+// points are the cases that follow from the calls of a life without faults: every call that changes something, before and
+// after its effect; every other call of the engine once, because a read has no effect and the second of a kind is like the
+// first.
+func points(b *bench) []point {
+	var out []point
+	for name, g := range b.gates() {
+		for _, c := range g.seen() {
+			read := strings.HasPrefix(c.name, "GET ")
+			if read && c.nth > 1 || c.name == "PATCH olvmmachines/status" && c.nth > 2 || strings.Contains(c.name, "olvmclusters") {
+				continue // how often a status is written is a matter of time
+			}
+			for _, f := range []fault{killManager, killExecutor, cutCall} {
+				if f == killExecutor && !g.probed[c] {
+					continue // none runs
+				}
+				out = append(out, point{name, c, false, f})
+				if !read {
+					out = append(out, point{name, c, true, f})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (b *bench) gates() map[string]*gate { return map[string]*gate{"engine": b.engine, "api": b.api} }
+
+// try is one case: a life with a fault.
+func (b *bench) try(t *testing.T, name string, p point) {
+	t.Helper()
+	cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
+	if cold { // what is known already is not read again
+		b.process.Kill()
+		if err := b.start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hit := &trap{at: p.at, after: p.after, act: func() bool {
+		switch p.fault {
+		case killManager:
+			b.process.Kill()
+			return true
+		case killExecutor:
+			b.killExecutors()
+			return false
+		}
+		return true
+	}}
+	for _, g := range b.gates() {
+		g.set(nil)
+	}
+	b.gates()[p.gate].set(hit)
+	ended, watched := make(chan struct{}), make(chan struct{})
+	sprung := false
+	go func() {
+		defer close(watched)
+		select {
+		case <-ended:
+			return
+		case <-hit.sprung:
+			sprung = true
+		}
+		if p.fault != killManager {
+			return
+		}
+		if err := b.start(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer func() {
+		close(ended)
+		<-watched
+		if !sprung && !t.Failed() {
+			t.Errorf("the machine's life had no %s", p.at)
+		}
+	}()
+	b.life(t, name)
+}
+
+// TestCrashMatrixOfAMachine kills the manager, kills Terraform alone, and cuts the connection, at each call of a machine's life in
+// turn, before its effect and after it.
+func TestCrashMatrixOfAMachine(t *testing.T) {
+	const benches = 6
+	parent := t
+	pool := make(chan *bench, benches)
+	first := newBench(t, withoutGroups)
+	probe := func() bool { return len(first.executors()) > 0 }
+	first.engine.probe, first.api.probe = probe, probe
+	first.engine.set(nil)
+	first.api.set(nil)
+	first.life(t, "dry")
+	first.engine.probe, first.api.probe = nil, nil
+	cases := points(first)
+	pool <- first
+	for range benches - 1 {
+		pool <- newBench(t, withoutGroups)
+	}
+	for i, p := range cases {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			b := <-pool
+			defer func() {
+				if t.Failed() { // what it left would fail the next case too
+					b.process.Kill()
+					b = newBench(parent, withoutGroups)
+				}
+				pool <- b
+			}()
+			b.try(t, fmt.Sprintf("m%d", i), p)
+		})
+	}
+}
