@@ -318,14 +318,27 @@ func applyReason(err error) string {
 		refused *terraform.GuardError
 		field   *resolve.Error
 		invalid *tfstate.InvalidError
+		newer   *terraform.StateVersionError
+		large   *tfstate.TooLargeError
+		late    *terraform.TimeoutError
+		full    *terraform.DiskFullError
+		killed  *terraform.KilledError
 	)
 	switch {
 	case errors.As(err, &refused):
 		return infrav1.ReplaceRefusedReason
 	case errors.As(err, &field):
 		return field.Reason
-	case errors.As(err, &invalid):
+	case errors.As(err, &invalid), errors.As(err, &newer):
 		return infrav1.StateInvalidReason
+	case errors.As(err, &large):
+		return infrav1.StateTooLargeReason
+	case errors.As(err, &late):
+		return infrav1.TimedOutReason
+	case errors.As(err, &full):
+		return infrav1.WorkDirFullReason
+	case errors.As(err, &killed):
+		return infrav1.ExecutorKilledReason
 	}
 	return infrav1.ApplyFailedReason
 }

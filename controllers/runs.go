@@ -36,10 +36,10 @@ type attempt struct {
 	err      error
 }
 
-// NewRuns returns runs of which that many go at once.
-func NewRuns(concurrency int) *Runs {
+// NewRuns returns runs of which that many go at once, each for so long at most.
+func NewRuns(concurrency int, limit time.Duration) *Runs {
 	r := &Runs{machines: make(chan event.GenericEvent, 1024), clusters: make(chan event.GenericEvent, 1024), attempts: map[string]attempt{}}
-	r.runner = terraform.NewRunner(concurrency, r.wakeUp)
+	r.runner = terraform.NewRunner(concurrency, limit, r.wakeUp)
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
@@ -31,7 +32,7 @@ func TestNothingIsKeptOfAnObjectThatIsGone(t *testing.T) {
 		return names
 	}
 
-	runs := NewRuns(1)
+	runs := NewRuns(1, time.Hour)
 	release := make(chan struct{})
 	if _, err := runs.runner.Submit(terraform.Job{Key: "ns/m", Operation: terraform.Apply, Run: func(context.Context) (terraform.Summary, error) {
 		<-release

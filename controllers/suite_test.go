@@ -79,7 +79,7 @@ func runSuite(m *testing.M) (int, error) {
 	suite.sessions = &engine.Sessions{}
 	engines := &Engines{Reader: mgr.GetAPIReader(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
-	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4)
+	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4, time.Minute)
 	if err := (&OLVMClusterReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir, Executor: executor, Recorder: mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {

@@ -177,6 +177,14 @@ const (
 	ReplaceRefusedReason = "ReplaceRefused"
 	// StateInvalidReason surfaces when the Terraform state cannot be used; it is never overwritten.
 	StateInvalidReason = "StateInvalid"
+	// StateTooLargeReason surfaces when the state does not fit into a Secret.
+	StateTooLargeReason = "StateTooLarge"
+	// TimedOutReason surfaces when a run was interrupted because it took longer than --terraform-timeout.
+	TimedOutReason = "TimedOut"
+	// WorkDirFullReason surfaces when the disk of the working directories is full.
+	WorkDirFullReason = "WorkDirFull"
+	// ExecutorKilledReason surfaces when Terraform was killed, most often because memory ran out.
+	ExecutorKilledReason = "ExecutorKilled"
 	// RenderFailedReason surfaces when no configuration can be rendered from the spec.
 	RenderFailedReason = "RenderFailed"
 )

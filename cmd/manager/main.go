@@ -67,6 +67,7 @@ type options struct {
 	clusterConcurrency  int
 	machineConcurrency  int
 	terraformRuns       int
+	terraformLimit      time.Duration
 	workDir             string
 	approveServing      bool
 	manager             flags.ManagerOptions
@@ -92,6 +93,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters that are reconciled at once.")
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines that are reconciled at once.")
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory.")
+	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
 	flags.AddManagerOptions(fs, &o.manager)
@@ -105,6 +107,9 @@ func (o *options) validate() error {
 		if value < 1 {
 			return fmt.Errorf("--%s must be at least 1", name)
 		}
+	}
+	if o.terraformLimit < time.Minute {
+		return fmt.Errorf("--terraform-timeout must be at least 1m, not %s", o.terraformLimit)
 	}
 	return nil
 }
@@ -213,7 +218,7 @@ func newManager(o options) (ctrl.Manager, error) {
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) (*controllers.OLVMMachineReconciler, error) {
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}
-	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")), controllers.NewRuns(o.terraformRuns)
+	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")), controllers.NewRuns(o.terraformRuns, o.terraformLimit)
 	if err := (&controllers.OLVMClusterReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
 		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,

@@ -2,7 +2,9 @@ package terraform
 
 import (
 	"fmt"
+	"os"
 	"strings"
+	"time"
 )
 
 // Diagnostic is an error that the executor reported.
@@ -48,4 +50,49 @@ func (e *GuardError) Error() string {
 		text += " because of " + strings.Join(e.Attributes, ", ")
 	}
 	return text + "; nothing was applied"
+}
+
+// TimeoutError says that a run was interrupted because it took too long.
+type TimeoutError struct {
+	// Limit of a run.
+	Limit time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("it took longer than %s; the next run goes on where it ended", e.Limit)
+}
+
+// DiskFullError says that there is no room for working directories. Nothing was begun.
+type DiskFullError struct {
+	// Dir in which there is no room.
+	Dir string
+	Err error
+}
+
+func (e *DiskFullError) Error() string {
+	return fmt.Sprintf("the disk of the working directory %s is full (%v): make room, or give the manager's --work-dir a larger volume", e.Dir, e.Err)
+}
+
+func (e *DiskFullError) Unwrap() error { return e.Err }
+
+// KilledError says that somebody killed the executor; it did not end by itself.
+type KilledError struct {
+	// Phase is plan or apply.
+	Phase  string
+	Signal os.Signal
+}
+
+func (e *KilledError) Error() string {
+	return fmt.Sprintf("terraform %s was killed (%v): most often because memory ran out; raise the manager's memory limit, or lower --terraform-concurrency", e.Phase, e.Signal)
+}
+
+// StateVersionError says that a newer executor wrote the state. Nothing was run.
+type StateVersionError struct {
+	// Written is the version that wrote it.
+	Written  string
+	Executor Executable
+}
+
+func (e *StateVersionError) Error() string {
+	return fmt.Sprintf("the state was written by version %s and this manager runs %s %s, which may not know all that is in it: run that version or a later one", e.Written, e.Executor.Product, e.Executor.Version)
 }

@@ -3,6 +3,7 @@ package terraform
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 )
@@ -14,6 +15,8 @@ const (
 	maxDiagnostics = 8
 	// maxDiagnostic bounds the text of one.
 	maxDiagnostic = 2048
+	// maxStderr bounds what is said on the standard error: a stack trace has its place in it.
+	maxStderr = 1 << 20
 )
 
 // Change is what a plan does to one resource.
@@ -127,6 +130,23 @@ func (w *eventWriter) clean(text string) string {
 		text = strings.ToValidUTF8(text[:maxDiagnostic], "") + " ..."
 	}
 	return text
+}
+
+// errTalkative is why a run is interrupted that says too much.
+var errTalkative = fmt.Errorf("it wrote more than %d KiB to its standard error", maxStderr>>10)
+
+// limitedWriter takes so many bytes, and then calls full.
+type limitedWriter struct {
+	left int
+	full func()
+}
+
+func (w *limitedWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		w.full()
+		return 0, errTalkative
+	}
+	return len(p), nil
 }
 
 // redacted replaces a secret wherever it would be shown.

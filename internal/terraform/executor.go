@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,15 +12,19 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -27,10 +32,16 @@ const (
 	// unsavedFile keeps a state that could not be made durable, for the next run in the same directory.
 	unsavedFile = "unsaved.tfstate"
 	planFile    = "plan.tfplan"
+	// erroredFile is where the executor itself leaves a state that it could not write.
+	erroredFile = "errored.tfstate"
 
 	// stopGrace is how long the executor has after an interrupt until it is killed. The longest thing that it cannot
 	// interrupt is one request to the engine.
 	stopGrace = 45 * time.Second
+
+	// needsSpace is how much must be free on the disk before a run, in bytes: many times what one needs, which is some
+	// hundred KiB, because others may be about to begin.
+	needsSpace = 16 << 20
 )
 
 // Provider serves a Terraform provider for one run.
@@ -44,6 +55,9 @@ type Provider interface {
 
 // Executor does runs, each in a working directory of its own.
 type Executor struct {
+	// StopGrace is how long a run may take to end after it was interrupted, until it is killed; 0 means 45 s.
+	StopGrace time.Duration
+
 	executable Executable
 	provider   Provider
 	scratch    string
@@ -162,21 +176,18 @@ type run struct {
 
 // open prepares the working directory and the provider.
 func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
+	if err := enoughSpace(x.scratch); err != nil {
+		return nil, err
+	}
 	modules, err := x.moduleManifest(ctx, request.Files)
 	if err != nil {
 		return nil, err
 	}
-	state, err := prepare(request)
-	if err != nil {
+	if err := x.prepare(request); err != nil {
 		return nil, err
 	}
 	if modules != nil {
 		if err := write(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
-			return nil, err
-		}
-	}
-	if state != nil {
-		if err := write(request.Dir, stateFile, state); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +210,7 @@ func (x *Executor) command(dir string) (*tfexec.Terraform, error) {
 	if err := tf.SetEnv(environment(dir)); err != nil {
 		return nil, errors.New("failed to set the environment of the executor") // the error would list it
 	}
-	if err := tf.SetWaitDelay(stopGrace); err != nil {
+	if err := tf.SetWaitDelay(cmp.Or(x.StopGrace, stopGrace)); err != nil {
 		return nil, fmt.Errorf("failed to set the grace period: %w", err)
 	}
 	return tf, nil
@@ -269,25 +280,96 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	return manifest, nil
 }
 
-// prepare empties the working directory, writes the configuration and returns the state to start from: that of the
-// request, or what a killed run left in the directory if it is newer.
-func prepare(request Request) ([]byte, error) {
-	state := request.State
-	for _, leftover := range []string{stateFile, unsavedFile, "errored.tfstate"} {
+// prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
+// or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
+// meanwhile takes nothing away.
+func (x *Executor) prepare(request Request) error {
+	state, keep := request.State, ""
+	for _, leftover := range []string{stateFile, unsavedFile, erroredFile} {
 		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
 		if err == nil && newer(content, state) {
-			state = content
+			state, keep = content, leftover
 		}
 	}
-	if err := os.RemoveAll(request.Dir); err != nil {
-		return nil, fmt.Errorf("failed to clear the working directory: %w", err)
+	if err := x.readable(state); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(request.Dir, 0o700); err != nil {
+		return diskError(request.Dir, fmt.Errorf("failed to make the working directory: %w", err))
+	}
+	entries, err := os.ReadDir(request.Dir)
+	if err != nil {
+		return fmt.Errorf("failed to clear the working directory: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.Name() == keep {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(request.Dir, entry.Name())); err != nil {
+			return fmt.Errorf("failed to clear the working directory: %w", err)
+		}
 	}
 	for name, content := range request.Files {
 		if err := write(request.Dir, name, content); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return state, nil
+	if state == nil || keep == stateFile {
+		return nil
+	}
+	if err := write(request.Dir, stateFile, state); err != nil {
+		return err
+	}
+	if keep == "" {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(request.Dir, keep)); err != nil {
+		return fmt.Errorf("failed to clear the working directory: %w", err)
+	}
+	return nil
+}
+
+// readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of the
+// same minor version are alike.
+func (x *Executor) readable(state []byte) error {
+	var header struct {
+		Version string `json:"terraform_version"`
+	}
+	if len(state) == 0 || json.Unmarshal(state, &header) != nil {
+		return nil // without one, or reported by who parses it
+	}
+	written, err := version.NewVersion(header.Version)
+	if err != nil || x.executable.Version == nil {
+		return nil
+	}
+	theirs, ours := written.Segments(), x.executable.Version.Segments()
+	if slices.Compare(theirs[:2], ours[:2]) > 0 {
+		return &StateVersionError{Written: written.String(), Executor: x.executable}
+	}
+	return nil
+}
+
+// enoughSpace looks at the disk before a run puts half of its files there.
+func enoughSpace(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return fmt.Errorf("failed to look at the disk of the working directories: %w", err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < needsSpace {
+		return &DiskFullError{Dir: dir, Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20)}
+	}
+	return nil
+}
+
+// diskError says it where an error means that the disk is full.
+func diskError(dir string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return &DiskFullError{Dir: dir, Err: err}
+	}
+	return err
 }
 
 // newer says whether a state continues another one: same lineage, higher serial. A state where there was none continues
@@ -312,16 +394,18 @@ func newer(candidate, current []byte) bool {
 func write(dir, name string, content []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("failed to make the working directory: %w", err)
+		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("failed to write the configuration: %w", err)
+		return diskError(dir, fmt.Errorf("failed to write the configuration: %w", err))
 	}
 	return nil
 }
 
 func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	events := &eventWriter{redact: r.redact}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel(nil)
 	_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
 	return events, r.failure(ctx, "plan", events, err)
 }
@@ -329,11 +413,21 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 func (r *run) apply(ctx context.Context) (Summary, error) {
 	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
 	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
+	ctx, cancel := r.bounded(ctx)
+	defer cancel(nil)
 	err := r.tf.ApplyJSON(ctx, events, tfexec.DirOrPlan(planFile), tfexec.Lock(false), r.reattach)
 	err = r.failure(ctx, "apply", events, err)
 	err = errors.Join(err, keeper.finish())
 	s := events.summary
 	return Summary{Added: s.add, Changed: s.change, Destroyed: s.remove, Imported: s.imported}, err
+}
+
+// bounded interrupts the executor when it says more on its standard error than anybody reads: terraform-exec keeps all of
+// it in memory. What is said as JSON on the standard output is not kept.
+func (r *run) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r.tf.SetStderr(&limitedWriter{left: maxStderr, full: func() { cancel(errTalkative) }})
+	return ctx, cancel
 }
 
 // failure turns what the executor said and how it ended into an error.
@@ -345,6 +439,12 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 		return fmt.Errorf("terraform %s was interrupted: %w", phase, context.Cause(ctx))
 	case len(events.diagnostics) > 0:
 		return &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return &KilledError{Phase: phase, Signal: status.Signal()}
+		}
 	}
 	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
 }
@@ -382,7 +482,7 @@ func asSlice(value any) []any {
 // close ends the provider and takes the secrets out of the working directory; the configuration stays for people.
 func (r *run) close() {
 	r.stop()
-	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", "errored.tfstate"}, r.SecretFiles...) {
+	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, r.SecretFiles...) {
 		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
 			return
@@ -395,7 +495,8 @@ type stateKeeper struct {
 	run  *run
 	ctx  context.Context
 	mu   sync.Mutex
-	last []byte
+	seen []byte // last that was whole
+	last []byte // last that was saved
 	err  error
 }
 
@@ -410,8 +511,14 @@ func (k *stateKeeper) applied(address, id string) {
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
-		if err == nil && json.Valid(state) && (id == "" || bytes.Contains(state, []byte(id))) || time.Now().After(deadline) {
-			k.save(state)
+		if err == nil && json.Valid(state) {
+			k.seen = state
+			if id == "" || bytes.Contains(state, []byte(id)) {
+				k.save(state)
+				return
+			}
+		}
+		if time.Now().After(deadline) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -427,12 +534,16 @@ func (k *stateKeeper) finish() error {
 	if err != nil {
 		return fmt.Errorf("failed to read the state: %w", err)
 	}
+	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
+		state = k.seen
+	}
 	k.mu.Lock()
 	k.err = nil // only the last state counts
 	k.mu.Unlock()
 	k.save(state)
 	if k.err != nil {
-		_ = os.WriteFile(filepath.Join(k.run.Dir, unsavedFile), state, 0o600)
+		// Renamed, not written anew: the disk may be full.
+		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
 		return fmt.Errorf("failed to save the state: %w", k.err)
 	}
 	return nil

@@ -58,6 +58,7 @@ type Status struct {
 // Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
 type Runner struct {
 	slots  chan struct{}
+	limit  time.Duration
 	notify func(key string)
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -73,10 +74,11 @@ type tracked struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewRunner returns a runner; notify is called with the key of each job that ends.
-func NewRunner(concurrency int, notify func(key string)) *Runner {
+// NewRunner returns a runner of so many jobs at once, each of which is interrupted when it takes longer than the limit;
+// notify is called with the key of each job that ends.
+func NewRunner(concurrency int, limit time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Runner{slots: make(chan struct{}, concurrency), notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
+	return &Runner{slots: make(chan struct{}, concurrency), limit: limit, notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
 }
 
 // Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes nothing.
@@ -123,6 +125,8 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked) {
 		return
 	}
 	update(func(s *Status) { s.Phase, s.Started = Running, time.Now() })
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limit, &TimeoutError{Limit: r.limit})
+	defer cancel()
 	defer func() {
 		// A panic in one run must not take the runs of all other machines with it.
 		if p := recover(); p != nil {

@@ -26,7 +26,7 @@ func ended(t *testing.T, notified <-chan string) string {
 func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	t.Helper()
 	notified := make(chan string, 100)
-	r := NewRunner(concurrency, func(key string) { notified <- key })
+	r := NewRunner(concurrency, time.Hour, func(key string) { notified <- key })
 	t.Cleanup(r.Shutdown)
 	return r, notified
 }
@@ -107,7 +107,7 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 }
 
 func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
-	r := NewRunner(1, nil)
+	r := NewRunner(1, time.Hour, nil)
 	saved := false
 	started := make(chan struct{})
 	if _, err := r.Submit(Job{Key: "a", Run: func(ctx context.Context) (Summary, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5/tf5server"
 	"google.golang.org/grpc"
@@ -38,19 +39,28 @@ type Endpoint struct {
 // And the endpoint ends after its calls, whatever becomes of Terraform: a create that is under way when Terraform is killed
 // is over before the next run looks whether there is such an object.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
-	quiet()
 	var own *engine.Sessions
 	if options.Sessions == nil {
 		own = &engine.Sessions{}
 		options.Sessions = own
 	}
+	endpoint, err := serve(ctx, New(options))
+	if err != nil {
+		return nil, err
+	}
+	endpoint.own = own
+	return endpoint, nil
+}
+
+func serve(ctx context.Context, served provider.Provider) (*Endpoint, error) {
+	quiet()
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
 	closed := make(chan struct{})
 	go plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 5},
 		Plugins: plugin.PluginSet{"provider": &tf5server.GRPCProviderPlugin{
-			Name: Address, GRPCProvider: providerserver.NewProtocol5(New(options)), Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
+			Name: Address, GRPCProvider: providerserver.NewProtocol5(served), Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
 		}},
 		Logger: hclog.NewNullLogger(),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
@@ -60,7 +70,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	})
 	select {
 	case config := <-configs:
-		return &Endpoint{Config: config, cancel: cancel, closed: closed, own: own}, nil
+		return &Endpoint{Config: config, cancel: cancel, closed: closed}, nil
 	case <-closed:
 		cancel()
 		return nil, errors.New("failed to serve the provider: it has no socket; is the folder for temporary files writable?")

@@ -43,6 +43,8 @@ const (
 	namePrefix = "tfstate-default-"
 	// maxUnpacked bounds a state: one machine has a few KiB of it and its user data.
 	maxUnpacked = 32 << 20
+	// maxPacked is what a Secret holds: the API server counts all of its data.
+	maxPacked = corev1.MaxSecretSize
 )
 
 // InvalidError says that a stored state cannot be used. A person must look; nothing overwrites it.
@@ -60,6 +62,17 @@ type ConflictError struct{ Secret, Reason string }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("Terraform state in Secret %s was not overwritten: %s", e.Secret, e.Reason)
+}
+
+// TooLargeError says that a state does not fit into a Secret. The stored one stays.
+type TooLargeError struct {
+	Secret string
+	// Size in bytes, packed.
+	Size int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user data, which can be made smaller", e.Secret, e.Size>>10, maxPacked>>10)
 }
 
 // State is the part of a Terraform state that decisions depend on.
@@ -314,6 +327,9 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	}
 	if err := writer.Close(); err != nil {
 		return fmt.Errorf("failed to pack the state: %w", err)
+	}
+	if packed.Len() > maxPacked {
+		return &TooLargeError{Secret: owner.GetNamespace() + "/" + s.SecretName(owner), Size: packed.Len()}
 	}
 	create := secret == nil
 	if create {

@@ -1,0 +1,228 @@
+package terraform_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/go-version"
+	"golang.org/x/sys/unix"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+// nobody is a provider that no executor calls.
+type nobody struct{}
+
+func (nobody) Address() string { return tfprovider.Address }
+
+func (nobody) Serve(context.Context, string) (*plugin.ReattachConfig, func(), error) {
+	return &plugin.ReattachConfig{Addr: &net.UnixAddr{Net: "unix", Name: "/nowhere"}}, func() {}, nil
+}
+
+// pretender is an executor that is a shell script: plan and apply do what it is told.
+func pretender(t *testing.T, plan, apply string) *terraform.Executor {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "terraform")
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in\nversion) echo '{\"terraform_version\":\"1.11.0\"}';;\nplan) %s;;\napply) %s;;\nesac\n", plan, apply)
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, t.TempDir())
+	x.StopGrace = 200 * time.Millisecond
+	return x
+}
+
+func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
+	x := pretender(t, `trap "" INT; echo $$ >pid; while :; do sleep 0.1; done`, "")
+	dir := filepath.Join(t.TempDir(), "work")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, &terraform.TimeoutError{Limit: time.Minute})
+	defer cancel()
+	_, err := x.Apply(ctx, terraform.Request{Dir: dir})
+	var late *terraform.TimeoutError
+	if !errors.As(err, &late) {
+		t.Errorf("the run ended with %v", err)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(content))); !os.IsNotExist(err) {
+		t.Errorf("the executor still runs: %v", err)
+	}
+}
+
+func TestAnExecutorThatIsKilledIsToldFromOneThatFails(t *testing.T) {
+	var killed *terraform.KilledError
+	if _, err := pretender(t, "kill -9 $$", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); !errors.As(err, &killed) || killed.Signal != syscall.SIGKILL || killed.Phase != "plan" {
+		t.Errorf("the run ended with %v", err)
+	}
+	_, err := pretender(t, "echo oops with hunter2-hunter2 >&2; exit 3", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Secrets: []string{"hunter2-hunter2"}})
+	if err == nil || errors.As(err, &killed) || !strings.Contains(err.Error(), "oops") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// TestHugeOutputDoesNotFillTheMemory has the executor write 100 MB to each of its outputs.
+func TestHugeOutputDoesNotFillTheMemory(t *testing.T) {
+	const flood = `yes "$(head -c 1000 /dev/zero | tr "\0" x)" | head -c 100000000`
+	var most uint64
+	done, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapInuse)
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	_, outErr := pretender(t, flood, "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()})
+	_, errErr := pretender(t, flood+" >&2", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()})
+	close(done)
+	<-watched
+	if outErr != nil {
+		t.Errorf("standard output: %v", outErr)
+	}
+	if errErr == nil || !strings.Contains(errErr.Error(), "standard error") {
+		t.Errorf("standard error: %v", errErr)
+	}
+	if most > 64<<20 {
+		t.Errorf("%d MiB of memory", most>>20)
+	}
+}
+
+func TestAStateOfANewerExecutorIsNotTouched(t *testing.T) {
+	for written, refused := range map[string]bool{"1.10.9": false, "1.11.7": false, "1.12.0": true, "2.0.0": true} {
+		dir := filepath.Join(t.TempDir(), "work")
+		_, err := pretender(t, "true", "echo '{}' >applied").Apply(t.Context(), terraform.Request{Dir: dir, State: fmt.Appendf(nil, `{"version":4,"terraform_version":%q,"serial":1,"lineage":"l"}`, written)})
+		var newer *terraform.StateVersionError
+		if got := errors.As(err, &newer); got != refused {
+			t.Errorf("%s: %v", written, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "applied")); os.IsNotExist(err) != refused {
+			t.Errorf("%s: applied: %v", written, err)
+		}
+	}
+}
+
+func TestAnExecutorThatVanishesIsNamed(t *testing.T) {
+	x := pretender(t, "true", "rm $0")
+	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "/terraform") {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+func TestWhatIsFoundAsExecutor(t *testing.T) {
+	tests := map[string]struct{ script, want string }{
+		"fits":              {`echo "Terraform v1.11.4"`, ""},
+		"too old":           {`echo "Terraform v1.9.8"`, "at least 1.10.0"},
+		"OpenTofu too old":  {`echo "OpenTofu v1.10.1"`, "at least 1.11.0"},
+		"a later beta fits": {`echo "OpenTofu v1.12.0-beta1"`, ""},
+		"something else":    {`echo "GNU bash"`, `neither Terraform nor OpenTofu`},
+		"fails":             {`exit 3`, "exit status 3"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "terraform")
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+test.script+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv(terraform.ExecutableEnv, path)
+			found, err := terraform.Find(t.Context())
+			if test.want == "" {
+				if err != nil || found.Path != path {
+					t.Errorf("found %v, %v", found, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	t.Run("nothing there", func(t *testing.T) {
+		t.Setenv(terraform.ExecutableEnv, "")
+		t.Setenv("PATH", t.TempDir())
+		if _, err := terraform.Find(t.Context()); err == nil || !strings.Contains(err.Error(), terraform.ExecutableEnv) {
+			t.Errorf("the error does not say what to do: %v", err)
+		}
+	})
+}
+
+// fullDisk is set in the child of TestADiskThatIsFull: a folder that is to become a small disk.
+const fullDisk = "CAPOLVM_TEST_FULL_DISK"
+
+// TestADiskThatIsFull works on a disk of a few MiB, in a mount namespace of its own so that no right is needed for it.
+func TestADiskThatIsFull(t *testing.T) {
+	if dir := os.Getenv(fullDisk); dir != "" {
+		onAFullDisk(t, dir)
+		return
+	}
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestADiskThatIsFull$", "-test.v")
+	command.Env = append(os.Environ(), fullDisk+"="+t.TempDir())
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	if output, err := command.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS") {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+func onAFullDisk(t *testing.T, dir string) {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(dir, 0) }()
+	w := newWorld(t)
+	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{Options: tfprovider.Options{ReturnOnStart: true}}, filepath.Join(dir, ".init"))
+	request := w.request(t)
+	request.Dir = filepath.Join(dir, "work")
+	save := request.SaveState
+	request.SaveState = func(ctx context.Context, state []byte) error {
+		// From here on nothing more fits on the disk.
+		_ = os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 32<<20), 0o600)
+		return save(ctx, state)
+	}
+	_, err := x.Apply(t.Context(), request)
+	if err == nil || len(w.sim.VMs()) != 1 {
+		t.Fatalf("%v, the engine has %+v", err, w.sim.VMs())
+	}
+	id := w.sim.VMs()[0].ID
+	if !strings.Contains(string(w.state()), id) {
+		t.Errorf("the state does not know the VM: %s", w.state())
+	}
+	request.SaveState, request.State = save, w.state()
+	var full *terraform.DiskFullError
+	if _, err := x.Apply(t.Context(), request); !errors.As(err, &full) || full.Dir == "" || !strings.Contains(err.Error(), "--work-dir") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	// Room is made: the run goes on where it ended.
+	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Apply(t.Context(), request); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	if vms := w.sim.VMs(); len(vms) != 1 || vms[0].ID != id || !strings.Contains(string(w.state()), id) {
+		t.Errorf("the engine has %+v, the state %d bytes", vms, len(w.state()))
+	}
+}
