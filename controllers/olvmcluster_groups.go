@@ -234,8 +234,12 @@ func (r *OLVMClusterReconciler) recordIntent(ctx context.Context, c *infrav1.OLV
 	return nil
 }
 
-// stillWanted reads object and Cluster anew when a job's turn has come. A destruction does not need the Cluster.
+// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied. A
+// destruction does not need the Cluster.
 func (r *OLVMClusterReconciler) stillWanted(ctx context.Context, owner *infrav1.OLVMCluster, clusterName string, operation terraform.Operation) error {
+	if err := r.Runs.mayAct(ctx); err != nil {
+		return err
+	}
 	current := &infrav1.OLVMCluster{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
 		return fmt.Errorf("failed to get the OLVMCluster before the run: %w", err)
@@ -277,6 +281,7 @@ func (r *OLVMClusterReconciler) applyJob(scope *clusterScope, digest string) fun
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Guard: guardGroups,
+			Confirm:   func(ctx context.Context) error { return r.stillWanted(ctx, owner, clusterName, terraform.Apply) },
 			SaveState: func(ctx context.Context, state []byte) error { return r.states.Save(ctx, owner, clusterName, state) },
 		})
 		if err != nil {
@@ -364,6 +369,7 @@ func (r *OLVMClusterReconciler) destroyJob(scope *clusterScope) func(context.Con
 			summary, err = r.Executor.Apply(ctx, terraform.Request{
 				Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
 				State: state.Bytes(), Destroy: true,
+				Confirm:   func(ctx context.Context) error { return r.stillWanted(ctx, owner, clusterName, terraform.Destroy) },
 				SaveState: func(ctx context.Context, state []byte) error { return r.states.Save(ctx, owner, clusterName, state) },
 			})
 			if err != nil {

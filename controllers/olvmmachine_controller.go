@@ -83,7 +83,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
 	}
-	if err := mgr.Add(r); err != nil {
+	if err := mgr.Add(r.Runs); err != nil {
 		return fmt.Errorf("failed to add the Terraform runner: %w", err)
 	}
 	return nil
@@ -93,21 +93,6 @@ func (r *OLVMMachineReconciler) init() {
 	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader}
 	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader}
 	r.runner = r.Runs.runner
-}
-
-// Start waits for the end of the manager, and lets the runs save their state. It is the manager's Runnable.
-func (r *OLVMMachineReconciler) Start(ctx context.Context) error {
-	<-ctx.Done()
-	r.runner.Shutdown()
-	return nil
-}
-
-// Shutdown starts no more runs and waits until those that are going have saved their state. The manager does not wait
-// for its Runnables when it has lost the lease, so main calls this too.
-func (r *OLVMMachineReconciler) Shutdown() {
-	if r.runner != nil {
-		r.runner.Shutdown()
-	}
 }
 
 // olvmClusterToMachines wakes the machines when the way to their engine changes.
@@ -252,7 +237,10 @@ func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineSc
 	} else if err != nil {
 		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.key, err)
 	}
-	if scope.cluster == nil || !scope.cluster.Spec.InfrastructureRef.IsDefined() {
+	if scope.cluster == nil {
+		return r.findOLVMCluster(ctx, scope)
+	}
+	if !scope.cluster.Spec.InfrastructureRef.IsDefined() {
 		return nil
 	}
 	found := &infrav1.OLVMCluster{}
@@ -261,6 +249,23 @@ func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineSc
 		scope.olvmCluster = found
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+	return nil
+}
+
+// findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion needs the
+// way to the engine all the same.
+func (r *OLVMMachineReconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
+	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	var list infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("failed to list the OLVMClusters of Cluster %s: %w", name, err)
+	}
+	if len(list.Items) == 1 {
+		scope.olvmCluster = &list.Items[0]
 	}
 	return nil
 }

@@ -43,14 +43,15 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 			scope.stateErr = nil
 		}
 	}
-	if scope.cluster == nil && (!scope.state.Empty() || mayHaveVM(scope.olvmMachine)) {
-		scope.blocked = "The Cluster of this machine does not exist; its VM is not deleted without it"
-		return ctrl.Result{RequeueAfter: vmSteady}, nil
-	}
 	if _, err := r.reconcileEngine(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 	if scope.olvmCluster == nil {
+		if !scope.state.Empty() || mayHaveVM(scope.olvmMachine) {
+			scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
+				scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel], infrav1.MachineFinalizer)
+			return ctrl.Result{RequeueAfter: vmSteady}, nil
+		}
 		scope.engineErr = &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster, which names the engine, does not exist"}
 	}
 	r.reconcileOwnership(ctx, scope)
@@ -177,6 +178,7 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
 			State: state.Bytes(), Destroy: true,
+			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Destroy) },
 			SaveState: func(ctx context.Context, state []byte) error {
 				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},

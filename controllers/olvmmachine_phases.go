@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -343,21 +344,27 @@ func (r *OLVMMachineReconciler) recordVM(ctx context.Context, owner *infrav1.OLV
 	}
 }
 
-// stillWanted reads object and Cluster anew when a job's turn has come: the queue may have been long, and who paused or
-// moved a machine meanwhile must find it untouched.
+// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied: the queue
+// may have been long, and who paused, moved or changed a machine meanwhile must find it untouched. A destruction does not
+// need the Cluster.
 func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.OLVMMachine, operation terraform.Operation) error {
+	if err := r.Runs.mayAct(ctx); err != nil {
+		return err
+	}
 	current := &infrav1.OLVMMachine{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
 		return fmt.Errorf("failed to get the OLVMMachine before the run: %w", err)
 	}
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: owner.Namespace, Name: owner.Labels[clusterv1.ClusterNameLabel]}
-	if err := r.APIReader.Get(ctx, key, cluster); err != nil {
+	if err := r.APIReader.Get(ctx, key, cluster); err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
 		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
 	}
 	_, moving := current.Annotations[clusterctlv1.DeleteForMoveAnnotation]
+	rendered := owner.Spec
+	rendered.ProviderID = current.Spec.ProviderID // what we write ourselves
 	if current.UID != owner.UID || moving || annotations.IsPaused(cluster, current) ||
-		operation == terraform.Apply && !current.DeletionTimestamp.IsZero() {
+		operation == terraform.Apply && (!current.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(rendered, current.Spec)) {
 		return terraform.ErrCancelled
 	}
 	return nil
@@ -401,7 +408,8 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
-			Guard: guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+			Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Apply) },
 			Applied: func(ctx context.Context, address, id string) {
 				if address == render.VMAddress {
 					r.recordVM(ctx, owner, id)

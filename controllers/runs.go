@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +22,10 @@ import (
 
 // Runs are the Terraform runs of all controllers: one bound holds for them together, because memory does.
 type Runs struct {
+	// Fence is asked before anything is applied whether this process may still act: a process that was halted may not
+	// have noticed that another one leads. nil means that there is no other.
+	Fence func(ctx context.Context) error
+
 	runner *terraform.Runner
 	// machines and clusters wake the controllers when a job of theirs has ended.
 	machines, clusters chan event.GenericEvent
@@ -60,6 +66,26 @@ func (r *Runs) wakeUp(key string) {
 	case channel <- event.GenericEvent{Object: object}:
 	default:
 	}
+}
+
+// Start waits for the end of the manager, and lets the runs save their state while the manager still serves. It is a
+// Runnable of the manager, which bounds it.
+func (r *Runs) Start(ctx context.Context) error {
+	<-ctx.Done()
+	r.Shutdown(math.MaxInt64)
+	return nil
+}
+
+// Shutdown starts no more runs, interrupts those that are going, and waits for as long as the grace until their state is
+// saved. The manager does not wait for its Runnables when it has lost the lease, so main calls this too.
+func (r *Runs) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
+
+// mayAct asks the fence.
+func (r *Runs) mayAct(ctx context.Context) error {
+	if r.Fence == nil {
+		return nil
+	}
+	return r.Fence(ctx)
 }
 
 // attempt that failed last; zero where the last one succeeded.

@@ -85,6 +85,11 @@ func runSuite(m *testing.M) (int, error) {
 	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}
+	for _, configMaps := range []bool{false, true} {
+		if err := (&AccessReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+			return 0, err
+		}
+	}
 	if err := (&OLVMMachineTemplateReconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test")}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 		return 0, err
 	}

@@ -8,6 +8,9 @@ import (
 // ClusterFinalizer lets the OLVMCluster outlive its machines.
 const ClusterFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io"
 
+// AccessFinalizer lets the credentials and the CA that an OLVMCluster names outlive it.
+const AccessFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io/access"
+
 // AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own whose
 // OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may create an
 // OLVMCluster could use the credentials of everybody else.

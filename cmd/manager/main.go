@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/logs"
@@ -108,6 +109,9 @@ func (o *options) validate() error {
 			return fmt.Errorf("--%s must be at least 1", name)
 		}
 	}
+	if o.leaderElect && !(o.retryPeriod > 0 && o.retryPeriod < o.renewDeadline && o.renewDeadline < o.leaseDuration) {
+		return fmt.Errorf("--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration (%s) must each be shorter than the next", o.retryPeriod, o.renewDeadline, o.leaseDuration)
+	}
 	if o.terraformLimit < time.Minute {
 		return fmt.Errorf("--terraform-timeout must be at least 1m, not %s", o.terraformLimit)
 	}
@@ -146,30 +150,49 @@ func run(ctx context.Context, o options) error {
 	if o.contentionProfiling {
 		goruntime.SetBlockProfileRate(1)
 	}
-	mgr, err := newManager(o)
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("failed to load the kubeconfig: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
+	var leads *leadership
+	if o.leaderElect {
+		if leads, err = newLeadership(restConfig, o); err != nil {
+			return err
+		}
+	}
+	mgr, err := newManager(restConfig, leads, o)
 	if err != nil {
 		return err
 	}
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	machines, err := addControllers(ctx, mgr, o, executable, sessions)
-	if err != nil {
+	runs := controllers.NewRuns(o.terraformRuns, o.terraformLimit)
+	if leads != nil {
+		runs.Fence = leads.fence(mgr.GetAPIReader())
+	}
+	if err := addControllers(ctx, mgr, o, executable, sessions, runs); err != nil {
 		return err
 	}
-	defer machines.Shutdown()
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the health probe: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the readiness probe: %w", err)
 	}
-	if err := mgr.Start(ctx); err != nil {
+	err = mgr.Start(ctx)
+	grace := shutdownTimeout
+	if err != nil && leads != nil && ctx.Err() == nil {
+		grace = o.lostLease()
+	}
+	runs.Shutdown(grace)
+	if err != nil {
 		return fmt.Errorf("failed to run the manager: %w", err)
 	}
 	return nil
 }
 
-func newManager(o options) (ctrl.Manager, error) {
+func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
@@ -178,31 +201,28 @@ func newManager(o options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("invalid flags: %w", err)
 	}
-	restConfig, err := ctrl.GetConfig()
-	if err != nil {
-		return nil, fmt.Errorf("failed to load the kubeconfig: %w", err)
+	var lock resourcelock.Interface
+	if leads != nil {
+		lock = leads.lock
 	}
-	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
 	var namespaces map[string]cache.Config
 	if o.namespace != "" {
 		namespaces = map[string]cache.Config{o.namespace: {}}
 	}
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme,
-		Controller:                    config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "controller-leader-election-capolvm",
-		LeaderElectionNamespace:       o.leaderNamespace,
-		LeaderElectionResourceLock:    resourcelock.LeasesResourceLock,
-		LeaderElectionReleaseOnCancel: true, // the process ends right after the manager
-		LeaseDuration:                 &o.leaseDuration,
-		RenewDeadline:                 &o.renewDeadline,
-		RetryPeriod:                   &o.retryPeriod,
-		GracefulShutdownTimeout:       ptr.To(shutdownTimeout),
-		HealthProbeBindAddress:        o.healthAddr,
-		PprofBindAddress:              o.profilerAddress,
-		Metrics:                       *metrics,
-		Cache:                         cache.Options{DefaultNamespaces: namespaces, SyncPeriod: &o.syncPeriod, DefaultTransform: cache.TransformStripManagedFields()},
+		Scheme:                              scheme,
+		Controller:                          config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
+		LeaderElection:                      o.leaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true, // the process ends right after the manager
+		LeaseDuration:                       &o.leaseDuration,
+		RenewDeadline:                       &o.renewDeadline,
+		RetryPeriod:                         &o.retryPeriod,
+		GracefulShutdownTimeout:             ptr.To(shutdownTimeout),
+		HealthProbeBindAddress:              o.healthAddr,
+		PprofBindAddress:                    o.profilerAddress,
+		Metrics:                             *metrics,
+		Cache:                               cache.Options{DefaultNamespaces: namespaces, SyncPeriod: &o.syncPeriod, DefaultTransform: cache.TransformStripManagedFields()},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
 			// of the management cluster in memory.
@@ -215,34 +235,38 @@ func newManager(o options) (ctrl.Manager, error) {
 	return mgr, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions) (*controllers.OLVMMachineReconciler, error) {
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs) error {
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}
-	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init")), controllers.NewRuns(o.terraformRuns, o.terraformLimit)
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
 	if err := (&controllers.OLVMClusterReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
 		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
-		return nil, err
+		return err
+	}
+	for _, configMaps := range []bool{false, true} {
+		if err := (&controllers.AccessReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+			return err
+		}
 	}
 	if err := (&controllers.OLVMMachineTemplateReconciler{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("olvmmachinetemplate-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
-		return nil, err
+		return err
 	}
 	workloads, err := controllers.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := (&controllers.NodeReconciler{
 		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
 		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
-		return nil, err
+		return err
 	}
-	machines := &controllers.OLVMMachineReconciler{
+	return (&controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
 		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
-	}
-	return machines, machines.SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

@@ -17,7 +17,10 @@ type gate struct {
 	mu    sync.Mutex
 	calls []call
 	nth   map[string]int
-	trap  *trap
+	trap  *trap // that is set
+	last  *trap // that was set last
+	// away says which requests get no answer now.
+	away func(*http.Request) bool
 	// probe is asked at each call; those where it said yes are in probed.
 	probe  func() bool
 	probed map[call]bool
@@ -44,11 +47,21 @@ type trap struct {
 func (g *gate) set(t *trap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.calls, g.nth, g.trap, g.probed = nil, map[string]int{}, t, map[call]bool{}
+	g.calls, g.nth, g.trap, g.last, g.probed = nil, map[string]int{}, t, t, map[call]bool{}
 	if t != nil {
 		t.sprung = make(chan struct{})
 	}
 }
+
+// cut leaves those requests without an answer until it is called again; nil ends it.
+func (g *gate) cut(away func(*http.Request) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.away = away
+}
+
+// all requests.
+func all(*http.Request) bool { return true }
 
 // seen are the calls since the gate was set.
 func (g *gate) seen() []call {
@@ -85,6 +98,12 @@ func (g *gate) note(r *http.Request) *trap {
 // wrap puts the gate in front of a handler.
 func (g *gate) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		away := g.away
+		g.mu.Unlock()
+		if away != nil && away(r) {
+			panic(http.ErrAbortHandler)
+		}
 		t := g.note(r)
 		if t == nil {
 			next.ServeHTTP(w, r)

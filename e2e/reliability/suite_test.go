@@ -5,6 +5,7 @@ package reliability
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -96,10 +97,12 @@ func run(m *testing.M) (int, error) {
 
 // manager is a manager process, its API server behind a gate.
 type manager struct {
-	dir     string // of its log, kubeconfig and work
-	args    []string
-	api     *gate
-	process *localplane.Process
+	dir  string // of its log, kubeconfig and work
+	args []string
+	// executor is the one to use; empty means that of the suite.
+	executor string
+	api      *gate
+	process  *localplane.Process
 }
 
 var managers atomic.Int32
@@ -152,7 +155,7 @@ func (m *manager) start(ctx context.Context) error {
 	}
 	m.process, err = localplane.StartProcess("manager", m.dir, suite.manager, append(slices.Clone(m.args),
 		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
-	), []string{terraform.ExecutableEnv + "=" + suite.executor.Path})
+	), []string{terraform.ExecutableEnv + "=" + cmp.Or(m.executor, suite.executor.Path)})
 	if err != nil {
 		return err
 	}
@@ -240,7 +243,17 @@ type bench struct {
 	engine *gate
 }
 
-func newBench(t *testing.T, change func(*infrav1.OLVMCluster)) *bench {
+func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
+	t.Helper()
+	b := newColdBench(t, change, args...)
+	if err := b.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// newColdBench is newBench with a manager that is not started.
+func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 	b := &bench{engine: &gate{name: engineCall}}
 	b.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: b.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
@@ -249,9 +262,6 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster)) *bench {
 		}
 	}})
 	provider(t, b.site.Namespace)
-	b.manager = newManager(t, "--namespace="+b.site.Namespace)
-	if err := b.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
 	return b
 }

@@ -27,7 +27,7 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
 			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", server.CredentialsSecret.Name)}
 	}
-	if !allowed(secret, cluster.Namespace) {
+	if !Allowed(secret, cluster.Namespace) {
 		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
 			"Secret %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", secret.Namespace, secret.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
 	}
@@ -46,7 +46,7 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
 			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", server.CAConfigMap.Name)}
 	}
-	if !allowed(ca, cluster.Namespace) {
+	if !Allowed(ca, cluster.Namespace) {
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", fmt.Sprintf(
 			"ConfigMap %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", ca.Namespace, ca.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
 	}
@@ -62,8 +62,8 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 	return config, nil
 }
 
-// allowed says whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
-func allowed(object metav1.Object, namespace string) bool {
+// Allowed says whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
+func Allowed(object metav1.Object, namespace string) bool {
 	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // without one it comes from a command line
 		return true
 	}

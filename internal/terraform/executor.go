@@ -88,6 +88,8 @@ type Request struct {
 	Destroy bool
 	// Guard is asked about each planned change; an answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
+	// Confirm is asked when the plan is accepted and before anything is applied; an error ends the run. nil agrees.
+	Confirm func(ctx context.Context) error
 	// Applied is called with address and ID of each resource the moment it exists.
 	Applied func(ctx context.Context, address, id string)
 	// SaveState is called with the new state at the end, and with Terraform also after each resource; OpenTofu writes
@@ -152,6 +154,11 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 		}
 		if refusal := request.Guard(change); refusal != "" {
 			return Summary{}, run.refused(ctx, change, refusal)
+		}
+	}
+	if request.Confirm != nil {
+		if err := request.Confirm(ctx); err != nil {
+			return Summary{}, err
 		}
 	}
 	return run.apply(ctx)

@@ -179,11 +179,22 @@ func (r *Runner) Active() (queued, running int) {
 	return queued, running
 }
 
-// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved.
-func (r *Runner) Shutdown() {
+// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved, but no longer than
+// the grace. It says whether all have ended.
+func (r *Runner) Shutdown(grace time.Duration) bool {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel(ErrShuttingDown)
-	r.wg.Wait()
+	ended := make(chan struct{})
+	go func() {
+		r.wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(grace):
+		return false
+	}
 }

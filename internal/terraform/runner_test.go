@@ -27,7 +27,7 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	t.Helper()
 	notified := make(chan string, 100)
 	r := NewRunner(concurrency, time.Hour, func(key string) { notified <- key })
-	t.Cleanup(r.Shutdown)
+	t.Cleanup(func() { r.Shutdown(time.Minute) })
 	return r, notified
 }
 
@@ -120,7 +120,12 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-started
-	r.Shutdown()
+	if r.Shutdown(0) {
+		t.Error("the run ended at once")
+	}
+	if !r.Shutdown(time.Minute) {
+		t.Error("the run did not end")
+	}
 	if status, _ := r.Observe("a"); !saved || !errors.Is(status.Err, ErrShuttingDown) {
 		t.Errorf("saved %t, %v", saved, status.Err)
 	}

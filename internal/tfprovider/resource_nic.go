@@ -73,6 +73,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	vmID, name := model.VMID.ValueString(), model.Name.ValueString()
 	var nic *engine.NIC
 	err := poll(ctx, "network interface "+name, func(ctx context.Context) (bool, string, error) {
+		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
 		created, err := r.client.CreateNIC(ctx, vmID, model.toEngine())
 		if err == nil {
 			nic = created

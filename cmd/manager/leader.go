@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	leaseName = "controller-leader-election-capolvm"
+	// podNamespace is where a pod finds the name of its namespace.
+	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// leadership is this process's part in the election: who it is, and which lease it is about.
+type leadership struct {
+	identity  string
+	namespace string
+	name      string // of the lease
+	lock      resourcelock.Interface
+}
+
+// newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
+func newLeadership(config *rest.Config, o options) (*leadership, error) {
+	l := &leadership{namespace: o.leaderNamespace, name: o.leaseName()}
+	if l.namespace == "" {
+		content, err := os.ReadFile(podNamespace)
+		if err != nil {
+			return nil, fmt.Errorf("--leader-elect-namespace is empty, and this is not a pod: %w", err)
+		}
+		l.namespace = strings.TrimSpace(string(content))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("failed to get the host name: %w", err)
+	}
+	l.identity = host + "_" + uuid.NewString()
+	l.lock, err = resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, l.namespace, l.name, resourcelock.ResourceLockConfig{Identity: l.identity}, config, o.renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the lock of the leader election: %w", err)
+	}
+	return l, nil
+}
+
+// leaseName is the same for all managers that could work on the same objects: those with another --watch-filter or
+// --namespace elect a leader of their own.
+func (o options) leaseName() string {
+	if o.watchFilter == "" && o.namespace == "" {
+		return leaseName
+	}
+	return fmt.Sprintf("%s-%.4x", leaseName, sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
+}
+
+// fence asks the API server who leads. The elector's own view may be old: a process that was halted for longer than the
+// lease goes on as if nothing had been, and acts before it looks at the clock.
+func (l *leadership) fence(reader client.Reader) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var lease coordinationv1.Lease
+		if err := reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, &lease); err != nil {
+			return fmt.Errorf("failed to see who leads: %w", err)
+		}
+		if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
+			return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "nobody yet"))
+		}
+		return nil
+	}
+}
+
+// lostLease is how long the runs of a leader may go on that has lost its lease: the next leader waits out the lease before
+// it acts, so all must be over in between. What has not ended is killed with this process.
+func (o options) lostLease() time.Duration { return (o.leaseDuration - o.renewDeadline) / 2 }

@@ -1,0 +1,137 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
+
+// AccessReconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name them: who
+// deletes a whole namespace, or everything that a repository has, must not take the way to the engine from the machines
+// that are still to be deleted. It sees and writes metadata only.
+type AccessReconciler struct {
+	Client client.Client
+	// APIReader sees OLVMClusters that this manager does not watch.
+	APIReader client.Reader
+	// ConfigMaps are looked after instead of Secrets.
+	ConfigMaps bool
+}
+
+func (r *AccessReconciler) kind() schema.GroupVersionKind {
+	if r.ConfigMaps {
+		return corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	}
+	return corev1.SchemeGroupVersion.WithKind("Secret")
+}
+
+// named is the object that an OLVMCluster refers to; false where it refers to none.
+func (r *AccessReconciler) named(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	name := &c.Spec.OLVMOvirtAPIServer.CredentialsSecret
+	if r.ConfigMaps {
+		name = c.Spec.OLVMOvirtAPIServer.CAConfigMap
+	}
+	if name == nil || name.Name == "" {
+		return client.ObjectKey{}, false
+	}
+	return resolve.Key(*name, c), true
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *AccessReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil {
+		return errors.New("fields Client and APIReader must be set")
+	}
+	object := client.Object(&corev1.Secret{})
+	if r.ConfigMaps {
+		object = &corev1.ConfigMap{}
+	}
+	name := "olvmaccess-" + map[bool]string{false: "secret", true: "configmap"}[r.ConfigMaps]
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named(name).
+		For(object, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return controllerutil.ContainsFinalizer(o, infrav1.AccessFinalizer) // others become ours through an OLVMCluster
+		}))).
+		// An OLVMCluster that names another object wakes both.
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
+			c, ok := o.(*infrav1.OLVMCluster)
+			if !ok {
+				return nil
+			}
+			if key, ok := r.named(c); ok {
+				return []ctrl.Request{{NamespacedName: key}}
+			}
+			return nil
+		})).
+		WithOptions(options).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+// Reconcile holds one object, or lets it go.
+func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(r.kind())
+	if err := r.Client.Get(ctx, req.NamespacedName, object); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get %s %s: %w", object.Kind, req, err)
+	}
+	held := controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
+	needed, err := r.needed(ctx, r.Client, object)
+	if err != nil || needed == held {
+		return ctrl.Result{}, err
+	}
+	if held { // the cache of this manager may not have all OLVMClusters
+		if needed, err = r.needed(ctx, r.APIReader, object); err != nil || needed {
+			return ctrl.Result{}, err
+		}
+	}
+	before := object.DeepCopy()
+	if held {
+		controllerutil.RemoveFinalizer(object, infrav1.AccessFinalizer)
+	} else if !object.DeletionTimestamp.IsZero() || !controllerutil.AddFinalizer(object, infrav1.AccessFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err := client.IgnoreNotFound(err); err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to hold %s %s: %w", object.Kind, req, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// needed says whether an OLVMCluster names the object, and may.
+func (r *AccessReconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
+	var clusters infrav1.OLVMClusterList
+	if err := reader.List(ctx, &clusters); err != nil {
+		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		if key, ok := r.named(c); ok && key == client.ObjectKeyFromObject(object) && resolve.Allowed(object, c.Namespace) && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,303 @@
+package reliability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// electing are the flags of managers that elect a leader quickly.
+var electing = []string{"--leader-elect", "--leader-elect-namespace=capolvm-system", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
+
+// standby is a second manager for the same objects.
+func (b *bench) standby(t *testing.T) *manager {
+	t.Helper()
+	other := newManager(t, append([]string{"--namespace=" + b.site.Namespace}, electing...)...)
+	if err := other.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// on springs a trap at the first call of that name to the engine.
+func (b *bench) on(name string, act func() bool) *trap {
+	t := &trap{at: call{name: name, nth: 1}, act: act}
+	b.engine.set(t)
+	return t
+}
+
+// ends waits until a process has ended.
+func ends(t *testing.T, m *manager, within time.Duration) {
+	t.Helper()
+	select {
+	case <-m.process.Done():
+	case <-time.After(within):
+		t.Fatalf("the manager has not ended within %s", within)
+	}
+}
+
+// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way, lets another manager finish the
+// machine, and then has the request arrive and the old leader go on.
+func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"POST /vms", "POST /vms/ID/nics", "POST /vms/ID/diskattachments", "POST /vms/ID/start"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, withoutGroups, electing...)
+			s := *b.site
+			s.T = t
+			made := make(chan struct{})
+			halted := b.on(at, func() bool {
+				_ = syscall.Kill(b.process.PID(), syscall.SIGSTOP)
+				<-made
+				_ = syscall.Kill(b.process.PID(), syscall.SIGCONT)
+				return false
+			})
+			m := s.Machine("one", full)
+			<-halted.at.reached(t, b.engine)
+			other := b.standby(t)
+			b.expectReady(&s, m)
+			b.expectOne(&s, m)
+			close(made)
+			ends(t, b.manager, 20*time.Second)
+			time.Sleep(time.Second) // what the old leader had under way is over
+			old := b.manager
+			b.manager = other
+			b.end(&s, m)
+			if left := old.executors(); len(left) != 0 {
+				t.Errorf("processes of the old leader: %v", left)
+			}
+		})
+	}
+}
+
+// TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs takes the API server from the leader while it makes a machine.
+func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutGroups, electing...)
+	s := *b.site
+	s.T = t
+	var ended, took time.Time
+	lost := b.on("POST /vms/ID/nics", func() bool {
+		b.api.cut(all)
+		return false
+	})
+	m := s.Machine("one", full)
+	<-lost.at.reached(t, b.engine)
+	other := b.standby(t)
+	next := &trap{at: call{name: "PATCH olvmmachines/status", nth: 1}, act: func() bool {
+		took = time.Now()
+		return false
+	}}
+	other.api.set(next)
+	ends(t, b.manager, 20*time.Second)
+	ended = time.Now()
+	<-next.sprung
+	if !took.After(ended) {
+		t.Errorf("the next leader acted %s before the last one had ended", ended.Sub(took))
+	}
+	b.manager = other
+	b.end(&s, m)
+}
+
+// TestAShutdownDuringARunSavesItsState sends SIGTERM while the engine makes a network interface.
+func TestAShutdownDuringARunSavesItsState(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutGroups)
+	s := *b.site
+	s.T = t
+	b.on("POST /vms/ID/nics", func() bool {
+		_ = syscall.Kill(b.process.PID(), syscall.SIGTERM)
+		time.Sleep(500 * time.Millisecond) // the request takes longer than the interrupt
+		return false
+	})
+	m := s.Machine("one", full)
+	<-b.engine.trapped(t)
+	ends(t, b.manager, 30*time.Second)
+	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
+	state, err := store.Load(context.Background(), m)
+	if err != nil || state.ResourceID("ovirt_vm") == "" || len(state.Instances("ovirt_nic")) != 1 {
+		t.Errorf("the state knows VM %q and %d network interfaces, %v", state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), err)
+	}
+	if left := b.executors(); len(left) != 0 {
+		t.Errorf("processes left: %v", left)
+	}
+	if err := b.start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.end(&s, m)
+}
+
+// TestTheAPIServerIsAway takes it away for longer than a save is tried: at all, or for states only.
+func TestTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(*http.Request) bool{
+		"at all":              all,
+		"for the states":      func(r *http.Request) bool { return strings.Contains(writeCall(r), "secrets") },
+		"for the OLVMMachine": func(r *http.Request) bool { return strings.Contains(writeCall(r), "olvmmachines") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, withoutGroups)
+			s := *b.site
+			s.T = t
+			b.on("POST /vms", func() bool {
+				b.api.cut(away)
+				return false
+			})
+			m := s.Machine("one", full)
+			<-b.engine.trapped(t)
+			time.Sleep(8 * time.Second) // the run ends meanwhile
+			b.api.cut(nil)
+			b.end(&s, m)
+		})
+	}
+}
+
+func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutGroups)
+	s := *b.site
+	s.T = t
+	b.on("POST /vms/ID/nics", func() bool {
+		if err := os.RemoveAll(filepath.Join(b.workDir(), s.Namespace)); err != nil {
+			t.Error(err)
+		}
+		return false
+	})
+	m := s.Machine("one", full)
+	<-b.engine.trapped(t)
+	b.end(&s, m)
+}
+
+func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
+	t.Parallel()
+	b := newColdBench(t, withoutGroups)
+	b.executor = filepath.Join(t.TempDir(), "terraform")
+	if err := b.start(context.Background()); err == nil || !strings.Contains(err.Error(), b.executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
+		t.Errorf("the manager said %v", err)
+	}
+}
+
+// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned.
+func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
+	t.Parallel()
+	untouched := func(b *bench, t *testing.T) {
+		t.Helper()
+		time.Sleep(2 * time.Second) // a window in which nothing may happen
+		if got := b.site.Sim.Summary().VMs; got != 0 {
+			t.Errorf("the engine has %d VMs", got)
+		}
+	}
+	tests := map[string]struct {
+		act  func(*testsite.Site, *infrav1.OLVMMachine)
+		then func(*bench, *testsite.Site, *infrav1.OLVMMachine)
+	}{
+		"the machine is changed": {
+			func(s *testsite.Site, m *infrav1.OLVMMachine) {
+				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "6GB" })
+			},
+			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
+				b.expectReady(s, m)
+				if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].MemoryBytes != 6<<30 {
+					s.T.Errorf("the engine has %+v", vms)
+				}
+			},
+		},
+		"the machine is paused": {
+			func(s *testsite.Site, m *infrav1.OLVMMachine) {
+				testsite.Change(s, m, func(m *infrav1.OLVMMachine) {
+					metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PausedAnnotation, "")
+				})
+			},
+			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
+				untouched(b, s.T)
+				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
+				b.expectReady(s, m)
+			},
+		},
+		"the machine is deleted": {
+			func(s *testsite.Site, m *infrav1.OLVMMachine) { s.Delete(m) },
+			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
+				s.ExpectGone(m)
+				untouched(b, s.T)
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newColdBench(t, withoutGroups)
+			dir := t.TempDir()
+			planned, goOn := filepath.Join(dir, "planned"), filepath.Join(dir, "go")
+			b.executor = filepath.Join(dir, "terraform")
+			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.executor.Path, planned, goOn)
+			if err := os.WriteFile(b.executor, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s := *b.site
+			s.T = t
+			m := s.Machine("one", full)
+			s.Eventually("the plan is made", func() error {
+				_, err := os.Stat(planned)
+				return err
+			})
+			test.act(&s, m)
+			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			test.then(b, &s, m)
+			if m.DeletionTimestamp.IsZero() && name != "the machine is deleted" {
+				s.Delete(m)
+				s.ExpectGone(m)
+			}
+			b.expectNone(&s)
+		})
+	}
+}
+
+// reached is closed once the gate has seen the call.
+func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
+	t.Helper()
+	out := make(chan struct{})
+	go func() {
+		defer close(out)
+		for t.Context().Err() == nil {
+			for _, seen := range g.seen() {
+				if seen == c {
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	return out
+}
+
+// trapped is closed once the trap of the gate was sprung; it fails the test where none is set.
+func (g *gate) trapped(t *testing.T) <-chan struct{} {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last == nil {
+		t.Fatal(errors.New("no trap is set"))
+	}
+	return g.last.sprung
+}
