@@ -34,7 +34,13 @@ type view[T any] struct {
 	mu     sync.Mutex
 	answer T
 	at     time.Time
+	err    error // of the last try, at failed
+	failed time.Time
 }
+
+// failureSpeaks is how long an engine that gave no answer is not asked again for the same: a machine that waits for its
+// time-out is enough.
+const failureSpeaks = 3 * time.Second
 
 // viewOf is the view of that key, made where there is none.
 func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view[T] {
@@ -53,13 +59,18 @@ func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view
 func (v *view[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.at.IsZero() || time.Since(v.at) > maxAge {
-		answer, err := ask()
-		if err != nil {
-			return answer, err
-		}
-		v.answer, v.at = answer, time.Now()
+	if !v.at.IsZero() && time.Since(v.at) <= maxAge {
+		return v.answer, nil
 	}
+	if v.err != nil && time.Since(v.failed) < failureSpeaks {
+		return v.answer, v.err
+	}
+	answer, err := ask()
+	if err != nil {
+		v.err, v.failed = err, time.Now()
+		return answer, err
+	}
+	v.answer, v.at, v.err = answer, time.Now(), nil
 	return v.answer, nil
 }
 

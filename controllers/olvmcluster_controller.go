@@ -11,12 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -247,7 +249,7 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 	if scope.engineErr != nil {
 		reason, _ := resolve.EngineReason(scope.engineErr)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
-		return ctrl.Result{RequeueAfter: engineRetry}, nil
+		return ctrl.Result{RequeueAfter: jitter(nextTry(downFor(scope.olvmCluster)))}, nil
 	}
 	r.reconcileFailureDomains(ctx, scope)
 	if endpointReady(scope.olvmCluster) && scope.domainsErr == nil {
@@ -261,6 +263,22 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
+}
+
+// downFor is how long the engine has been known to be of no use.
+func downFor(c *infrav1.OLVMCluster) time.Duration {
+	known := conditions.Get(c, infrav1.EngineAvailableCondition)
+	if known == nil || known.Status == metav1.ConditionTrue {
+		return 0
+	}
+	return time.Since(known.LastTransitionTime.Time)
+}
+
+// nextTry is when to ask an engine again that has been of no use for so long: soon after it was lost, and more seldom the
+// longer it is away, but never so seldom that anybody waits for it.
+func nextTry(down time.Duration) time.Duration {
+	const soonest, latest = 5 * time.Second, time.Minute
+	return min(max(down/2, soonest), latest)
 }
 
 // nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts come

@@ -114,8 +114,13 @@ func (r *OLVMClusterReconciler) reconcileState(ctx context.Context, scope *clust
 		scope.stateErr = invalid
 		return nil
 	}
-	scope.state = state
-	return err
+	if err != nil {
+		return err
+	}
+	if scope.stateErr = noteState(&scope.olvmCluster.Status.Terraform, r.states.SecretName(scope.olvmCluster), state); scope.stateErr == nil {
+		scope.state = state
+	}
+	return nil
 }
 
 // stateGroups are the groups that a state has, with their IDs.

@@ -181,6 +181,9 @@ func (r *OLVMMachineReconciler) reconcileState(ctx context.Context, scope *machi
 		scope.stateUnknown = true
 		return 0, err
 	}
+	if scope.stateErr = noteState(&scope.olvmMachine.Status.Terraform, r.states.SecretName(scope.olvmMachine), state); scope.stateErr != nil {
+		return vmSteady, nil
+	}
 	scope.state = state
 	if id := state.ResourceID("ovirt_vm"); id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id

@@ -76,6 +76,23 @@ func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run t
 	return report
 }
 
+// noteState writes down which state was seen, and refuses one that is older than what was seen before: a backup of the Secret
+// was restored, and what was made since is not in it.
+func noteState(status **infrav1.TerraformStatus, secret string, state *tfstate.State) error {
+	if state == nil {
+		return nil
+	}
+	if *status == nil {
+		*status = &infrav1.TerraformStatus{}
+	}
+	t, serial := *status, int64(state.Serial) //nolint:gosec // one more with each change
+	if t.StateLineage == state.Lineage && serial < t.StateSerial {
+		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf("it has serial %d, and there was one with serial %d: an older state was restored over it", serial, t.StateSerial)}
+	}
+	t.StateSecret, t.StateLineage, t.StateSerial = secret, state.Lineage, serial
+	return nil
+}
+
 // updateMachineStatus turns the facts of a pass into status.
 func updateMachineStatus(scope *machineScope) {
 	m, addresses := scope.olvmMachine, scope.machineAddresses()
@@ -119,10 +136,6 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		if id := scope.state.ResourceID("ovirt_nic"); id != "" {
 			ensureOLVM(m).VNICID = id
 		}
-		if m.Status.Terraform == nil {
-			m.Status.Terraform = &infrav1.TerraformStatus{}
-		}
-		m.Status.Terraform.StateSecret = tfstate.SecretName(m)
 	}
 	if scope.vm != nil {
 		vm := &ensureOLVM(m).VirtualMachine

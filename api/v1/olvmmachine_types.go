@@ -402,6 +402,13 @@ type TerraformStatus struct {
 	// stateSecret is the name of the Secret that holds the Terraform state.
 	// +optional
 	StateSecret string `json:"stateSecret,omitempty"`
+	// stateLineage and stateSerial are those of the newest state that was seen. One of the same lineage and a lower
+	// serial was restored over it, and is not used.
+	// +optional
+	StateLineage string `json:"stateLineage,omitempty"`
+	// stateSerial grows with each change of the state.
+	// +optional
+	StateSerial int64 `json:"stateSerial,omitempty"`
 	// runs counts the runs since the object was created or moved here.
 	// +optional
 	Runs int64 `json:"runs,omitempty"`

@@ -1,0 +1,279 @@
+package controllers
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// repack changes a state in its Secret.
+func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]any)) {
+	t.Helper()
+	reader, err := gzip.NewReader(bytes.NewReader(secret.Data["tfstate"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := map[string]any{}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		t.Fatal(err)
+	}
+	change(state)
+	if raw, err = json.Marshal(state); err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	_, _ = writer.Write(raw)
+	_ = writer.Close()
+	secret.Data["tfstate"] = packed.Bytes()
+}
+
+// TestAStateThatCannotBeUsedIsNamedAndKept spoils the state of a machine that runs. Nothing may touch the VM or the state,
+// the condition says what to do, and doing it heals the machine.
+func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil   func(*testing.T, *corev1.Secret)
+		message string
+	}{
+		"not gzip":  {func(_ *testing.T, s *corev1.Secret) { s.Data["tfstate"] = []byte("garbage") }, "not gzip"},
+		"truncated": {func(_ *testing.T, s *corev1.Secret) { s.Data["tfstate"] = s.Data["tfstate"][:40] }, "truncated"},
+		"not a state": {func(t *testing.T, s *corev1.Secret) {
+			repack(t, s, func(state map[string]any) { delete(state, "lineage") })
+		}, "no lineage"},
+		"of a later format": {func(t *testing.T, s *corev1.Secret) {
+			repack(t, s, func(state map[string]any) { state["version"] = 5 })
+		}, "version 5"},
+		"rolled back": {func(t *testing.T, s *corev1.Secret) {
+			repack(t, s, func(state map[string]any) { state["serial"], state["resources"] = 1, []any{} })
+		}, "an older state was restored"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, nil)
+			m := s.Machine("one", nil)
+			s.ExpectProvisioned(m)
+			id, before := s.Sim.VMs()[0].ID, s.Changes()
+			secret := &corev1.Secret{ObjectMeta: s.Meta(s.States()[0].Name)}
+			change(s, secret, func(secret *corev1.Secret) { test.spoil(t, secret) })
+			spoiled := bytes.Clone(secret.Data["tfstate"])
+			s.touch(m)
+			if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason); !strings.Contains(message, test.message) || !strings.Contains(message, "delete it") {
+				t.Errorf("message: %s", message)
+			}
+			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "another" }) // would be a run
+			time.Sleep(time.Second)                                                                      // a window in which nothing may happen
+			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || s.Changes() != before {
+				t.Errorf("the engine has %+v after %d changes", vms, s.Changes()-before)
+			}
+			if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret); err != nil || !bytes.Equal(secret.Data["tfstate"], spoiled) {
+				t.Errorf("the state was overwritten (%v)", err)
+			}
+			// The remedy of the message.
+			change(s, secret, func(secret *corev1.Secret) { controllerutil.RemoveFinalizer(secret, tfstate.Finalizer) })
+			s.Delete(secret)
+			s.touch(m)
+			s.ExpectProvisioned(m)
+			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id {
+				t.Errorf("the engine has %+v", vms)
+			}
+			s.Delete(m)
+			s.ExpectGone(m)
+			if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+				t.Errorf("left in the engine: %+v", left)
+			}
+		})
+	}
+}
+
+func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
+	s := newSite(t, nil)
+	first := s.Machine("first", nil)
+	s.ExpectProvisioned(first)
+	logins := func() int { return s.Sim.Summary().Logins }
+	before := logins()
+	// The engine first: every session ends, and the old password is refused.
+	if err := s.Sim.SetPassword(s.Sim.Username(), "rotated-password"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token", Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.look()
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
+	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	second := s.Machine("second", nil)
+	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+	change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) { secret.Data["password"] = []byte("rotated-password") })
+	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	s.ExpectProvisioned(second)
+	for _, m := range []*infrav1.OLVMMachine{first, second} {
+		s.Delete(m)
+		s.ExpectGone(m)
+	}
+	if got := logins() - before; got > 3 {
+		t.Errorf("%d logins, some with the old password: the account may be locked", got)
+	}
+}
+
+// TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, as the deletion of a namespace does.
+func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	secret, ca := &corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}
+	for _, o := range []client.Object{secret, ca} {
+		s.Eventually(fmt.Sprintf("%T is held", o), func() error {
+			if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			if !controllerutil.ContainsFinalizer(o, infrav1.AccessFinalizer) {
+				return fmt.Errorf("finalizers %v", o.GetFinalizers())
+			}
+			return nil
+		})
+		s.Delete(o)
+	}
+	s.Delete(s.OLVM)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.ExpectGone(s.OLVM)
+	s.ExpectGone(secret)
+	s.ExpectGone(ca)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
+	s := newSite(t, nil)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	old := &corev1.Secret{ObjectMeta: s.Meta("creds")}
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("newer"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password()}})
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "newer" })
+	s.Delete(old)
+	s.ExpectGone(old)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+}
+
+// TestDeletionWithoutTheCluster deletes a machine whose Cluster and Machine somebody has removed by force.
+func TestDeletionWithoutTheCluster(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Delete(s.Cluster)
+	s.ExpectGone(s.Cluster)
+	s.Delete(m)
+	s.ExpectGone(m)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
+	s.Delete(s.OLVM)
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer) })
+	s.ExpectGone(s.OLVM)
+	s.Delete(m)
+	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason); !strings.Contains(message, "OLVMCluster") || !strings.Contains(message, infrav1.MachineFinalizer) || !strings.Contains(message, s.Sim.VMs()[0].ID) {
+		t.Errorf("message: %s", message)
+	}
+	// One that never got a VM waits for nobody.
+	fresh := s.Machine("fresh", nil)
+	s.Expect(fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
+	s.Delete(fresh)
+	s.ExpectGone(fresh)
+	// Made again, it is the way to the engine.
+	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: s.OLVM.Spec}
+	again.OwnerReferences = []metav1.OwnerReference{{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID}}
+	again.OwnerReferences[0].APIVersion = "cluster.x-k8s.io/v1beta2"
+	s.Create(again)
+	s.ExpectGone(m)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+}
+
+// TestForegroundDeletion deletes the owner with foreground propagation, as kubectl delete --cascade=foreground does.
+func TestForegroundDeletion(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	policy := metav1.DeletePropagationForeground
+	if err := suite.client.Delete(context.Background(), m, &client.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		t.Fatal(err)
+	}
+	// No garbage collector runs here: it would delete what the machine owns, its state, and then take its own finalizer away.
+	for _, secret := range s.States() {
+		s.Delete(&secret)
+	}
+	s.Eventually("our finalizer is gone", func() error {
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) {
+			return fmt.Errorf("finalizers %v", m.Finalizers)
+		}
+		return nil
+	})
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 || len(s.States()) != 0 {
+		t.Errorf("left: %+v and %d states", left, len(s.States()))
+	}
+	change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
+	s.ExpectGone(m)
+}
+
+// TestADestroyThatFailsSaysWhy has a VM that the engine does not let go, for a while.
+func TestADestroyThatFailsSaysWhy(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	if err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "^/api/vms/[^/]*$", Status: 409, Reason: "Operation Failed", Detail: "[Cannot remove VM. It is being exported.]"}); err != nil {
+		t.Fatal(err)
+	}
+	s.Delete(m)
+	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason); !strings.Contains(message, "It is being exported") || !strings.Contains(message, "next try in") {
+		t.Errorf("message: %s", message)
+	}
+	s.Sim.ClearFaults()
+	s.ExpectGone(m)
+}
+
+// TestAnEngineThatIsAwayForADay plays the tries of a cluster whose engine is away.
+func TestAnEngineThatIsAwayForADay(t *testing.T) {
+	for away, most := range map[time.Duration]int{time.Minute: 12, time.Hour: 75, 24 * time.Hour: 1500} {
+		tries, down := 0, time.Duration(0)
+		for down < away {
+			pause := jitter(nextTry(down))
+			if pause < 5*time.Second || pause > 72*time.Second {
+				t.Fatalf("after %s the next try is in %s", down, pause)
+			}
+			down += pause
+			tries++
+		}
+		if tries > most {
+			t.Errorf("%d tries in %s", tries, away)
+		}
+	}
+}
