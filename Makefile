@@ -6,7 +6,7 @@ export CGO_ENABLED := 0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.1.0-dev)
 LDFLAGS := -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=$(VERSION)
 
-UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e$$ -e /internal/tfprovider$$)
+UNIT_PACKAGES = $(shell go list ./... | grep -v -e /controllers$$ -e /e2e -e /internal/tfprovider$$)
 TOOLS := go run ./hack/tools
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-reliability test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -45,6 +45,20 @@ test-e2e: tools tools-ipam ## Run clusters from end to end
 # Cluster API's own specs, PROCS at once; too long for each change, so it is for nights and releases.
 test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
 	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
+
+.PHONY: test-reliability
+# Six managers and their runs share the cores; more at once wait for one another.
+test-reliability: tools ## Kill and cut managers, Terraform and connections at each call of a machine's life
+	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
+
+.PHONY: fuzz
+FUZZTIME ?= 20s
+fuzz: ## Run each fuzz target for FUZZTIME (20s)
+	@for package in $$(go list ./... | grep -v -e /e2e -e /controllers$$); do \
+	  for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+	    echo "fuzz $$target of $${package##*olvm/}"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+	  done; \
+	done
 
 .PHONY: test-race
 test-race: executor ## Run unit tests with the race detector; needs a C compiler

@@ -48,6 +48,10 @@ const (
 	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
 	// than the pod's terminationGracePeriodSeconds of 90.
 	shutdownTimeout = 80 * time.Second
+
+	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
+	// body, and so every Secret that it reads.
+	maxVerbosity = 7
 )
 
 // options are the values of all flags.
@@ -125,6 +129,7 @@ func main() {
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
 	pflag.Parse()
+	o.logs.Verbosity = min(o.logs.Verbosity, maxVerbosity)
 	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)
 		os.Exit(1)

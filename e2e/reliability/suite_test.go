@@ -101,6 +101,8 @@ type manager struct {
 	args []string
 	// executor is the one to use; empty means that of the suite.
 	executor string
+	// metrics is their URL.
+	metrics string
 	api      *gate
 	process  *localplane.Process
 }
@@ -153,6 +155,7 @@ func (m *manager) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[1])
 	m.process, err = localplane.StartProcess("manager", m.dir, suite.manager, append(slices.Clone(m.args),
 		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
 	), []string{terraform.ExecutableEnv + "=" + cmp.Or(m.executor, suite.executor.Path)})

@@ -224,6 +224,9 @@ func (m *Manifests) Machines() ([]Machine, error) {
 	return out, nil
 }
 
+// maxReplicas bounds what one slip of a finger makes of a preview.
+const maxReplicas = 10_000
+
 func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, error) {
 	if owner.GetKind() == "MachineSet" && controlled(owner, m.owners) {
 		return nil, nil // its MachineDeployment is here too and asks for the machines
@@ -276,6 +279,9 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 	}
 	if !found {
 		replicas = 1
+	}
+	if replicas < 0 || replicas > maxReplicas {
+		return nil, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
 	}
 	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")

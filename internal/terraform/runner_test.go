@@ -135,7 +135,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 }
 
 func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
-	w := &eventWriter{redact: redactor([]string{"hunter2-hunter2", "line one of a key\nshort\nline two of a key"})}
+	w := &eventWriter{redact: redactor([]string{"hunter2-hunter2", "line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'"})}
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("this is not JSON")
 	line(`{"type":"diagnostic","diagnostic":{"severity":"warning","summary":"mind the gap"}}`)
@@ -148,14 +148,14 @@ func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
 		t.Errorf("%d bytes of a line are kept", len(w.line))
 	}
 	for i := range 50 {
-		line(`{"type":"diagnostic","diagnostic":{"severity":"error","summary":"error %d with hunter2-hunter2","detail":"and line two of a key, %s"}}`, i, strings.Repeat("y", 5000))
+		line(`{"type":"diagnostic","diagnostic":{"severity":"error","summary":"error %d with hunter2-hunter2","detail":"and line two of a key, <abcdef.0123456789abcdef>, %s"}}`, i, strings.Repeat("y", 5000))
 	}
 	line(`{"type":"planned_change","change":{"resource":{"addr":"a.b","resource_type":"a"},"action":"create"}}`)
 	if len(w.diagnostics) != maxDiagnostics || len(w.planned) != 1 || w.planned[0] != (Change{Address: "a.b", Type: "a", Action: "create"}) {
 		t.Errorf("%d diagnostics, changes %+v", len(w.diagnostics), w.planned)
 	}
 	text := (&DiagnosticError{Phase: "plan", Diagnostics: w.diagnostics}).Error()
-	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") || !strings.Contains(text, "error 0 with (redacted)") || len(text) > maxDiagnostics*(maxDiagnostic+200) {
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") || strings.Contains(text, "0123456789") || !strings.Contains(text, "error 0 with (redacted)") || len(text) > maxDiagnostics*(maxDiagnostic+200) {
 		t.Errorf("%d bytes: %.300s", len(text), text)
 	}
 }

@@ -3,6 +3,7 @@
 package testsite
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -99,6 +100,8 @@ type Site struct {
 	Namespace string
 	Cluster   *clusterv1.Cluster
 	OLVM      *infrav1.OLVMCluster
+	// UserData of the next Machine; empty means some that does nothing.
+	UserData string
 	// Label and Domain of the next Machine.
 	Label  map[string]string
 	Domain string
@@ -204,7 +207,7 @@ func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
-		"format": []byte("cloud-config"), "value": []byte("## template: jinja\n#cloud-config\nwrite_files: []\n"),
+		"format": []byte("cloud-config"), "value": []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
 	}})
 	owner := &clusterv1.Machine{ObjectMeta: s.Meta(name), Spec: clusterv1.MachineSpec{
 		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},

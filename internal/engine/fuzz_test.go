@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+type answer func(*http.Request) *http.Response
+
+func (a answer) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
+
+// FuzzAnswer checks that no answer of an engine confuses the client: each call returns what it could read, or an error of
+// the package.
+func FuzzAnswer(f *testing.F) {
+	for _, seed := range []string{
+		`<vms><vm id="1"><name>a</name><status>up</status><nics/><cpu><topology><cores>x</cores></topology></cpu><start_time>yesterday</start_time></vm></vms>`,
+		`<vms><vm/></vms>`, `<fault><reason>r</reason><detail>d</detail></fault>`, `<action><fault><reason>r</reason></fault></action>`, `<html><body>502</body></html>`, `{"vm":[]}`, `<vms><vm`, "",
+		`<reported_devices><reported_device><ips><ip><address>fe80::1%eth0</address></ip><ip><address>300.1.1.1</address></ip></ips></reported_device></reported_devices>`,
+		`<disks><disk id="d"><provisioned_size>-1</provisioned_size><storage_domains><storage_domain/></storage_domains></disk></disks>`,
+		`<data_centers><data_center id="x"><name>Default</name></data_center></data_centers>`, `<api><product_info><version><major>four</major></version></product_info></api>`,
+	} {
+		for _, status := range []int{200, 404, 409, 500} {
+			f.Add(status, "application/xml", seed)
+		}
+	}
+	f.Add(200, "text/html", "<html/>")
+	f.Fuzz(func(t *testing.T, status int, media, body string) {
+		if status < 200 || status > 599 || status >= 300 && status < 400 {
+			return // the transport's matter
+		}
+		c, err := New(Config{URL: "https://engine.example.com", Username: "u", Password: "p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.http.Transport = answer(func(r *http.Request) *http.Response {
+			response := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+			if strings.HasSuffix(r.URL.Path, "/token") {
+				response.StatusCode, response.Body = http.StatusOK, io.NopCloser(bytes.NewReader([]byte(`{"access_token":"t"}`)))
+			}
+			return response
+		})
+		ctx := t.Context()
+		dc := &DataCenter{ID: "x"}
+		for name, call := range map[string]func() error{
+			"VM":       func() error { _, err := c.VM(ctx, "1"); return err },
+			"VMs":      func() error { _, err := c.VMs(ctx); return err },
+			"guests":   func() error { _, err := c.AllGuestInterfaces(ctx); return err },
+			"find":     func() error { _, err := c.FindVM(ctx, "x", "a"); return err },
+			"disks":    func() error { _, err := c.FindDisks(ctx, "a"); return err },
+			"attached": func() error { _, err := c.DiskAttachments(ctx, "1"); return err },
+			"NICs":     func() error { _, err := c.NICs(ctx, "1"); return err },
+			"groups":   func() error { _, err := c.AffinityGroups(ctx, "1"); return err },
+			"cluster":  func() error { _, err := c.Cluster(ctx, dc, "a"); return err },
+			"product":  func() error { _, err := c.Product(ctx); return err },
+		} {
+			err := call()
+			var fault *Fault
+			var away *UnreachableError
+			var unknown *NameError
+			if err != nil && !errors.As(err, &fault) && !errors.As(err, &away) && !errors.As(err, &unknown) {
+				t.Errorf("%s: an error of no kind: %T %v", name, err, err)
+			}
+		}
+	})
+}
