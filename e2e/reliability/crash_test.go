@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -141,12 +143,12 @@ func (p point) String() string {
 // after its effect; every other call of the engine once, because a read has no effect and the second of a kind is like the
 // first. Where not everything is asked for, a connection to the API server is cut at the first write of a kind only, and
 // Terraform is not killed both before and after a state is written, nor the connection cut at a read.
-func points(b *bench, everything bool) []point {
+func points(b *bench, everything bool, of func(call) bool) []point {
 	var out []point
 	for name, g := range b.gates() {
 		for _, c := range g.seen() {
 			read := strings.HasPrefix(c.name, "GET ")
-			if read && c.nth > 1 || c.name == "PATCH olvmmachines/status" && c.nth > 2 || strings.Contains(c.name, "olvmclusters") {
+			if !of(c) || read && c.nth > 1 || strings.HasSuffix(c.name, "/status") && c.nth > 2 {
 				continue // how often a status is written is a matter of time
 			}
 			for _, f := range []fault{killManager, killExecutor, cutCall} {
@@ -171,7 +173,14 @@ func (b *bench) gates() map[string]*gate { return map[string]*gate{"engine": b.e
 func (b *bench) try(t *testing.T, name string, p point) {
 	t.Helper()
 	for {
-		sprung := b.tryOnce(t, fmt.Sprintf("%s-%d", name, p.at.nth), p)
+		cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
+		if cold { // what is known already is not read again
+			b.process.Kill()
+			if err := b.start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sprung := b.during(t, p, func() { b.life(t, fmt.Sprintf("%s-%d", name, p.at.nth)) })
 		if sprung || t.Failed() {
 			return
 		}
@@ -182,15 +191,9 @@ func (b *bench) try(t *testing.T, name string, p point) {
 	}
 }
 
-func (b *bench) tryOnce(t *testing.T, name string, p point) (sprung bool) {
+// during has the fault happen in a life, and says whether that came to its point.
+func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	t.Helper()
-	cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
-	if cold { // what is known already is not read again
-		b.process.Kill()
-		if err := b.start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	hit := &trap{at: p.at, after: p.after, act: func() bool {
 		switch p.fault {
 		case killManager:
@@ -226,7 +229,7 @@ func (b *bench) tryOnce(t *testing.T, name string, p point) (sprung bool) {
 		close(ended)
 		<-watched
 	}()
-	b.life(t, name)
+	life()
 	return
 }
 
@@ -243,7 +246,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 	first.api.set(nil)
 	first.life(t, "dry")
 	first.engine.probe, first.api.probe = nil, nil
-	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "")
+	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool { return !strings.Contains(c.name, "olvmclusters") })
 	pool <- first
 	for range benches - 1 {
 		pool <- newBench(t, withoutGroups)
@@ -260,6 +263,80 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 				pool <- b
 			}()
 			b.try(t, fmt.Sprintf("m%d", i), p)
+		})
+	}
+}
+
+// wholeLife is that of a cluster with one control plane machine, which has an affinity group.
+func (b *bench) wholeLife(t *testing.T) {
+	t.Helper()
+	s := *b.site
+	s.T, s.Label = t, map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	m := s.Machine("one", nil)
+	b.expectReady(&s, m)
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.Eventually("the VM is in its group", func() error {
+		var groups []ovirtsim.AffinityGroupInfo
+		for _, dc := range s.Sim.State().DataCenters {
+			for _, c := range dc.Clusters {
+				groups = append(groups, c.AffinityGroups...)
+			}
+		}
+		if len(groups) != 1 || len(groups[0].VMs) != 1 {
+			return fmt.Errorf("the engine has %+v", groups)
+		}
+		return nil
+	})
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
+		t.Errorf("left in the engine: %+v", left)
+	}
+	if left := s.AllStates(); len(left) != 0 {
+		t.Errorf("left of states: %d", len(left))
+	}
+	if left, err := filepath.Glob(filepath.Join(b.workDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
+		t.Errorf("left on disk: %v, %v", left, err)
+	}
+}
+
+// TestCrashMatrixOfACluster is the same for what the machines of a cluster share.
+func TestCrashMatrixOfACluster(t *testing.T) {
+	t.Parallel()
+	cold := func(t *testing.T) *bench {
+		b := newColdBench(t, nil)
+		for _, g := range b.gates() {
+			g.set(nil)
+		}
+		return b
+	}
+	dry := cold(t)
+	probe := func() bool { return dry.process != nil && len(dry.executors()) > 0 }
+	dry.engine.probe, dry.api.probe = probe, probe
+	if err := dry.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dry.wholeLife(t)
+	about := func(c call) bool {
+		return strings.Contains(c.name, "affinitygroups") && !strings.HasPrefix(c.name, "GET ") || strings.Contains(c.name, "olvmclusters")
+	}
+	cases := points(dry, os.Getenv("CAPOLVM_FULL_MATRIX") != "", about)
+	if len(cases) < 10 {
+		t.Errorf("only %d cases: %v", len(cases), cases)
+	}
+	for _, p := range cases {
+		t.Run(p.String(), func(t *testing.T) {
+			t.Parallel()
+			b := cold(t)
+			sprung := b.during(t, p, func() {
+				_ = b.start(context.Background()) // it may be killed before it is ready, and is started again then
+				b.wholeLife(t)
+			})
+			if !sprung && !strings.HasSuffix(p.at.name, "/status") {
+				t.Errorf("the cluster's life had no %s", p.at)
+			}
 		})
 	}
 }

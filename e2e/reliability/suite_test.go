@@ -103,8 +103,8 @@ type manager struct {
 	executor string
 	// metrics is their URL.
 	metrics string
-	api      *gate
-	process  *localplane.Process
+	api     *gate
+	process *localplane.Process
 }
 
 var managers atomic.Int32
