@@ -109,10 +109,10 @@ func (b *bench) expectNone(s *testsite.Site) {
 	if err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace)); err != nil || len(claims.Items) != 0 {
 		s.T.Errorf("left of claims: %d, %v", len(claims.Items), err)
 	}
-	if left, err := filepath.Glob(filepath.Join(b.workDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
 		s.T.Errorf("left on disk: %v, %v", left, err)
 	}
-	if left := b.executors(); len(left) != 0 {
+	if left := b.Executors(); len(left) != 0 {
 		s.T.Errorf("processes left: %v", left)
 	}
 }
@@ -175,8 +175,8 @@ func (b *bench) try(t *testing.T, name string, p point) {
 	for {
 		cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
 		if cold { // what is known already is not read again
-			b.process.Kill()
-			if err := b.start(t.Context()); err != nil {
+			b.Process.Kill()
+			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -197,10 +197,10 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	hit := &trap{at: p.at, after: p.after, act: func() bool {
 		switch p.fault {
 		case killManager:
-			b.process.Kill()
+			b.Process.Kill()
 			return true
 		case killExecutor:
-			b.killExecutors()
+			b.KillExecutors()
 			return false
 		}
 		return true
@@ -221,7 +221,7 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 		if p.fault != killManager {
 			return
 		}
-		if err := b.start(context.Background()); err != nil {
+		if err := b.Start(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -240,7 +240,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 	parent := t
 	pool := make(chan *bench, benches)
 	first := newBench(t, withoutGroups)
-	probe := func() bool { return len(first.executors()) > 0 }
+	probe := func() bool { return len(first.Executors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
 	first.engine.set(nil)
 	first.api.set(nil)
@@ -257,7 +257,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 			b := <-pool
 			defer func() {
 				if t.Failed() { // what it left would fail the next case too
-					b.process.Kill()
+					b.Process.Kill()
 					b = newBench(parent, withoutGroups)
 				}
 				pool <- b
@@ -297,7 +297,7 @@ func (b *bench) wholeLife(t *testing.T) {
 	if left := s.AllStates(); len(left) != 0 {
 		t.Errorf("left of states: %d", len(left))
 	}
-	if left, err := filepath.Glob(filepath.Join(b.workDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
 		t.Errorf("left on disk: %v, %v", left, err)
 	}
 }
@@ -313,9 +313,9 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 		return b
 	}
 	dry := cold(t)
-	probe := func() bool { return dry.process != nil && len(dry.executors()) > 0 }
+	probe := func() bool { return dry.Process != nil && len(dry.Executors()) > 0 }
 	dry.engine.probe, dry.api.probe = probe, probe
-	if err := dry.start(t.Context()); err != nil {
+	if err := dry.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dry.wholeLife(t)
@@ -331,7 +331,7 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 			t.Parallel()
 			b := cold(t)
 			sprung := b.during(t, p, func() {
-				_ = b.start(context.Background()) // it may be killed before it is ready, and is started again then
+				_ = b.Start(context.Background()) // it may be killed before it is ready, and is started again then
 				b.wholeLife(t)
 			})
 			if !sprung && !strings.HasSuffix(p.at.name, "/status") {

@@ -27,7 +27,7 @@ var electing = []string{"--leader-elect", "--leader-elect-namespace=capolvm-syst
 func (b *bench) standby(t *testing.T) *manager {
 	t.Helper()
 	other := newManager(t, append([]string{"--namespace=" + b.site.Namespace}, electing...)...)
-	if err := other.start(t.Context()); err != nil {
+	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return other
@@ -44,7 +44,7 @@ func (b *bench) on(name string, act func() bool) *trap {
 func ends(t *testing.T, m *manager, within time.Duration) {
 	t.Helper()
 	select {
-	case <-m.process.Done():
+	case <-m.Process.Done():
 	case <-time.After(within):
 		t.Fatalf("the manager has not ended within %s", within)
 	}
@@ -62,9 +62,9 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 			s.T = t
 			made := make(chan struct{})
 			halted := b.on(at, func() bool {
-				_ = syscall.Kill(b.process.PID(), syscall.SIGSTOP)
+				_ = syscall.Kill(b.Process.PID(), syscall.SIGSTOP)
 				<-made
-				_ = syscall.Kill(b.process.PID(), syscall.SIGCONT)
+				_ = syscall.Kill(b.Process.PID(), syscall.SIGCONT)
 				return false
 			})
 			m := s.Machine("one", full)
@@ -78,7 +78,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 			old := b.manager
 			b.manager = other
 			b.end(&s, m)
-			if left := old.executors(); len(left) != 0 {
+			if left := old.Executors(); len(left) != 0 {
 				t.Errorf("processes of the old leader: %v", left)
 			}
 		})
@@ -121,7 +121,7 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	s := *b.site
 	s.T = t
 	b.on("POST /vms/ID/nics", func() bool {
-		_ = syscall.Kill(b.process.PID(), syscall.SIGTERM)
+		_ = syscall.Kill(b.Process.PID(), syscall.SIGTERM)
 		time.Sleep(500 * time.Millisecond) // the request takes longer than the interrupt
 		return false
 	})
@@ -133,10 +133,10 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	if err != nil || state.ResourceID("ovirt_vm") == "" || len(state.Instances("ovirt_nic")) != 1 {
 		t.Errorf("the state knows VM %q and %d network interfaces, %v", state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), err)
 	}
-	if left := b.executors(); len(left) != 0 {
+	if left := b.Executors(); len(left) != 0 {
 		t.Errorf("processes left: %v", left)
 	}
-	if err := b.start(context.Background()); err != nil {
+	if err := b.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	b.end(&s, m)
@@ -174,7 +174,7 @@ func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 	s := *b.site
 	s.T = t
 	b.on("POST /vms/ID/nics", func() bool {
-		if err := os.RemoveAll(filepath.Join(b.workDir(), s.Namespace)); err != nil {
+		if err := os.RemoveAll(filepath.Join(b.WorkDir(), s.Namespace)); err != nil {
 			t.Error(err)
 		}
 		return false
@@ -187,8 +187,8 @@ func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	b := newColdBench(t, withoutGroups)
-	b.executor = filepath.Join(t.TempDir(), "terraform")
-	if err := b.start(context.Background()); err == nil || !strings.Contains(err.Error(), b.executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
+	b.Executor = filepath.Join(t.TempDir(), "terraform")
+	if err := b.Start(context.Background()); err == nil || !strings.Contains(err.Error(), b.Executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
 		t.Errorf("the manager said %v", err)
 	}
 }
@@ -244,12 +244,12 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			b := newColdBench(t, withoutGroups)
 			dir := t.TempDir()
 			planned, goOn := filepath.Join(dir, "planned"), filepath.Join(dir, "go")
-			b.executor = filepath.Join(dir, "terraform")
-			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.executor.Path, planned, goOn)
-			if err := os.WriteFile(b.executor, []byte(script), 0o700); err != nil {
+			b.Executor = filepath.Join(dir, "terraform")
+			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.program.Executor.Path, planned, goOn)
+			if err := os.WriteFile(b.Executor, []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.start(t.Context()); err != nil {
+			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			s := *b.site

@@ -59,7 +59,7 @@ func (c *canaries) look(t *testing.T, where, text string) {
 
 // processes looks at the arguments and the environment of the manager and of what it runs.
 func (c *canaries) processes(t *testing.T, m *manager) {
-	for _, pid := range append(m.executors(), m.process.PID()) {
+	for _, pid := range append(m.Executors(), m.Process.PID()) {
 		for _, name := range []string{"cmdline", "environ"} {
 			if content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)); err == nil {
 				c.look(t, name, string(content))
@@ -70,7 +70,7 @@ func (c *canaries) processes(t *testing.T, m *manager) {
 
 // files looks at what others than the manager's user could read.
 func (c *canaries) files(t *testing.T, m *manager) {
-	_ = filepath.WalkDir(m.dir, func(path string, entry fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // it is gone again
 		}
@@ -103,7 +103,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	const bootstrap = "canary-of-the-bootstrap-data"
 	c.add("the password", b.site.Sim.Password())
 	c.add("bootstrap data", bootstrap)
-	if err := b.start(t.Context()); err != nil {
+	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,7 +130,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	s.Sim.ClearFaults()
 	b.expectReady(&s, m)
 	b.expectOne(&s, m)
-	response, err := http.Get(b.metrics)
+	response, err := http.Get(b.Metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 		}
 		c.look(t, fmt.Sprintf("%T", list), string(text))
 	}
-	log, err := os.ReadFile(b.process.LogFile)
+	log, err := os.ReadFile(b.Process.LogFile)
 	if err != nil || !strings.Contains(string(log), "Terraform run succeeded") {
 		t.Errorf("the log: %v", err)
 	}

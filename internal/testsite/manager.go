@@ -1,0 +1,174 @@
+package testsite
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// Program is our manager as it is shipped: built, with a user that has the shipped roles and no others.
+type Program struct {
+	// Path of the program.
+	Path string
+	// Executor that it uses.
+	Executor terraform.Executable
+	// Dir for the managers' logs and work.
+	Dir string
+
+	user     *envtest.AuthenticatedUser
+	managers atomic.Int32
+}
+
+// BuildManager builds the manager, finds an executor, and makes the user.
+func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServer, dir string) (*Program, error) {
+	p := &Program{Path: filepath.Join(dir, "bin", "manager"), Dir: dir}
+	if err := tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager"); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.Executor, err = tools.FindExecutor(ctx); err != nil {
+		return nil, err
+	}
+	const user = "capolvm-manager"
+	if err := localplane.BindRoles(ctx, api.Client, filepath.Join(tools.Root(), "config", "rbac"), user); err != nil {
+		return nil, err
+	}
+	if p.user, err = api.Env.AddUser(envtest.User{Name: user}, nil); err != nil {
+		return nil, fmt.Errorf("failed to make the manager's user: %w", err)
+	}
+	return p, nil
+}
+
+// Manager is a process of the program.
+type Manager struct {
+	// Dir of its log, kubeconfig and work.
+	Dir string
+	// Args with which it is started.
+	Args []string
+	// Executor that it uses; empty means that of the program.
+	Executor string
+	// Metrics is their URL, from its start on.
+	Metrics string
+	// Process, from its start on.
+	Process *localplane.Process
+
+	program *Program
+}
+
+// New starts nothing yet; the test's end kills what was started. gate is put in front of the API server; nil means none.
+func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
+	t.Helper()
+	m := &Manager{program: p, Dir: filepath.Join(p.Dir, fmt.Sprintf("manager-%d", p.managers.Add(1)))}
+	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := p.user.KubeConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gate != nil {
+		kubeconfig = gated(t, p.user.Config(), gate)
+	}
+	path := filepath.Join(m.Dir, "kubeconfig")
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.Args = append([]string{"--kubeconfig=" + path, "--work-dir=" + m.WorkDir()}, args...)
+	t.Cleanup(func() {
+		if m.Process != nil {
+			m.Process.Kill()
+		}
+	})
+	return m
+}
+
+// gated puts a gate in front of an API server, and returns a kubeconfig for it.
+func gated(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handler) []byte {
+	t.Helper()
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gate(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
+"clusters":[{"name":"a","cluster":{"server":%q}}],"users":[{"name":"a","user":{}}]}`, server.URL)
+}
+
+// WorkDir of the manager.
+func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
+
+// Start starts the process, and waits until it is ready.
+func (m *Manager) Start(ctx context.Context) error {
+	ports, err := localplane.FreePorts(2)
+	if err != nil {
+		return err
+	}
+	m.Metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[1])
+	m.Process, err = localplane.StartProcess("manager", m.Dir, m.program.Path, append(slices.Clone(m.Args),
+		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
+	), []string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)})
+	if err != nil {
+		return err
+	}
+	return m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+}
+
+// Executors are the process IDs of the executors that the manager runs.
+func (m *Manager) Executors() []int {
+	var out []int
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (comm) state ppid: comm may hold anything.
+		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(m.Process.PID()) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// KillExecutors kills what the manager runs, and says whether there was something.
+func (m *Manager) KillExecutors() bool {
+	found := m.Executors()
+	for _, pid := range found {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return len(found) > 0
+}
