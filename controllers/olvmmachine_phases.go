@@ -391,6 +391,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		}
 		// Until a run has ended well, an earlier one may have made things that it did not live to record.
 		vmID, first := state.ResourceID("ovirt_vm"), state == nil || state.AppliedDigest == ""
+		fresh := state == nil && !hadVM
 		if vmID == "" || first {
 			found, err := resolve.FindExisting(ctx, session, dcName, name, owner.Spec)
 			if err != nil {
@@ -402,6 +403,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			if found != nil && vmID != "" && found.VM.ID != vmID {
 				found = nil // the machine's own was renamed in the engine
 			}
+			fresh = fresh && found == nil
 			if err := found.FindMemberships(ctx, session, clusterID, groups); err != nil {
 				return terraform.Summary{}, err
 			}
@@ -410,7 +412,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			}
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(),
+			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Fresh: fresh,
 			Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
 			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Apply) },
 			Applied: func(ctx context.Context, address, id string) {
@@ -419,7 +421,6 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 				}
 			},
 			SaveState: func(ctx context.Context, state []byte) error {
-				defer r.Runs.wakeUp(client.ObjectKeyFromObject(owner).String())
 				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
 			},
 		})

@@ -20,17 +20,9 @@ type Placement struct {
 	HostIDs []string
 }
 
-func (p *Placement) value() cty.Value {
-	hosts := make([]cty.Value, 0, len(p.HostIDs))
-	for _, id := range p.HostIDs {
-		hosts = append(hosts, cty.StringVal(id))
-	}
-	return cty.ObjectVal(map[string]cty.Value{"affinity": cty.StringVal(p.Affinity), "host_ids": cty.TupleVal(hosts)})
-}
-
 // MembershipAddress is the address of the membership in the group of that name in the state of a machine.
 func MembershipAddress(group string) string {
-	return fmt.Sprintf("module.machine.ovirt_vm_affinity_group.this[%q]", group)
+	return fmt.Sprintf("ovirt_vm_affinity_group.this[%q]", group)
 }
 
 // GroupAddress is the address of the group of that key in the state of a cluster.

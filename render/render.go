@@ -13,23 +13,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
-
-	"github.com/capolvm/cluster-api-provider-olvm/tfmodules"
 )
 
 // The files of a configuration.
 const (
-	// MainFile calls the module with literal arguments, and has the outputs.
+	// MainFile has the resources with literal arguments, and the outputs.
 	MainFile = "main.tf"
-	// GuestFile says what the guest is told about its network at its first boot.
-	GuestFile = "guest.tf"
+	// GuestFile adds to the VM what its guest is told about its network at its first boot.
+	GuestFile = "guest_override.tf"
 	// ProviderFile has the terraform and provider blocks.
 	ProviderFile = "provider.tf"
 	// VariablesFile declares the secrets.
@@ -41,39 +38,19 @@ const (
 	// SecretsFile holds the values of the secret variables. Terraform loads it by itself.
 	SecretsFile = "terraform.tfvars.json" //nolint:gosec // a file name
 
-	// maxNICs is how many network interfaces the module can make.
+	// maxNICs is how many network interfaces a machine can have.
 	maxNICs = 8
 
-	machineModule    = "machine"
-	extensionsModule = "extensions"
-	moduleDir        = "modules"
+	moduleDir = "modules"
 
 	// ProviderSource names the provider with its host, because OpenTofu's default registry is another.
 	ProviderSource = "registry.terraform.io/ovirt/ovirt"
 )
 
-// Addresses of a machine's resources in its state.
-const (
-	VMAddress    = "module.machine.ovirt_vm.this"
-	StartAddress = "module.machine.ovirt_vm_start.this"
-
-	OptimizeCPUAddress = "module.machine.ovirt_vm_optimize_cpu_settings.this[0]"
-)
-
-// NICAddress is the address in the state of the network interface at that index, which has that name.
-func NICAddress(index int, name string) string {
-	return fmt.Sprintf("module.machine.ovirt_nic.nic%d[%q]", index+1, name)
-}
-
-// TagAddress is the address in the state of a VM's tag.
-func TagAddress(tagID string) string {
-	return fmt.Sprintf("module.machine.ovirt_vm_tag.this[%q]", tagID)
-}
-
 // Files are the files of one configuration, by their slash-separated paths.
 type Files map[string][]byte
 
-// Digest identifies what the configuration asks for: the machine and its module. Secrets, the way to the engine and
+// Digest identifies what the configuration asks for: the resources, and modules where there are. Secrets, the way to the engine and
 // adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once, at its first boot.
 func (f Files) Digest() string {
 	hash := sha256.New()
@@ -160,12 +137,6 @@ type NIC struct {
 	MAC, Interface string
 }
 
-// extended says whether the machine asks for what the released provider does not have.
-func (in *Machine) extended() bool {
-	return in.GuaranteedMemory != 0 || in.Description != "" || slices.ContainsFunc(in.NICs, func(n NIC) bool { return n.MAC != "" || n.Interface != "" }) ||
-		len(in.DNSServers)+len(in.SearchDomains) > 0 || len(in.Guests) > 1 || slices.ContainsFunc(in.Guests, GuestNIC.extended)
-}
-
 // RootDisk is how the template's bootable disk is copied; empty fields leave it to the engine.
 type RootDisk struct {
 	TemplateDiskID string
@@ -188,16 +159,6 @@ type DataDisk struct {
 // DiskAlias is the name of a data disk in the engine.
 func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName }
 
-// DataDiskAddress is the address of a data disk in the state.
-func DataDiskAddress(name string) string {
-	return fmt.Sprintf("module.machine.ovirt_disk.data[%q]", name)
-}
-
-// DataDiskAttachmentAddress is the address of the attachment of a data disk in the state.
-func DataDiskAttachmentAddress(name string) string {
-	return fmt.Sprintf("module.machine.ovirt_disk_attachment.data[%q]", name)
-}
-
 // GuestNIC configures a network interface in the guest; families that are nil are off.
 type GuestNIC struct {
 	// Interface is the guest's name of it.
@@ -219,22 +180,6 @@ type IP struct {
 	Address, Netmask, Gateway string
 }
 
-// extended says whether it is more than one static IPv4 address, beside which there may be a static IPv6 address.
-func (g GuestNIC) extended() bool {
-	return g.IPv4 == nil || g.IPv4.BootProtocol != "" || g.IPv6 != nil && g.IPv6.BootProtocol != ""
-}
-
-func (g GuestNIC) value() cty.Value {
-	values := map[string]cty.Value{"interface": cty.StringVal(g.Interface)}
-	for name, ip := range map[string]*IP{"ipv4": g.IPv4, "ipv6": g.IPv6} {
-		if ip == nil {
-			continue
-		}
-		values[name] = object(nil, map[string]string{"boot_protocol": ip.BootProtocol, "address": ip.Address, "netmask": ip.Netmask, "gateway": ip.Gateway})
-	}
-	return cty.ObjectVal(values)
-}
-
 // MachineFiles renders the configuration of one machine.
 func MachineFiles(in Machine) (Files, error) {
 	switch {
@@ -247,20 +192,14 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 	files := Files{
 		MainFile:      mainFile(in),
-		GuestFile:     guestFile(in),
 		ProviderFile:  providerFile(in.Engine),
 		VariablesFile: variablesFile(machineVariables),
 	}
 	if in.Engine.CA != "" && !in.Engine.Insecure {
 		files[CAFile] = []byte(in.Engine.CA)
 	}
-	for name, content := range tfmodules.Files(machineModule) {
-		files[path.Join(moduleDir, machineModule, name)] = content
-	}
-	if in.extended() {
-		for name, content := range tfmodules.Files(extensionsModule) {
-			files[path.Join(moduleDir, machineModule, name)] = content
-		}
+	if len(in.Guests)+len(in.DNSServers)+len(in.SearchDomains) > 0 {
+		files[GuestFile] = guestFile(in)
 	}
 	var err error
 	files[SecretsFile], err = secretsFile(in.Engine, map[string]string{"user_data": in.UserData})
@@ -280,163 +219,6 @@ func (f Files) Adopting(adopt map[string]string) (Files, error) {
 	out := maps.Clone(f)
 	out[ImportsFile] = imports
 	return out, nil
-}
-
-func mainFile(in Machine) []byte {
-	file := hclwrite.NewEmptyFile()
-	module := file.Body().AppendNewBlock("module", []string{machineModule}).Body()
-	set := func(name string, value cty.Value) { module.SetAttributeValue(name, value) }
-	set("source", cty.StringVal("./"+path.Join(moduleDir, machineModule)))
-	module.AppendNewline()
-	set("name", cty.StringVal(in.Name))
-	set("comment", cty.StringVal(in.Comment))
-	set("cluster_id", cty.StringVal(in.ClusterID))
-	set("template_id", cty.StringVal(in.TemplateID))
-	setHardware(in, set)
-	setDisks(in, set)
-	nics := make([]cty.Value, 0, len(in.NICs))
-	for _, nic := range in.NICs {
-		required := map[string]cty.Value{"name": cty.StringVal(nic.Name), "vnic_profile_id": cty.StringVal(nic.VNICProfileID)}
-		nics = append(nics, object(required, map[string]string{"mac": nic.MAC, "interface": nic.Interface}))
-	}
-	set("nics", cty.TupleVal(nics))
-	if in.Placement != nil {
-		set("placement", in.Placement.value())
-	}
-	if len(in.AffinityGroups) > 0 {
-		// Keys in quotes: a group may be called for, which begins another kind of expression.
-		var groups []hclwrite.ObjectAttrTokens
-		for _, name := range slices.Sorted(maps.Keys(in.AffinityGroups)) {
-			groups = append(groups, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(name)), Value: hclwrite.TokensForValue(cty.StringVal(in.AffinityGroups[name]))})
-		}
-		module.SetAttributeRaw("affinity_groups", hclwrite.TokensForObject(groups))
-	}
-	set("hostname", cty.StringVal(in.Name))
-	for _, name := range guestLocals {
-		setTraversal(module, name, "local", name)
-	}
-	setTraversal(module, "user_data", "var", "user_data")
-	for _, output := range []string{"vm_id", "nic_ids"} {
-		file.Body().AppendNewline()
-		setTraversal(file.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", machineModule, output)
-	}
-	return hclwrite.Format(file.Bytes())
-}
-
-// guestLocals are in GuestFile.
-var guestLocals = []string{"guest_nics", "dns_servers", "search_domains"}
-
-func guestFile(in Machine) []byte {
-	file := hclwrite.NewEmptyFile()
-	body := file.Body().AppendNewBlock("locals", nil).Body()
-	guests := make([]cty.Value, 0, len(in.Guests))
-	for _, guest := range in.Guests {
-		guests = append(guests, guest.value())
-	}
-	orNull := func(list []string) cty.Value {
-		if len(list) == 0 {
-			return cty.NullVal(cty.DynamicPseudoType)
-		}
-		return texts(list)
-	}
-	values := []cty.Value{cty.TupleVal(guests), orNull(in.DNSServers), orNull(in.SearchDomains)}
-	for i, name := range guestLocals {
-		body.SetAttributeValue(name, values[i])
-	}
-	return hclwrite.Format(file.Bytes())
-}
-
-// setHardware writes the arguments that size the VM; what is left to the engine is left out.
-func setHardware(in Machine, set func(string, cty.Value)) {
-	text := func(name, value string) {
-		if value != "" {
-			set(name, cty.StringVal(value))
-		}
-	}
-	number := func(name string, value int64) {
-		if value != 0 {
-			set(name, cty.NumberIntVal(value))
-		}
-	}
-	flag := func(name string, value *bool) {
-		if value != nil {
-			set(name, cty.BoolVal(*value))
-		}
-	}
-	text("instance_type_id", in.InstanceTypeID)
-	number("memory", in.Memory)
-	number("guaranteed_memory", in.GuaranteedMemory)
-	number("maximum_memory", in.MaximumMemory)
-	flag("memory_ballooning", in.MemoryBallooning)
-	number("huge_pages", in.HugePages)
-	if in.Cores != 0 {
-		set("cpu", cty.ObjectVal(map[string]cty.Value{
-			"cores": cty.NumberIntVal(in.Cores), "sockets": cty.NumberIntVal(in.Sockets), "threads": cty.NumberIntVal(in.Threads),
-		}))
-	}
-	text("cpu_mode", in.CPUMode)
-	if in.OptimizeCPU {
-		set("optimize_cpu_settings", cty.True)
-	}
-	text("vm_type", in.VMType)
-	text("os_type", in.OSType)
-	flag("serial_console", in.SerialConsole)
-	flag("soundcard_enabled", in.SoundCard)
-	if in.RemoveGraphicsConsoles {
-		set("remove_graphics_consoles", cty.True)
-	}
-	text("description", in.Description)
-	if len(in.TagIDs) > 0 {
-		set("tag_ids", texts(in.TagIDs))
-	}
-}
-
-// object has the required values, and of the optional ones those that are not empty.
-func object(required map[string]cty.Value, optional map[string]string) cty.Value {
-	values := maps.Clone(required)
-	if values == nil {
-		values = map[string]cty.Value{}
-	}
-	for name, text := range optional {
-		if text != "" {
-			values[name] = cty.StringVal(text)
-		}
-	}
-	return cty.ObjectVal(values)
-}
-
-func texts(list []string) cty.Value {
-	values := make([]cty.Value, 0, len(list))
-	for _, text := range list {
-		values = append(values, cty.StringVal(text))
-	}
-	return cty.TupleVal(values)
-}
-
-func setDisks(in Machine, set func(string, cty.Value)) {
-	if in.Clone != nil {
-		set("clone", cty.BoolVal(*in.Clone))
-	}
-	if in.RootDisk != nil {
-		required := map[string]cty.Value{"template_disk_id": cty.StringVal(in.RootDisk.TemplateDiskID)}
-		set("root_disk", object(required, map[string]string{
-			"format": in.RootDisk.Format, "provisioning": in.RootDisk.Provisioning, "storage_domain_id": in.RootDisk.StorageDomainID,
-		}))
-	}
-	if in.RootDiskSize != 0 {
-		set("root_disk_size", cty.NumberIntVal(in.RootDiskSize))
-	}
-	if len(in.DataDisks) == 0 {
-		return
-	}
-	disks := make([]cty.Value, 0, len(in.DataDisks))
-	for _, d := range in.DataDisks {
-		disks = append(disks, cty.ObjectVal(map[string]cty.Value{
-			"name": cty.StringVal(d.Name), "size": cty.NumberIntVal(d.Size), "format": cty.StringVal(d.Format), "sparse": cty.BoolVal(d.Sparse),
-			"storage_domain_id": cty.StringVal(d.StorageDomainID), "interface": cty.StringVal(d.Interface),
-		}))
-	}
-	set("data_disks", cty.TupleVal(disks))
 }
 
 func providerFile(engine Engine) []byte {

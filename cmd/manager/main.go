@@ -124,6 +124,11 @@ func (o *options) validate() error {
 
 func main() {
 	syscall.Umask(0o077) // state and user data are on disk while Terraform works
+	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step waits for
+	// something else than time. Users can turn it on again.
+	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
+		panic(err)
+	}
 	var o options
 	o.addFlags(pflag.CommandLine)
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)

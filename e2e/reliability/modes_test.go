@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,14 +194,17 @@ func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	}
 }
 
-// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned.
+// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned a change of a machine. A new machine is planned
+// and applied by one process: there is nothing that a plan of it could do to anybody.
 func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	t.Parallel()
 	untouched := func(b *bench, t *testing.T) {
 		t.Helper()
 		time.Sleep(2 * time.Second) // a window in which nothing may happen
-		if got := b.site.Sim.Summary().VMs; got != 0 {
-			t.Errorf("the engine has %d VMs", got)
+		for _, c := range b.engine.seen() {
+			if strings.HasPrefix(c.name, "PUT ") || strings.HasPrefix(c.name, "POST /vms") {
+				t.Errorf("the engine got %s", c.name)
+			}
 		}
 	}
 	tests := map[string]struct {
@@ -209,12 +213,12 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	}{
 		"the machine is changed": {
 			func(s *testsite.Site, m *infrav1.OLVMMachine) {
-				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "6GB" })
+				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "third" })
 			},
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
-				b.expectReady(s, m)
-				if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].MemoryBytes != 6<<30 {
-					s.T.Errorf("the engine has %+v", vms)
+				b.expectDescription(s, m, "third")
+				if puts := slices.DeleteFunc(b.engine.seen(), func(c call) bool { return c.name != "PUT /vms/ID" }); len(puts) != 1 {
+					s.T.Errorf("the VM was changed %d times", len(puts))
 				}
 			},
 		},
@@ -227,14 +231,18 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				untouched(b, s.T)
 				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
-				b.expectReady(s, m)
+				b.expectDescription(s, m, "second")
 			},
 		},
 		"the machine is deleted": {
 			func(s *testsite.Site, m *infrav1.OLVMMachine) { s.Delete(m) },
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				s.ExpectGone(m)
-				untouched(b, s.T)
+				for _, c := range b.engine.seen() {
+					if c.name == "PUT /vms/ID" {
+						s.T.Errorf("the engine got %s", c.name)
+					}
+				}
 			},
 		},
 	}
@@ -244,6 +252,10 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			b := newColdBench(t, withoutGroups)
 			dir := t.TempDir()
 			planned, goOn := filepath.Join(dir, "planned"), filepath.Join(dir, "go")
+			first := func(spec *infrav1.OLVMMachineSpec) {
+				full(spec)
+				spec.VirtualMachine.Description = "first"
+			}
 			b.Executor = filepath.Join(dir, "terraform")
 			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.program.Executor.Path, planned, goOn)
 			if err := os.WriteFile(b.Executor, []byte(script), 0o700); err != nil {
@@ -254,7 +266,10 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			}
 			s := *b.site
 			s.T = t
-			m := s.Machine("one", full)
+			m := s.Machine("one", first)
+			b.expectReady(&s, m)
+			b.engine.set(nil)
+			testsite.Change(&s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 			s.Eventually("the plan is made", func() error {
 				_, err := os.Stat(planned)
 				return err
@@ -271,6 +286,23 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			b.expectNone(&s)
 		})
 	}
+}
+
+// expectDescription waits until the VM has been given a description.
+func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want string) {
+	s.T.Helper()
+	session := s.Session()
+	s.Eventually("the description of the VM", func() error {
+		vm, err := session.VM(context.Background(), strings.TrimPrefix(m.Spec.ProviderID, "olvm://"))
+		if err != nil {
+			return err
+		}
+		if got := vm.DescriptionText(); got != want {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+	b.expectReady(s, m)
 }
 
 // reached is closed once the gate has seen the call.

@@ -40,7 +40,7 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	for _, nic := range nics {
 		// Others were added by hand and are not the configuration's.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
-			found.imports[render.NICAddress(at, nic.Name)] = vm.ID + "/" + nic.ID
+			found.imports[render.NICAddress(at)] = vm.ID + "/" + nic.ID
 		}
 	}
 	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {

@@ -162,7 +162,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	})
 	must(err)
 	want := map[string]string{
-		render.VMAddress: vm.ID, render.NICAddress(1, "nic2"): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
+		render.VMAddress: vm.ID, render.NICAddress(1): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
 		render.DataDiskAttachmentAddress("attached"): vm.ID + "/" + attached, render.DataDiskAddress("loose"): loose,
 	}
 	if !maps.Equal(found.Imports(), want) || found.Owner.Name != "b" {

@@ -64,6 +64,16 @@ type Executor struct {
 
 	mu      sync.Mutex
 	modules map[string][]byte // modules.json by the digest of the files that it describes
+	slots   int
+	free    []*slot
+}
+
+// slot is an executor that has been asked for its version, in a folder that is a link to the working directory of the run
+// that has it. terraform-exec asks each executor that it sets up, and it belongs to one folder; a process for each run
+// would cost as much as half a plan.
+type slot struct {
+	tf   *tfexec.Terraform
+	link string
 }
 
 // NewExecutor returns an executor; scratch is a folder for its own preparations.
@@ -86,6 +96,10 @@ type Request struct {
 	State []byte
 	// Destroy asks for everything in the state to be deleted.
 	Destroy bool
+	// Fresh says that nothing exists of what the configuration asks for, and no state does: a plan can do nothing but create.
+	// It is made and applied by one process then, without anybody being asked, which halves the cost of a machine. So is a
+	// destruction.
+	Fresh bool
 	// Guard is asked about each planned change; an answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
 	// Confirm is asked when the plan is accepted and before anything is applied; an error ends the run. nil agrees.
@@ -144,6 +158,14 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 		return Summary{}, err
 	}
 	defer run.close()
+	if request.Destroy || request.Fresh && !run.resumed {
+		if request.Confirm != nil {
+			if err := request.Confirm(ctx); err != nil {
+				return Summary{}, err
+			}
+		}
+		return run.apply(ctx, tfexec.Destroy(request.Destroy))
+	}
 	events, err := run.plan(ctx)
 	if err != nil {
 		return Summary{}, err
@@ -161,7 +183,7 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 			return Summary{}, err
 		}
 	}
-	return run.apply(ctx)
+	return run.apply(ctx, tfexec.DirOrPlan(planFile))
 }
 
 // effective are the changes that do something.
@@ -172,12 +194,13 @@ func effective(planned []Change) []Change {
 // run is one use of a working directory.
 type run struct {
 	Request
-	// writesAtOnce says that the executor writes its state after each resource.
-	writesAtOnce bool
+	// writesAtOnce says that the executor writes its state after each resource; resumed, that an earlier run left one.
+	writesAtOnce, resumed bool
 
 	tf       *tfexec.Terraform
 	reattach *tfexec.ReattachOption
-	stop     func()
+	stop     func() // ends the provider
+	leave    func() // gives the slot back
 	redact   func(string) string
 }
 
@@ -190,7 +213,8 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := x.prepare(request); err != nil {
+	resumed, err := x.prepare(request)
+	if err != nil {
 		return nil, err
 	}
 	if modules != nil {
@@ -198,29 +222,66 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 			return nil, err
 		}
 	}
-	tf, err := x.command(request.Dir)
+	tf, leave, err := x.command(request.Dir)
 	if err != nil {
 		return nil, err
 	}
 	reattach, stop, err := x.attach(ctx, request.Owner)
 	if err != nil {
+		leave()
 		return nil, err
 	}
-	return &run{Request: request, writesAtOnce: x.executable.Product == terraformProduct, tf: tf, reattach: reattach, stop: stop, redact: redactor(request.Secrets)}, nil
+	return &run{
+		Request: request, writesAtOnce: x.executable.Product == terraformProduct, resumed: resumed, tf: tf, reattach: reattach, stop: stop, leave: leave,
+		redact: redactor(request.Secrets),
+	}, nil
 }
 
-func (x *Executor) command(dir string) (*tfexec.Terraform, error) {
-	tf, err := tfexec.NewTerraform(dir, x.executable.Path)
-	if err != nil {
-		return nil, fmt.Errorf("failed to set up %s: %w", x.executable.Product, err)
+// command sets an executor up for a folder, in a slot that is given back with leave.
+func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, nil, fmt.Errorf("failed to find the working directory: %w", err)
 	}
-	if err := tf.SetEnv(environment(dir)); err != nil {
-		return nil, errors.New("failed to set the environment of the executor") // the error would list it
+	s := x.takeSlot()
+	leave = func() { x.giveSlot(s) }
+	defer func() {
+		if err != nil {
+			leave()
+		}
+	}()
+	if err := errors.Join(os.RemoveAll(s.link), os.Symlink(dir, s.link)); err != nil {
+		return nil, nil, diskError(dir, fmt.Errorf("failed to link the working directory: %w", err))
 	}
-	if err := tf.SetWaitDelay(cmp.Or(x.StopGrace, stopGrace)); err != nil {
-		return nil, fmt.Errorf("failed to set the grace period: %w", err)
+	if s.tf == nil {
+		if s.tf, err = tfexec.NewTerraform(s.link, x.executable.Path); err != nil {
+			return nil, nil, fmt.Errorf("failed to set up %s: %w", x.executable.Product, err)
+		}
+		if err := s.tf.SetWaitDelay(cmp.Or(x.StopGrace, stopGrace)); err != nil {
+			return nil, nil, fmt.Errorf("failed to set the grace period: %w", err)
+		}
 	}
-	return tf, nil
+	if err := s.tf.SetEnv(environment(dir)); err != nil {
+		return nil, nil, errors.New("failed to set the environment of the executor") // the error would list it
+	}
+	return s.tf, leave, nil
+}
+
+func (x *Executor) takeSlot() *slot {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if last := len(x.free) - 1; last >= 0 {
+		s := x.free[last]
+		x.free = x.free[:last]
+		return s
+	}
+	x.slots++
+	return &slot{link: filepath.Join(x.scratch, fmt.Sprintf("slot-%d", x.slots))}
+}
+
+func (x *Executor) giveSlot(s *slot) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.free = append(x.free, s)
 }
 
 func (x *Executor) attach(ctx context.Context, owner string) (*tfexec.ReattachOption, func(), error) {
@@ -256,21 +317,29 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	}
 	key := hex.EncodeToString(digest.Sum(nil))
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if manifest, ok := x.modules[key]; ok {
+	manifest, ok := x.modules[key]
+	x.mu.Unlock()
+	if ok {
 		return manifest, nil
 	}
-	dir := filepath.Join(x.scratch, "init-"+key[:12])
+	if err := os.MkdirAll(x.scratch, 0o700); err != nil {
+		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
+	}
+	dir, err := os.MkdirTemp(x.scratch, "init-")
+	if err != nil {
+		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
+	}
 	defer os.RemoveAll(dir)
 	for name, content := range subset {
 		if err := write(dir, name, content); err != nil {
 			return nil, err
 		}
 	}
-	tf, err := x.command(dir)
+	tf, leave, err := x.command(dir)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
 	reattach, stop, err := x.attach(ctx, "")
 	if err != nil {
 		return nil, err
@@ -279,18 +348,19 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	if err := tf.Init(ctx, tfexec.Backend(false), reattach); err != nil {
 		return nil, fmt.Errorf("terraform init failed: %w", err)
 	}
-	manifest, err := os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json"))
-	if err != nil {
+	if manifest, err = os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json")); err != nil {
 		return nil, fmt.Errorf("terraform init left no list of modules: %w", err)
 	}
+	x.mu.Lock()
 	x.modules[key] = manifest
+	x.mu.Unlock()
 	return manifest, nil
 }
 
 // prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
 // or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
-// meanwhile takes nothing away.
-func (x *Executor) prepare(request Request) error {
+// meanwhile takes nothing away. It says whether there was something.
+func (x *Executor) prepare(request Request) (resumed bool, _ error) {
 	state, keep := request.State, ""
 	for _, leftover := range []string{stateFile, unsavedFile, erroredFile} {
 		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
@@ -299,41 +369,41 @@ func (x *Executor) prepare(request Request) error {
 		}
 	}
 	if err := x.readable(state); err != nil {
-		return err
+		return false, err
 	}
 	if err := os.MkdirAll(request.Dir, 0o700); err != nil {
-		return diskError(request.Dir, fmt.Errorf("failed to make the working directory: %w", err))
+		return false, diskError(request.Dir, fmt.Errorf("failed to make the working directory: %w", err))
 	}
 	entries, err := os.ReadDir(request.Dir)
 	if err != nil {
-		return fmt.Errorf("failed to clear the working directory: %w", err)
+		return false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() == keep {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(request.Dir, entry.Name())); err != nil {
-			return fmt.Errorf("failed to clear the working directory: %w", err)
+			return false, fmt.Errorf("failed to clear the working directory: %w", err)
 		}
 	}
 	for name, content := range request.Files {
 		if err := write(request.Dir, name, content); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if state == nil || keep == stateFile {
-		return nil
+		return keep != "", nil
 	}
 	if err := write(request.Dir, stateFile, state); err != nil {
-		return err
+		return false, err
 	}
 	if keep == "" {
-		return nil
+		return keep != "", nil
 	}
 	if err := os.Remove(filepath.Join(request.Dir, keep)); err != nil {
-		return fmt.Errorf("failed to clear the working directory: %w", err)
+		return false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 // readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of the
@@ -417,12 +487,12 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	return events, r.failure(ctx, "plan", events, err)
 }
 
-func (r *run) apply(ctx context.Context) (Summary, error) {
+func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {
 	keeper := &stateKeeper{run: r, ctx: context.WithoutCancel(ctx)}
 	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	err := r.tf.ApplyJSON(ctx, events, tfexec.DirOrPlan(planFile), tfexec.Lock(false), r.reattach)
+	err := r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
 	err = r.failure(ctx, "apply", events, err)
 	err = errors.Join(err, keeper.finish())
 	s := events.summary
@@ -489,6 +559,7 @@ func asSlice(value any) []any {
 // close ends the provider and takes the secrets out of the working directory; the configuration stays for people.
 func (r *run) close() {
 	r.stop()
+	r.leave()
 	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, r.SecretFiles...) {
 		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind

@@ -238,7 +238,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := w.request(t)
-	files, err := render.Files(request.Files).Adopting(map[string]string{render.VMAddress: vm.ID, render.NICAddress(0, "nic1"): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID})
+	files, err := render.Files(request.Files).Adopting(map[string]string{render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 func state(lineage string, serial int, vm string) []byte {
 	resources := ""
 	if vm != "" {
-		resources = fmt.Sprintf(`{"module":"module.machine","mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":%q}}]}`, vm)
+		resources = fmt.Sprintf(`{"mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":%q}}]}`, vm)
 	}
 	return fmt.Appendf(nil, `{"version":4,"terraform_version":"1.11.4","serial":%d,"lineage":%q,"outputs":{},"resources":[%s]}`, serial, lineage, resources)
 }

@@ -1,9 +1,9 @@
 import {
-  to = module.machine.ovirt_nic.nic1["nic1"]
+  to = ovirt_nic.nic1
   id = "44444444-4444-4444-8444-444444444444/5"
 }
 
 import {
-  to = module.machine.ovirt_vm.this
+  to = ovirt_vm.this
   id = "44444444-4444-4444-8444-444444444444"
 }

@@ -1,31 +1,50 @@
-module "machine" {
-  source = "./modules/machine"
+resource "ovirt_vm" "this" {
+  name                         = "demo-md-0-x7k2p"
+  comment                      = "capolvm owner default/demo-md-0-x7k2p 5f0c"
+  cluster_id                   = "11111111-1111-4111-8111-111111111111"
+  template_id                  = "22222222-2222-4222-8222-222222222222"
+  cpu_cores                    = 2
+  cpu_sockets                  = 1
+  cpu_threads                  = 1
+  memory                       = 17179869184
+  initialization_hostname      = "demo-md-0-x7k2p"
+  initialization_custom_script = var.user_data
 
-  name        = "demo-md-0-x7k2p"
-  comment     = "capolvm owner default/demo-md-0-x7k2p 5f0c"
-  cluster_id  = "11111111-1111-4111-8111-111111111111"
-  template_id = "22222222-2222-4222-8222-222222222222"
-  memory      = 17179869184
-  cpu = {
-    cores   = 2
-    sockets = 1
-    threads = 1
+  lifecycle {
+    # What a guest reads at its first boot, and where its disks came from, matters once.
+    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone]
   }
-  nics = [{
-    name            = "nic1"
-    vnic_profile_id = "33333333-3333-4333-8333-333333333333"
-  }]
-  hostname       = "demo-md-0-x7k2p"
-  guest_nics     = local.guest_nics
-  dns_servers    = local.dns_servers
-  search_domains = local.search_domains
-  user_data      = var.user_data
+}
+
+resource "ovirt_nic" "nic1" {
+  vm_id           = ovirt_vm.this.id
+  name            = "nic1"
+  vnic_profile_id = "33333333-3333-4333-8333-333333333333"
+}
+
+# The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.
+resource "ovirt_vm_start" "this" {
+  vm_id         = ovirt_vm.this.id
+  status        = "up"
+  stop_behavior = "stop"
+  force_stop    = true
+
+  depends_on = [ovirt_nic.nic1]
+
+  lifecycle {
+    # Power is watched natively; a VM that reboots must not be restarted by a plan.
+    ignore_changes = [status]
+  }
 }
 
 output "vm_id" {
-  value = module.machine.vm_id
+  description = "UUID of the VM."
+  value       = ovirt_vm.this.id
 }
 
 output "nic_ids" {
-  value = module.machine.nic_ids
+  description = "UUIDs of the network interfaces, by name."
+  value = {
+    "nic1" = ovirt_nic.nic1.id
+  }
 }

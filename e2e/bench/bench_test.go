@@ -1,0 +1,249 @@
+// Package bench compares what a machine costs: made by our manager; by the same REST calls in a native loop, which is the
+// floor; and by one Terraform with an installed provider per machine, which is what others do. All in one run, on one
+// machine, against the same simulator. docs/performance.md says how to read the result.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+var (
+	sizes    = flag.String("machines", "1,20,100,500", "numbers of machines to make at once, divided by commas; empty means none")
+	forkMost = flag.Int("fork-most", 100, "do not make more than that many machines with one Terraform per machine: its cost per machine does not fall")
+	herd     = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
+	steady   = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured")
+	output   = flag.String("json", "", "file to write the result to")
+	profile  = flag.String("profile", "", "folder for profiles of the manager's CPU time")
+)
+
+var suite struct {
+	api     *testsite.APIServer
+	program *testsite.Program
+	dir     string
+	tools   *toolchain.Toolchain
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if job := os.Getenv(rivalEnv); job != "" {
+		if err := rival(job); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	ctrl.SetLogger(logr.Discard())
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	ctx := context.Background()
+	var err error
+	if suite.tools, err = toolchain.New(); err != nil {
+		return 0, err
+	}
+	suite.dir = filepath.Join(toolchain.CacheDir(), "bench", time.Now().Format("20060102-150405"))
+	suite.api, err = testsite.StartAPIServer(ctx, suite.tools)
+	defer suite.api.Stop()
+	if err != nil {
+		return 0, err
+	}
+	if suite.program, err = testsite.BuildManager(ctx, suite.tools, suite.api, suite.dir); err != nil {
+		return 0, err
+	}
+	if err := suite.tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"), filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0")); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	if code == 0 {
+		_ = os.RemoveAll(suite.dir)
+	} else {
+		fmt.Printf("bench: the logs are in %s\n", suite.dir)
+	}
+	return code, nil
+}
+
+// mirror is where Terraform finds the provider.
+func mirror() string {
+	return filepath.Join(suite.dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", "2.2.0", "linux_amd64")
+}
+
+// TestBenchmark is the whole suite.
+func TestBenchmark(t *testing.T) {
+	report := newReport(t)
+	defer report.write(t)
+	report.VersionCPU = versionCPU(t)
+	t.Logf("executor %s; its version command takes %.0f ms of CPU time", report.Executor, report.VersionCPU*1000)
+	for _, text := range strings.Split(*sizes, ",") {
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.add(t, manager(t, n))
+		report.add(t, runRival(t, nativeLoop, n))
+		if n <= *forkMost {
+			report.add(t, runRival(t, forkPerRun, n))
+		}
+	}
+	if *herd > 0 {
+		report.Steady = steadyState(t, *herd, *steady)
+		t.Log(report.Steady)
+	}
+	report.judge(t)
+}
+
+// report is what is written as JSON.
+type report struct {
+	Machine  string `json:"machine"`
+	Date     string `json:"date"`
+	Executor string `json:"executor"`
+	// VersionCPU is the CPU time of the executor's version command in seconds: its bare start-up.
+	VersionCPU float64   `json:"versionCPUSeconds"`
+	Rounds     []round   `json:"rounds"`
+	Steady     *calm     `json:"steady,omitempty"`
+	Targets    []*target `json:"targets"`
+}
+
+// round is one contender making and deleting so many machines.
+type round struct {
+	Contender string `json:"contender"`
+	Machines  int    `json:"machines"`
+	Create    effort `json:"create"`
+	Delete    effort `json:"delete"`
+	// Requested is from a Machine with bootstrap data to the engine's create call; Provisioned from a VM that is up to a
+	// machine that is provisioned. In seconds; of the manager only.
+	Requested   *spread `json:"requestedSeconds,omitempty"`
+	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
+	// BaseMiB is the memory without machines, PeakMiB the most with executors and all.
+	BaseMiB float64 `json:"baseMiB,omitempty"`
+	PeakMiB float64 `json:"peakMiB"`
+}
+
+// effort is what so many machines took.
+type effort struct {
+	Seconds float64 `json:"seconds"`
+	// PerSecond are machines per second.
+	PerSecond float64 `json:"perSecond"`
+	// CPU per machine in seconds, all processes of the contender together.
+	CPU float64 `json:"cpuSecondsPerMachine"`
+	// Executor is the part of CPU that Terraform took.
+	Executor float64 `json:"executorCPUSecondsPerMachine"`
+}
+
+func newEffort(n int, took time.Duration, spent cpu) effort {
+	return effort{Seconds: took.Seconds(), PerSecond: float64(n) / took.Seconds(), CPU: (spent.self + spent.children) / float64(n), Executor: spent.children / float64(n)}
+}
+
+// target is a promise.
+type target struct {
+	Name string  `json:"name"`
+	Most float64 `json:"most"`
+	Got  float64 `json:"got"`
+	Met  bool    `json:"met"`
+}
+
+func newReport(t *testing.T) *report {
+	t.Helper()
+	return &report{Machine: describeMachine(), Date: time.Now().UTC().Format(time.DateOnly), Executor: suite.program.Executor.Product + " " + suite.program.Executor.Version.String()}
+}
+
+func (r *report) add(t *testing.T, one round) {
+	r.Rounds = append(r.Rounds, one)
+	line := fmt.Sprintf("%4d machines, %-12s create %6.2f/s, %4.0f ms of CPU each (%4.0f in Terraform); delete %6.2f/s, %4.0f ms of CPU each (%4.0f); at most %4.0f MiB",
+		one.Machines, one.Contender+":", one.Create.PerSecond, one.Create.CPU*1000, one.Create.Executor*1000, one.Delete.PerSecond, one.Delete.CPU*1000, one.Delete.Executor*1000, one.PeakMiB)
+	if one.Requested != nil {
+		line += fmt.Sprintf("; requested after %s, provisioned after up %s", one.Requested, one.Provisioned)
+	}
+	t.Log(line)
+}
+
+func (r *report) find(contender string, machines int) *round {
+	for i := range r.Rounds {
+		if r.Rounds[i].Contender == contender && r.Rounds[i].Machines == machines {
+			return &r.Rounds[i]
+		}
+	}
+	return nil
+}
+
+// memoryBudget is what the manager is given for 500 machines at once, in MiB: itself, and four runs of 100 MiB.
+const memoryBudget = 600
+
+// judge compares with the targets. What a run was not asked for is not judged.
+func (r *report) judge(t *testing.T) {
+	t.Helper()
+	promise := func(name string, got, most float64) {
+		r.Targets = append(r.Targets, &target{Name: name, Most: most, Got: got, Met: got <= most})
+		verdict := "met"
+		if got > most {
+			verdict = "MISSED"
+			t.Errorf("%s: %.3g, at most %.3g", name, got, most)
+		}
+		t.Logf("target %-7s %s: %.3g (at most %.3g)", verdict, name, got, most)
+	}
+	for _, one := range r.Rounds {
+		if one.Contender != ours {
+			continue
+		}
+		if fork := r.find(forkPerRun, one.Machines); fork != nil && one.Machines >= 20 {
+			promise(fmt.Sprintf("CPU per create, %d machines, ratio to one Terraform per machine", one.Machines), one.Create.CPU/fork.Create.CPU, 0.25)
+		}
+		if one.Machines >= 20 {
+			promise(fmt.Sprintf("CPU per create, %d machines, ratio to the executor's version command", one.Machines), one.Create.CPU/r.VersionCPU, 2.5)
+		}
+		if one.Machines == 1 {
+			promise("seconds from Machine to the engine's create call, idle", one.Requested.Max, 0.3)
+		}
+		promise(fmt.Sprintf("seconds from up to provisioned, %d machines", one.Machines), one.Provisioned.Max, 2)
+		if one.Machines >= 100 {
+			promise(fmt.Sprintf("MiB of memory, %d machines at once", one.Machines), one.PeakMiB, memoryBudget)
+		}
+	}
+	if s := r.Steady; s != nil {
+		promise("Terraform runs in the steady state", float64(s.Runs), 0)
+		promise("engine calls per minute in the steady state, ratio to one machine", s.CallsPerMinute/s.CallsPerMinuteOfOne, 1.2)
+		promise("share of a core in the steady state", s.Core, 0.02)
+		promise("KiB of memory per machine over the base", s.KiBPerMachine, 40)
+		promise("Terraform runs after a restart", float64(s.RestartRuns), 0)
+		promise("seconds from a restart until every machine was looked at", s.RestartSeconds, 15)
+	}
+}
+
+func (r *report) write(t *testing.T) {
+	if *output == "" {
+		return
+	}
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(*output, append(content, '\n'), 0o600)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,239 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+const (
+	ours       = "manager"
+	nativeLoop = "native loop"
+	forkPerRun = "fork per run"
+)
+
+// boots is how long the simulator's VMs take to be up after their start.
+const boots = 60 * time.Millisecond
+
+// stage is a site with a manager, and what is seen of its machines.
+type stage struct {
+	site    *testsite.Site
+	manager *testsite.Manager
+	calls   atomic.Int64 // of the engine
+	// created, requested, up and provisioned machines by their names; ids of VMs that were started.
+	created, requested, provisioned, gone times
+	started                               times
+}
+
+var vmName = regexp.MustCompile(`<name>([^<]+)</name>`)
+
+// gate notes when VMs are asked for and when they are started.
+func (s *stage) gate(engine http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.calls.Add(1)
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/vms") {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if match := vmName.FindSubmatch(body); match != nil {
+				s.requested.note(string(match[1]))
+			}
+		}
+		engine.ServeHTTP(w, r)
+		if parts := strings.Split(r.URL.Path, "/"); r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/start") {
+			s.started.noteAt(parts[len(parts)-2], time.Now().Add(boots))
+		}
+	})
+}
+
+func newStage(t *testing.T, args ...string) *stage {
+	t.Helper()
+	s := &stage{}
+	s.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
+	}})
+	s.manager = suite.program.New(t, nil, append(args, "--namespace="+s.site.Namespace)...)
+	if err := s.manager.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.site.Expect(s.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	s.watch(t)
+	return s
+}
+
+// watch notes when machines are provisioned, and when they are gone.
+func (s *stage) watch(t *testing.T) {
+	t.Helper()
+	watching, err := client.NewWithWatch(suite.api.Config, client.Options{Scheme: suite.api.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	var list infrav1.OLVMMachineList
+	stream, err := watching.Watch(ctx, &list, client.InNamespace(s.site.Namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for event := range stream.ResultChan() {
+			m, ok := event.Object.(*infrav1.OLVMMachine)
+			if ok && event.Type == watch.Deleted {
+				s.gone.note(m.Name)
+			} else if ok && ptr.Deref(m.Status.Initialization.Provisioned, false) {
+				s.provisioned.note(m.Name)
+			}
+		}
+	}()
+}
+
+// bySubnet gives room for all machines.
+func bySubnet(spec *infrav1.OLVMMachineSpec) {
+	ipv4 := spec.VirtualMachine.Network.IPv4
+	ipv4.Subnet, ipv4.IPAddresses = "10.16.0.0/16", []string{"10.16.1.0-10.16.9.255"}
+}
+
+// ask asks for so many machines at once.
+func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
+	out := make([]*infrav1.OLVMMachine, to-from)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range out {
+		group.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer group.Done()
+			defer func() { <-slots }()
+			name := fmt.Sprintf("m%d", from+i)
+			out[i] = s.site.Machine(name, bySubnet)
+			s.created.note(name)
+		}()
+	}
+	group.Wait()
+	return out
+}
+
+// await waits until something happened to so many machines.
+func await(t *testing.T, what string, m *times, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Minute); m.len() < n; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d machines are %s", m.len(), n, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (s *stage) pids() []int { return append(s.manager.Executors(), s.manager.Process.PID()) }
+
+// up is when each machine's VM was up.
+func (s *stage) up() *times {
+	out := &times{}
+	names := map[string]string{}
+	for _, vm := range s.site.Sim.VMs() {
+		names[vm.ID] = vm.Name
+	}
+	s.started.mu.Lock()
+	defer s.started.mu.Unlock()
+	for id, at := range s.started.at {
+		out.noteAt(names[id], at)
+	}
+	return out
+}
+
+// manager makes and deletes machines with our manager.
+func manager(t *testing.T, n int) round {
+	t.Helper()
+	args := []string{}
+	if *profile != "" {
+		args = append(args, "--profiler-address=127.0.0.1:16060")
+	}
+	s := newStage(t, args...)
+	defer s.manager.Process.Stop(time.Minute)
+	time.Sleep(2 * time.Second) // what comes with the start is over
+	out := round{Contender: ours, Machines: n, BaseMiB: memoryOf(s.manager.Process.PID())}
+	memory := watchMemory(s.pids)
+	profiled := profileCPU(t, n)
+	begin, before := time.Now(), cpuOf(s.manager.Process.PID())
+	machines := s.ask(0, n)
+	await(t, "provisioned", &s.provisioned, n)
+	took := time.Since(begin)
+	s.quiet(t)
+	out.Create = newEffort(n, took, cpuOf(s.manager.Process.PID()).minus(before))
+	profiled()
+	out.Requested, out.Provisioned = newSpread(s.requested.since(&s.created)), newSpread(s.provisioned.since(s.up()))
+	if vms := s.site.Sim.Summary().VMs; vms != n {
+		t.Errorf("the engine has %d VMs, not %d", vms, n)
+	}
+	begin, before = time.Now(), cpuOf(s.manager.Process.PID())
+	for _, m := range machines {
+		s.site.Delete(m)
+	}
+	await(t, "gone", &s.gone, n)
+	out.Delete = newEffort(n, time.Since(begin), cpuOf(s.manager.Process.PID()).minus(before))
+	out.PeakMiB = memory.end()
+	if vms := s.site.Sim.Summary().VMs; vms != 0 {
+		t.Errorf("the engine has %d VMs", vms)
+	}
+	return out
+}
+
+// quiet waits until no run goes and none is queued: the last machine is provisioned a moment before its run ends.
+func (s *stage) quiet(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		m := s.metrics(t)
+		if m[`capolvm_terraform_jobs{phase="queued"}`]+m[`capolvm_terraform_jobs{phase="running"}`] == 0 && len(s.manager.Executors()) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("runs do not end")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// metrics of the manager, by name with labels.
+func (s *stage) metrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	response, err := http.Get(s.manager.Metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), "} "); ok {
+			out[name+"}"], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	return out
+}
+
+// runs is how many Terraform runs have ended.
+func (s *stage) runs(t *testing.T) int {
+	total := 0.0
+	for name, value := range s.metrics(t) {
+		if strings.HasPrefix(name, "capolvm_terraform_runs_total") {
+			total += value
+		}
+	}
+	return int(total)
+}

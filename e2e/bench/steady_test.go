@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// calm is a manager whose machines want nothing.
+type calm struct {
+	Machines int     `json:"machines"`
+	Minutes  float64 `json:"minutes"`
+	// Runs of Terraform; CallsPerMinute of the engine, and those of a manager with one machine; Core is the share of one.
+	Runs                int     `json:"terraformRuns"`
+	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
+	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
+	Core                float64 `json:"core"`
+	// KiBPerMachine over a manager without machines.
+	BaseMiB       float64 `json:"baseMiB"`
+	MiB           float64 `json:"MiB"`
+	KiBPerMachine float64 `json:"kibPerMachine"`
+	// ReadySeconds after a restart, and seconds until every machine was looked at.
+	ReadySeconds   float64 `json:"readySeconds"`
+	RestartSeconds float64 `json:"restartSeconds"`
+	RestartRuns    int     `json:"restartTerraformRuns"`
+}
+
+func (c *calm) String() string {
+	return fmt.Sprintf("%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at after %.1f s, %d runs",
+		c.Machines, c.Minutes, c.Runs, c.CallsPerMinute, c.CallsPerMinuteOfOne, c.Core*100, c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns)
+}
+
+// steadyState makes many machines, leaves them alone, and restarts the manager.
+func steadyState(t *testing.T, n int, long time.Duration) *calm {
+	t.Helper()
+	s := newStage(t)
+	defer func() { s.manager.Process.Stop(time.Minute) }()
+	pid := s.manager.Process.PID()
+	out := &calm{Machines: n, Minutes: long.Minutes()}
+	window := min(long, 2*time.Minute)
+	perMinute := func(of time.Duration) float64 {
+		before := s.calls.Load()
+		time.Sleep(of)
+		return float64(s.calls.Load()-before) / of.Minutes()
+	}
+	time.Sleep(window) // settled, without machines
+	out.BaseMiB = memoryOf(pid)
+	s.ask(0, 1)
+	await(t, "provisioned", &s.provisioned, 1)
+	s.quiet(t)
+	time.Sleep(5 * time.Second)
+	out.CallsPerMinuteOfOne = perMinute(window)
+	s.ask(1, n)
+	await(t, "provisioned", &s.provisioned, n)
+	s.quiet(t)
+	time.Sleep(time.Minute) // what belongs to the creation is over, garbage collection too
+	runs, before := s.runs(t), cpuOf(pid)
+	out.CallsPerMinute = perMinute(long)
+	out.Core, out.Runs = cpuOf(pid).minus(before).self/long.Seconds(), s.runs(t)-runs
+	out.MiB = memoryOf(pid)
+	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
+
+	s.manager.Process.Stop(time.Minute)
+	begin := time.Now()
+	if err := s.manager.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out.ReadySeconds = time.Since(begin).Seconds()
+	looked := `controller_runtime_reconcile_total{controller="olvmmachine",result="requeue_after"}`
+	for deadline := time.Now().Add(5 * time.Minute); s.metrics(t)[looked] < float64(n); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%.0f looks at %d machines", s.metrics(t)[looked], n)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	out.RestartSeconds = time.Since(begin).Seconds()
+	s.quiet(t)
+	out.RestartRuns = s.runs(t)
+	m := &infrav1.OLVMMachine{ObjectMeta: s.site.Meta("m0")}
+	s.site.Expect(m, infrav1.ReadyCondition, "True/Ready")
+	return out
+}

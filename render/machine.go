@@ -1,0 +1,336 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Addresses of a machine's resources in its state.
+const (
+	VMAddress          = "ovirt_vm.this"
+	StartAddress       = "ovirt_vm_start.this"
+	OptimizeCPUAddress = "ovirt_vm_optimize_cpu_settings.this"
+)
+
+// NICAddress is the address in the state of the network interface at that index.
+func NICAddress(index int) string { return fmt.Sprintf("ovirt_nic.nic%d", index+1) }
+
+// TagAddress is the address in the state of a VM's tag.
+func TagAddress(tagID string) string { return fmt.Sprintf("ovirt_vm_tag.this[%q]", tagID) }
+
+// DataDiskAddress is the address of a data disk in the state.
+func DataDiskAddress(name string) string { return fmt.Sprintf("ovirt_disk.data[%q]", name) }
+
+// DataDiskAttachmentAddress is the address of the attachment of a data disk in the state.
+func DataDiskAttachmentAddress(name string) string {
+	return fmt.Sprintf("ovirt_disk_attachment.data[%q]", name)
+}
+
+// writer writes the resources of a machine. They are literal, and only those that the machine has: Terraform evaluates a
+// module with an argument for everything that a machine could have in twice the time.
+type writer struct {
+	file *hclwrite.File
+	// before are what the start of the VM waits for.
+	before []string
+}
+
+// resource begins a resource, with what a reader would ask about it.
+func (w *writer) resource(why, kind, name string) *hclwrite.Body {
+	body := w.file.Body()
+	if len(body.Blocks()) > 0 {
+		body.AppendNewline()
+	}
+	if why != "" {
+		comment(body, why)
+	}
+	if kind != "ovirt_vm" && kind != "ovirt_vm_start" {
+		w.before = append(w.before, kind+"."+name)
+	}
+	return body.AppendNewBlock("resource", []string{kind, name}).Body()
+}
+
+// mainFile has the resources in the order in which they are made.
+func mainFile(in Machine) []byte {
+	w := &writer{file: hclwrite.NewEmptyFile()}
+	w.vm(in)
+	w.nics(in)
+	w.disks(in)
+	w.rest(in)
+	start := w.resource("The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.", "ovirt_vm_start", "this")
+	ofVM(start)
+	start.SetAttributeValue("status", cty.StringVal("up"))
+	start.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
+	start.SetAttributeValue("force_stop", cty.True)
+	dependsOn(start, w.before...)
+	ignoreChanges(start, "Power is watched natively; a VM that reboots must not be restarted by a plan.", "status")
+	w.outputs(in)
+	return hclwrite.Format(w.file.Bytes())
+}
+
+// vm writes the VM; what is left to the engine is left out.
+func (w *writer) vm(in Machine) {
+	body := w.resource("", "ovirt_vm", "this")
+	set := func(name, value string) {
+		if value != "" {
+			body.SetAttributeValue(name, cty.StringVal(value))
+		}
+	}
+	number := func(name string, value int64) {
+		if value != 0 {
+			body.SetAttributeValue(name, cty.NumberIntVal(value))
+		}
+	}
+	flag := func(name string, value *bool) {
+		if value != nil {
+			body.SetAttributeValue(name, cty.BoolVal(*value))
+		}
+	}
+	set("name", in.Name)
+	set("comment", in.Comment)
+	set("description", in.Description)
+	set("cluster_id", in.ClusterID)
+	set("template_id", in.TemplateID)
+	flag("clone", in.Clone)
+	set("instance_type_id", in.InstanceTypeID)
+	number("cpu_cores", in.Cores)
+	number("cpu_sockets", in.Sockets)
+	number("cpu_threads", in.Threads)
+	set("cpu_mode", in.CPUMode)
+	number("memory", in.Memory)
+	number("guaranteed_memory", in.GuaranteedMemory)
+	number("maximum_memory", in.MaximumMemory)
+	flag("memory_ballooning", in.MemoryBallooning)
+	number("huge_pages", in.HugePages)
+	set("vm_type", in.VMType)
+	set("os_type", in.OSType)
+	flag("serial_console", in.SerialConsole)
+	flag("soundcard_enabled", in.SoundCard)
+	if in.Placement != nil {
+		set("placement_policy_affinity", in.Placement.Affinity)
+		body.SetAttributeValue("placement_policy_host_ids", texts(in.Placement.HostIDs))
+	}
+	set("initialization_hostname", in.Name)
+	setTraversal(body, "initialization_custom_script", "var", "user_data")
+	if disk := in.RootDisk; disk != nil {
+		body.AppendNewline()
+		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
+		block.SetAttributeValue("disk_id", cty.StringVal(disk.TemplateDiskID))
+		for _, part := range [][2]string{{"format", disk.Format}, {"provisioning", disk.Provisioning}, {"storage_domain_id", disk.StorageDomainID}} {
+			if part[1] != "" {
+				block.SetAttributeValue(part[0], cty.StringVal(part[1]))
+			}
+		}
+	}
+	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic", "template_id", "template_disk_attachment_override", "clone"}
+	if in.guestDNS() {
+		ignored = append(ignored, "initialization_dns_servers", "initialization_search_domains")
+	}
+	ignoreChanges(body, "What a guest reads at its first boot, and where its disks came from, matters once.", ignored...)
+}
+
+// guestDNS says whether the guest is told about DNS, for which the released provider has no attributes.
+func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
+
+// nics writes the network interfaces, each after the one before it: a guest finds them in the order in which they were
+// made.
+func (w *writer) nics(in Machine) {
+	for i, nic := range in.NICs {
+		body := w.resource("", "ovirt_nic", fmt.Sprintf("nic%d", i+1))
+		ofVM(body)
+		body.SetAttributeValue("name", cty.StringVal(nic.Name))
+		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
+		var ignored []string
+		for _, part := range [][2]string{{"mac", nic.MAC}, {"interface", nic.Interface}} {
+			if part[1] != "" {
+				body.SetAttributeValue(part[0], cty.StringVal(part[1]))
+				ignored = append(ignored, part[0])
+			}
+		}
+		if i > 0 {
+			dependsOn(body, NICAddress(i-1))
+		}
+		if len(ignored) > 0 {
+			ignoreChanges(body, "Hardware of a VM that runs is not exchanged.", ignored...)
+		}
+	}
+}
+
+// disks writes the size of the root disk, and the data disks.
+func (w *writer) disks(in Machine) {
+	if in.RootDiskSize != 0 {
+		body := w.resource("", "ovirt_vm_disks_resize", "root")
+		ofVM(body)
+		body.SetAttributeValue("size", cty.NumberIntVal(in.RootDiskSize))
+	}
+	if len(in.DataDisks) == 0 {
+		return
+	}
+	disks, interfaces := map[string]cty.Value{}, map[string]cty.Value{}
+	for _, disk := range in.DataDisks {
+		disks[disk.Name] = cty.ObjectVal(map[string]cty.Value{
+			"alias": cty.StringVal(DiskAlias(in.Name, disk.Name)), "size": cty.NumberIntVal(disk.Size), "format": cty.StringVal(disk.Format), "sparse": cty.BoolVal(disk.Sparse),
+			"storage_domain_id": cty.StringVal(disk.StorageDomainID),
+		})
+		interfaces[disk.Name] = cty.StringVal(disk.Interface)
+	}
+	body := w.resource("A disk without its VM could not be told from one that somebody else made.", "ovirt_disk", "data")
+	forEach(body, disks)
+	for _, name := range []string{"alias", "size", "format", "sparse", "storage_domain_id"} {
+		setTraversal(body, name, "each", "value", name)
+	}
+	dependsOn(body, VMAddress)
+	ignoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse", "storage_domain_id")
+
+	body = w.resource("", "ovirt_disk_attachment", "data")
+	forEach(body, interfaces)
+	ofVM(body)
+	body.SetAttributeRaw("disk_id", tokens(`ovirt_disk.data[each.key].id`))
+	setTraversal(body, "disk_interface", "each", "value")
+	body.SetAttributeValue("active", cty.True)
+	body.SetAttributeValue("bootable", cty.False)
+	if in.RootDiskSize != 0 { // the released provider resizes every disk that it finds
+		dependsOn(body, "ovirt_vm_disks_resize.root")
+	}
+}
+
+// rest writes what else is done to the VM before it starts.
+func (w *writer) rest(in Machine) {
+	if in.OptimizeCPU {
+		ofVM(w.resource("The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.", "ovirt_vm_optimize_cpu_settings", "this"))
+	}
+	if in.RemoveGraphicsConsoles {
+		ofVM(w.resource("", "ovirt_vm_graphics_consoles", "none"))
+	}
+	if len(in.TagIDs) > 0 {
+		body := w.resource("", "ovirt_vm_tag", "this")
+		body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))))
+		ofVM(body)
+		setTraversal(body, "tag_id", "each", "value")
+	}
+	if len(in.AffinityGroups) > 0 {
+		groups := map[string]cty.Value{}
+		for name, id := range in.AffinityGroups {
+			groups[name] = cty.StringVal(id)
+		}
+		body := w.resource("The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.", "ovirt_vm_affinity_group", "this")
+		forEach(body, groups)
+		body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
+		setTraversal(body, "affinity_group_id", "each", "value")
+		ofVM(body)
+	}
+}
+
+func (w *writer) outputs(in Machine) {
+	output := func(name, description string) *hclwrite.Body {
+		w.file.Body().AppendNewline()
+		body := w.file.Body().AppendNewBlock("output", []string{name}).Body()
+		body.SetAttributeValue("description", cty.StringVal(description))
+		return body
+	}
+	setTraversal(output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
+	var nics []hclwrite.ObjectAttrTokens
+	for i, nic := range in.NICs {
+		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: tokens(NICAddress(i) + ".id")})
+	}
+	output("nic_ids", "UUIDs of the network interfaces, by name.").SetAttributeRaw("value", hclwrite.TokensForObject(nics))
+}
+
+// guestFile is an override: Terraform adds it to the VM. It is a file of its own because what a guest was told is not
+// changed later, and no reason to plan.
+func guestFile(in Machine) []byte {
+	file := hclwrite.NewEmptyFile()
+	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
+	body := file.Body().AppendNewBlock("resource", []string{"ovirt_vm", "this"}).Body()
+	if len(in.DNSServers) > 0 {
+		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
+	}
+	if len(in.SearchDomains) > 0 {
+		body.SetAttributeValue("initialization_search_domains", texts(in.SearchDomains))
+	}
+	for i, guest := range in.Guests {
+		if i > 0 || in.guestDNS() {
+			body.AppendNewline()
+		}
+		nic := body.AppendNewBlock("initialization_nic", nil).Body()
+		nic.SetAttributeValue("name", cty.StringVal(guest.Interface))
+		guest.IPv4.write(nic, "ipv4")
+		guest.IPv6.write(nic, "ipv6")
+	}
+	return hclwrite.Format(file.Bytes())
+}
+
+// write adds the block of a family that is on.
+func (ip *IP) write(nic *hclwrite.Body, family string) {
+	if ip == nil {
+		return
+	}
+	block := nic.AppendNewBlock(family, nil).Body()
+	for _, part := range [][2]string{{"boot_protocol", ip.BootProtocol}, {"address", ip.Address}, {"netmask", ip.Netmask}, {"gateway", ip.Gateway}} {
+		if part[1] != "" {
+			block.SetAttributeValue(part[0], cty.StringVal(part[1]))
+		}
+	}
+}
+
+// ofVM says to which VM a resource belongs.
+func ofVM(body *hclwrite.Body) { setTraversal(body, "vm_id", "ovirt_vm", "this", "id") }
+
+// forEach makes an instance of the resource for each value.
+func forEach(body *hclwrite.Body, values map[string]cty.Value) {
+	// Keys in quotes: a name may be called for, which begins another kind of expression.
+	var each []hclwrite.ObjectAttrTokens
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		each = append(each, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(name)), Value: hclwrite.TokensForValue(values[name])})
+	}
+	body.SetAttributeRaw("for_each", hclwrite.TokensForObject(each))
+	body.AppendNewline()
+}
+
+func dependsOn(body *hclwrite.Body, addresses ...string) {
+	body.AppendNewline()
+	body.SetAttributeRaw("depends_on", list(addresses))
+}
+
+// ignoreChanges says what a plan leaves as it is, and why.
+func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
+	body.AppendNewline()
+	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
+	comment(lifecycle, why)
+	lifecycle.SetAttributeRaw("ignore_changes", list(attributes))
+}
+
+func comment(body *hclwrite.Body, text string) {
+	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
+}
+
+// list is a list of names of this package.
+func list(names []string) hclwrite.Tokens {
+	var items []hclwrite.Tokens
+	for _, name := range names {
+		items = append(items, tokens(name))
+	}
+	return hclwrite.TokensForTuple(items)
+}
+
+// tokens are those of an expression of this package: never of what comes from outside.
+func tokens(expression string) hclwrite.Tokens {
+	file, diags := hclwrite.ParseConfig([]byte("x = "+expression+"\n"), MainFile, hcl.InitialPos)
+	if diags.HasErrors() {
+		panic(fmt.Sprintf("%q is no expression: %v", expression, diags))
+	}
+	return file.Body().GetAttribute("x").Expr().BuildTokens(nil)
+}
+
+func texts(list []string) cty.Value {
+	values := make([]cty.Value, 0, len(list))
+	for _, text := range list {
+		values = append(values, cty.StringVal(text))
+	}
+	return cty.TupleVal(values)
+}

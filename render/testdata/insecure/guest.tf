@@ -1,5 +1,0 @@
-locals {
-  guest_nics     = []
-  dns_servers    = null
-  search_domains = null
-}
