@@ -29,12 +29,18 @@ import (
 
 // addressAllocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records them
 // on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine names it,
-// whatever restarts in between. One allocation goes at a time, on objects read past the cache; leader election keeps
-// other processes out.
+// whatever restarts in between. One allocation goes at a time; leader election keeps other processes out.
+//
+// Where the cache has all machines, it is looked at, with what was recorded here and is not in it yet; else, and the first
+// time, the machines are read past it, which takes longer the more there are.
 type addressAllocator struct {
-	client client.Client
-	reader client.Reader
-	mu     sync.Mutex
+	client      client.Client
+	reader      client.Reader
+	cacheHasAll bool
+
+	mu sync.Mutex
+	// recorded are machines as they were written here, until the cache has them; nil before the first look.
+	recorded map[client.ObjectKey]*infrav1.OLVMMachine
 }
 
 // allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
@@ -94,7 +100,46 @@ func (a *addressAllocator) record(ctx context.Context, machine *infrav1.OLVMMach
 		return fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, string(text))
+	if a.cacheHasAll {
+		a.recorded[client.ObjectKeyFromObject(machine)] = machine.DeepCopy()
+	}
 	return nil
+}
+
+// machines are those that there are, with all that was ever recorded for them; mu is held.
+func (a *addressAllocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
+	reader := a.reader
+	if a.cacheHasAll && a.recorded != nil {
+		reader = a.client
+	}
+	var list infrav1.OLVMMachineList
+	if err := reader.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
+	}
+	if !a.cacheHasAll {
+		return list.Items, nil
+	}
+	if a.recorded == nil { // what others recorded until now, the cache may lack
+		a.recorded = map[client.ObjectKey]*infrav1.OLVMMachine{}
+		for i := range list.Items {
+			if m := &list.Items[i]; m.Annotations[infrav1.AddressesAnnotation] != "" {
+				a.recorded[client.ObjectKeyFromObject(m)] = m
+			}
+		}
+		return list.Items, nil
+	}
+	behind := map[client.ObjectKey]*infrav1.OLVMMachine{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		ours := a.recorded[client.ObjectKeyFromObject(m)]
+		if ours == nil || ours.UID != m.UID || ours.Annotations[infrav1.AddressesAnnotation] == m.Annotations[infrav1.AddressesAnnotation] {
+			continue
+		}
+		behind[client.ObjectKeyFromObject(m)] = ours
+		list.Items[i] = *ours
+	}
+	a.recorded = behind
+	return list.Items, nil
 }
 
 // held finds the addresses that other machines have on an engine, and its control plane endpoints.
@@ -103,9 +148,9 @@ func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, 
 	if err := a.reader.List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
-	var machines infrav1.OLVMMachineList
-	if err := a.reader.List(ctx, &machines); err != nil {
-		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
+	machines, err := a.machines(ctx)
+	if err != nil {
+		return nil, err
 	}
 	out := resolve.Held{}
 	engines := map[client.ObjectKey]string{}
@@ -117,8 +162,8 @@ func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, 
 			out.AddEndpoint(c)
 		}
 	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for i := range machines {
+		m := &machines[i]
 		owner, known := engines[client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}]
 		if known && owner != where || m.Namespace == self.Namespace && m.Name == self.Name {
 			continue // a machine whose engine is not known counts as on this one

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -19,10 +21,13 @@ import (
 type Engines struct {
 	// Reader reads Secrets and ConfigMaps past the cache: the controller does not watch their contents.
 	Reader client.Reader
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have changed.
+	Metadata client.Reader
 	// Sessions are shared with the Terraform provider.
 	Sessions *engine.Sessions
 
 	mu     sync.Mutex
+	access map[types.UID]access
 	vms    map[*engine.Client]*view[map[string]engine.VM]
 	guests map[*engine.Client]*view[map[string][]engine.GuestInterface]
 	groups map[groupsOf]*view[[]engine.AffinityGroup]
@@ -74,6 +79,12 @@ func (v *view[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error)
 	return v.answer, nil
 }
 
+// access is what was read of an OLVMCluster's way to its engine, and out of which versions of the objects.
+type access struct {
+	versions string
+	config   engine.Config
+}
+
 type groupsOf struct {
 	session   *engine.Client
 	clusterID string
@@ -93,7 +104,15 @@ func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, cl
 
 // VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
 func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) (*engine.VM, error) {
-	vms, err := viewOf(e, &e.vms, session).within(maxAge, func() (map[string]engine.VM, error) {
+	vms, err := e.listVMs(ctx, session, maxAge)
+	if vm, ok := vms[id]; ok && err == nil {
+		return &vm, nil
+	}
+	return nil, err
+}
+
+func (e *Engines) listVMs(ctx context.Context, session *engine.Client, maxAge time.Duration) (map[string]engine.VM, error) {
+	return viewOf(e, &e.vms, session).within(maxAge, func() (map[string]engine.VM, error) {
 		list, err := session.VMs(ctx)
 		vms := make(map[string]engine.VM, len(list))
 		for _, vm := range list {
@@ -101,10 +120,6 @@ func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, max
 		}
 		return vms, err
 	})
-	if vm, ok := vms[id]; ok && err == nil {
-		return &vm, nil
-	}
-	return nil, err
 }
 
 // Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
@@ -115,6 +130,59 @@ func (e *Engines) Guest(ctx context.Context, session *engine.Client, id string, 
 
 // For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must act.
 func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
+	versions := e.versions(ctx, cluster)
+	e.mu.Lock()
+	known, ok := e.access[cluster.UID]
+	e.mu.Unlock()
+	if ok && versions != "" && known.versions == versions {
+		session, err := e.Sessions.Get(known.config) // which keeps the session
+		return session, known.config, err
+	}
+	session, config, err := e.read(ctx, cluster)
+	if err == nil && versions != "" {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.access == nil {
+			e.access = map[types.UID]access{}
+		}
+		e.access[cluster.UID] = access{versions: versions, config: config}
+	}
+	return session, config, err
+}
+
+// forget drops what is known of a cluster that is gone.
+func (e *Engines) forget(cluster types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.access, cluster)
+}
+
+// versions of all that decides the way to the engine; empty where they are not known.
+func (e *Engines) versions(ctx context.Context, cluster *infrav1.OLVMCluster) string {
+	if e.Metadata == nil {
+		return ""
+	}
+	server, out := cluster.Spec.OLVMOvirtAPIServer, fmt.Sprint(cluster.Generation)
+	for kind, name := range map[string]*infrav1.NamespacedName{"Secret": &server.CredentialsSecret, "ConfigMap": server.CAConfigMap} {
+		if name == nil {
+			continue
+		}
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		if err := e.Metadata.Get(ctx, resolve.Key(*name, cluster), object); err != nil {
+			return ""
+		}
+		if kind == "Secret" {
+			out = object.ResourceVersion + " " + out
+		} else {
+			out += " " + object.ResourceVersion
+		}
+	}
+	return out
+}
+
+// read reads the way to the engine.
+func (e *Engines) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	secret := &corev1.Secret{}
 	if err := e.get(ctx, resolve.Key(server.CredentialsSecret, cluster), secret); err != nil {

@@ -86,12 +86,14 @@ func (s *site) expectEvent(about, reason, text string) {
 		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
+		var others []string
 		for _, event := range list.Items {
 			if event.Regarding.Name == about && event.Reason == reason && strings.Contains(event.Note, text) {
 				return nil
 			}
+			others = append(others, fmt.Sprintf("%s of %s: %s", event.Reason, event.Regarding.Name, event.Note))
 		}
-		return fmt.Errorf("%d other events", len(list.Items))
+		return fmt.Errorf("there are %q", others)
 	})
 }
 

@@ -86,7 +86,7 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Runs == nil || r.Recorder == nil || r.WorkDir == "" {
 		return errors.New("fields Client, APIReader, Engines, Executor, Runs, Recorder and WorkDir must be set")
 	}
-	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix}
+	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix, Metadata: r.Engines.Metadata}
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
@@ -225,13 +225,16 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	before := slices.Clone(olvmCluster.Status.Conditions)
 	defer func() {
 		updateClusterStatus(scope)
-		if err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions}); err != nil {
+		err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions})
+		if !apierrors.IsNotFound(err) { // conditions are written first: where the rest failed, the next pass would see no change
+			announce(r.Recorder, olvmCluster, before, olvmCluster.Status.Conditions, map[string]string{
+				infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+			})
+		}
+		if err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 			return
 		}
-		announce(r.Recorder, olvmCluster, before, olvmCluster.Status.Conditions, map[string]string{
-			infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
-		})
 		if scope.noticed {
 			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
@@ -356,6 +359,7 @@ func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clus
 		return ctrl.Result{}, err
 	}
 	if gone {
+		r.Engines.forget(c.UID)
 		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
 	}
 	return ctrl.Result{RequeueAfter: after}, nil

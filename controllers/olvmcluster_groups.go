@@ -167,6 +167,17 @@ func (r *OLVMClusterReconciler) decideGroups(ctx context.Context, scope *cluster
 	return resolve.Groups(resolve.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
 }
 
+// wakeMachines has the cluster's machines look whether they are in their groups.
+func (r *OLVMClusterReconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
+	var machines infrav1.OLVMMachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: scope.cluster.Name}); err != nil {
+		return // the next look is soon enough
+	}
+	for i := range machines.Items {
+		r.Runs.wake(client.ObjectKeyFromObject(&machines.Items[i]).String())
+	}
+}
+
 // groupsDrifted says whether a group was deleted, or its rule changed, behind our back.
 func (r *OLVMClusterReconciler) groupsDrifted(ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance) (bool, error) {
 	for _, g := range scope.groups {
@@ -181,6 +192,9 @@ func (r *OLVMClusterReconciler) groupsDrifted(ctx context.Context, scope *cluste
 		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID == instance.Text("id") })
 		if at < 0 {
 			return true, nil
+		}
+		if vms := there[at].VMs; vms == nil || len(vms.Items) < g.Machines {
+			r.wakeMachines(ctx, scope) // one of them was taken out, or is not in it yet
 		}
 		if rule := there[at].VMsRule; rule != nil && (rule.Enabled == g.Off || rule.Enabled && (rule.Enforcing != g.Hard || rule.Positive != g.Positive)) {
 			return true, nil

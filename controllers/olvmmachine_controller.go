@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -52,10 +53,14 @@ type OLVMMachineReconciler struct {
 	WorkDir          string
 	Recorder         events.EventRecorder
 	WatchFilterValue string
+	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all namespaces.
+	CacheHasAll bool
 
 	states    *tfstate.Store
 	addresses *addressAllocator
 	runner    *terraform.Runner
+	follower  *follower
+	digests   digests
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -83,16 +88,19 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
 	}
-	if err := mgr.Add(r.Runs); err != nil {
-		return fmt.Errorf("failed to add the Terraform runner: %w", err)
+	for _, runnable := range []manager.Runnable{r.Runs, r.follower} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("failed to add the Terraform runner: %w", err)
+		}
 	}
 	return nil
 }
 
 func (r *OLVMMachineReconciler) init() {
-	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader}
-	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader}
+	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Metadata: r.Engines.Metadata}
+	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader, cacheHasAll: r.CacheHasAll}
 	r.runner = r.Runs.runner
+	r.follower = &follower{engines: r.Engines, wake: r.Runs.wake}
 }
 
 // olvmClusterToMachines wakes the machines when the way to their engine changes.
@@ -145,8 +153,10 @@ type machineScope struct {
 	// Set by reconcileConfiguration.
 	groups    map[string]string
 	leftGroup bool
-	// rendered configuration and its names, or why there is none. Set by reconcileConfiguration.
-	rendered  render.Files
+	// asked is what the configuration asks for, digest its identity, and resolved its names; or why there is none. Set by
+	// reconcileConfiguration.
+	asked     *render.Machine
+	digest    string
 	resolved  *infrav1.OLVMStatus
 	renderErr error
 	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
@@ -177,6 +187,7 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	log := ctrl.LoggerFrom(ctx)
 	olvmMachine := &infrav1.OLVMMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
+		r.follower.leave(req.String())
 		return ctrl.Result{}, errors.Join(r.addresses.abandon(ctx, req.NamespacedName), r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name))
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
@@ -209,11 +220,14 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	before := slices.Clone(olvmMachine.Status.Conditions)
 	defer func() {
 		updateMachineStatus(scope)
-		if err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions}); err != nil {
+		err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions})
+		if !apierrors.IsNotFound(err) { // conditions are written first: where the rest failed, the next pass would see no change
+			announce(r.Recorder, olvmMachine, before, olvmMachine.Status.Conditions, scope.steps())
+		}
+		if err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 			return
 		}
-		announce(r.Recorder, olvmMachine, before, olvmMachine.Status.Conditions, scope.steps())
 		if scope.noticed {
 			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}

@@ -126,6 +126,7 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 			return ctrl.Result{}, err
 		}
 		r.Runs.forget(scope.key)
+		r.follower.leave(scope.key)
 		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
 	}
 	return ctrl.Result{RequeueAfter: scope.action.after}, nil

@@ -214,10 +214,9 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 		}
 	}
 	scope.vm, scope.vmMissing = vm, vm == nil
-	if vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp {
-		return vmBooting, nil
-	}
-	return jitter(vmSteady), nil
+	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
+	r.follower.follow(scope.key, followed{session: scope.session, vmID: id, fast: booting, vm: vm})
+	return 0, nil
 }
 
 // reconcileGuest asks for the addresses that only the guest knows, where there are such.
@@ -241,7 +240,7 @@ func (r *OLVMMachineReconciler) reconcileGuest(ctx context.Context, scope *machi
 	if booting && slices.ContainsFunc(scope.nics, silent) {
 		return vmBooting, nil
 	}
-	return 0, nil // reconcileVM looks again
+	return jitter(vmSteady), nil // a lease may be renewed with another address
 }
 
 // reconcileConfiguration resolves the names and renders.
@@ -261,11 +260,11 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {
-		scope.rendered, err = render.MachineFiles(machine)
+		scope.digest, err = r.digests.of(machine)
 	}
 	scope.resolved, scope.renderErr = resolved, err
 	if err == nil {
-		scope.groups = groups
+		scope.asked, scope.groups = &machine, groups
 		scope.leftGroup, scope.vmErr = r.leftGroup(ctx, scope)
 		err = scope.vmErr
 	}
@@ -284,14 +283,12 @@ func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
 	o := observed{
 		now: time.Now(), failures: scope.attempt.failures, lastFailure: scope.attempt.at, lastAttempted: scope.attempt.digest,
 		stateInvalid: scope.stateErr != nil, stateEmpty: scope.state.Empty(), hadVM: scope.olvmMachine.Spec.ProviderID != "", vmMissing: scope.vmMissing,
-		ready: scope.rendered != nil && scope.vmErr == nil, drifted: scope.leftGroup,
+		ready: scope.asked != nil && scope.vmErr == nil, drifted: scope.leftGroup,
 	}
 	if status, ok := r.runner.Observe(scope.key); ok && (!scope.noticed || status.Phase != terraform.Done) {
 		o.run = &status
 	}
-	if scope.rendered != nil {
-		o.digest = scope.rendered.Digest()
-	}
+	o.digest = scope.digest
 	if scope.state != nil {
 		o.applied = scope.state.AppliedDigest
 	}
@@ -308,8 +305,12 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	if err := r.recordIntent(ctx, scope); err != nil {
 		return 0, err
 	}
-	_, err := r.runner.Submit(terraform.Job{
-		Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest),
+	files, err := render.MachineFiles(*scope.asked)
+	if err != nil {
+		return 0, err
+	}
+	_, err = r.runner.Submit(terraform.Job{
+		Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, files, o.digest),
 	})
 	observeJobs(r.runner)
 	if errors.Is(err, terraform.ErrShuttingDown) {
@@ -374,9 +375,9 @@ func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.
 }
 
 // applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
-func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
+func (r *OLVMMachineReconciler) applyJob(scope *machineScope, files render.Files, digest string) func(context.Context) (terraform.Summary, error) {
 	owner, session := scope.olvmMachine.DeepCopy(), scope.session
-	files, name, dcName := scope.rendered, scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
+	name, dcName := scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
 	secrets := []string{scope.config.Password, string(scope.userData)}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	clusterID, groups := scope.resolved.ClusterID, scope.groups

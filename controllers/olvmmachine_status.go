@@ -141,7 +141,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		vm := &ensureOLVM(m).VirtualMachine
 		vm.VMID, vm.VMName, vm.Status = scope.vm.ID, scope.vm.Name, string(scope.vm.Status)
 	}
-	if scope.rendered != nil {
+	if scope.asked != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better

@@ -44,7 +44,7 @@ type attempt struct {
 
 // NewRuns returns runs of which that many go at once, each for so long at most.
 func NewRuns(concurrency int, limit time.Duration) *Runs {
-	r := &Runs{machines: make(chan event.GenericEvent, 1024), clusters: make(chan event.GenericEvent, 1024), attempts: map[string]attempt{}}
+	r := &Runs{machines: make(chan event.GenericEvent, 1<<14), clusters: make(chan event.GenericEvent, 1024), attempts: map[string]attempt{}}
 	r.runner = terraform.NewRunner(concurrency, limit, r.wakeUp)
 	return r
 }
@@ -52,9 +52,14 @@ func NewRuns(concurrency int, limit time.Duration) *Runs {
 // clusterKeyPrefix tells the jobs of OLVMClusters from those of OLVMMachines, whose keys are namespace/name.
 const clusterKeyPrefix = "OLVMCluster:"
 
-// wakeUp enqueues the object of a job. A full channel blocks nobody: the object is looked at again anyway.
+// wakeUp enqueues the object of a job that has ended.
 func (r *Runs) wakeUp(key string) {
 	observeJobs(r.runner)
+	r.wake(key)
+}
+
+// wake enqueues an object. A full channel blocks nobody: the object is looked at again anyway.
+func (r *Runs) wake(key string) {
 	channel, object := r.machines, client.Object(&infrav1.OLVMMachine{})
 	if rest, ok := strings.CutPrefix(key, clusterKeyPrefix); ok {
 		channel, object, key = r.clusters, &infrav1.OLVMCluster{}, rest

@@ -77,7 +77,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 	suite.sessions = &engine.Sessions{}
-	engines := &Engines{Reader: mgr.GetAPIReader(), Sessions: suite.sessions}
+	engines := &Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4, time.Minute)
 	if err := (&OLVMClusterReconciler{
@@ -109,7 +109,7 @@ func runSuite(m *testing.M) (int, error) {
 	}
 	if err := (&OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
-		Executor: executor, Recorder: mgr.GetEventRecorder("test"),
+		Executor: executor, Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}

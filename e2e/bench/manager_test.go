@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
@@ -63,13 +64,29 @@ func (s *stage) gate(engine http.Handler) http.Handler {
 	})
 }
 
+// spacious is the simulator's inventory, with hosts that have room for all machines.
+func spacious() ovirtsim.Inventory {
+	inventory := ovirtsim.DefaultInventory()
+	for i := range inventory.DataCenters {
+		for j := range inventory.DataCenters[i].Clusters {
+			for k := range inventory.DataCenters[i].Clusters[j].Hosts {
+				inventory.DataCenters[i].Clusters[j].Hosts[k].Memory = 64 << 40
+			}
+		}
+		for j := range inventory.DataCenters[i].StorageDomains {
+			inventory.DataCenters[i].StorageDomains[j].Size = 1 << 50
+		}
+	}
+	return inventory
+}
+
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
 	s := &stage{}
-	s.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+	s.site = testsite.New(t, suite.api.Client, testsite.Options{Inventory: spacious(), Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
 	}})
-	s.manager = suite.program.New(t, nil, append(args, "--namespace="+s.site.Namespace)...)
+	s.manager = suite.program.New(t, nil, args...)
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +150,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 // await waits until something happened to so many machines.
 func await(t *testing.T, what string, m *times, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Minute); m.len() < n; {
+	for deadline := time.Now().Add(10 * time.Minute); m.len() < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d machines are %s", m.len(), n, what)
 		}

@@ -32,6 +32,9 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	if err := c.do(ctx, http.MethodGet, "/vms", nil, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list VMs: %w", err)
 	}
+	for i := range list.Items {
+		list.Items[i].Initialization = nil // user data, which is most of an answer, and of the memory that keeps it
+	}
 	return list.Items, nil
 }
 

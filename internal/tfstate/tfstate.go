@@ -15,11 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -200,6 +203,70 @@ type Store struct {
 	Reader client.Reader
 	// Prefix of the owners' names, for owners whose names may be those of other owners too.
 	Prefix string
+	// Metadata, where it is set, is a cache of the metadata of Secrets: Hold reads a state again when its Secret has changed.
+	Metadata client.Reader
+
+	mu   sync.Mutex
+	held map[client.ObjectKey]held
+}
+
+// held is what is remembered of a state: enough for decisions, and none of its secrets.
+type held struct {
+	uid     types.UID
+	version string
+	state   *State
+}
+
+// brief is the state without its text, and with the IDs of its resources only.
+func (s *State) brief() *State {
+	out := &State{Serial: s.Serial, Lineage: s.Lineage, AppliedDigest: s.AppliedDigest, resources: make([]resource, len(s.resources))}
+	for i, r := range s.resources {
+		instances := r.Instances
+		r.Instances = slices.Clone(r.Instances)
+		for j := range instances {
+			r.Instances[j].Attributes = map[string]any{"id": instances[j].Attributes["id"]}
+		}
+		out.resources[i] = r
+	}
+	return out
+}
+
+func (s *Store) key(owner client.Object) client.ObjectKey {
+	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
+}
+
+// remembered is the state of an owner whose Secret has not changed since it was read; nil where that is not known.
+func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
+	s.mu.Lock()
+	known, ok := s.held[s.key(owner)]
+	s.mu.Unlock()
+	if s.Metadata == nil || !ok {
+		return nil
+	}
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := s.Metadata.Get(ctx, s.key(owner), now); err != nil || now.UID != known.uid || now.ResourceVersion != known.version || !now.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return known.state
+}
+
+func (s *Store) remember(owner client.Object, secret *corev1.Secret, state *State) {
+	if s.Metadata == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[client.ObjectKey]held{}
+	}
+	s.held[s.key(owner)] = held{uid: secret.UID, version: secret.ResourceVersion, state: state.brief()}
+}
+
+func (s *Store) forget(owner client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, s.key(owner))
 }
 
 // SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix, which
@@ -265,8 +332,12 @@ func decode(secret *corev1.Secret) (*State, error) {
 }
 
 // Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels, as
-// after a backup was restored that kept none of them. The state itself is not written.
+// after a backup was restored that kept none of them. The state itself is not written. What it returns is good for decisions
+// and may lack the text and all attributes but IDs.
 func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
+	if known := s.remembered(ctx, owner); known != nil {
+		return known, nil
+	}
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
 		return nil, err
@@ -280,6 +351,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return nil, err
 	}
 	if equality.Semantic.DeepEqual(before, secret) {
+		s.remember(owner, secret, state)
 		return state, nil
 	}
 	// Whoever wrote at this moment may be a run that saves; the next look is soon enough.
@@ -316,6 +388,7 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 }
 
 func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
+	defer s.forget(owner)
 	secret, err := s.get(ctx, owner)
 	if err != nil {
 		return err
@@ -371,6 +444,7 @@ func set(values *map[string]string, key, value string) {
 
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
+	defer s.forget(owner)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		secret, err := s.get(ctx, owner)
 		if err != nil || secret == nil {
@@ -403,6 +477,7 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 
 // Delete removes the owner's state, which must describe nothing any more.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
+	defer s.forget(owner)
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
 		return err
