@@ -51,6 +51,12 @@ test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=tex
 test-reliability: tools ## Kill and cut managers, Terraform and connections at each call of a machine's life
 	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
 
+.PHONY: bench
+# Half an hour; BENCH='-machines=1,20 -steady-machines=0' takes a minute.
+bench: tools ## Measure what machines cost, beside a native loop and one Terraform per machine; JSON in out/bench.json
+	@mkdir -p out
+	go test ./e2e/bench -run '^TestBenchmark$$' -count=1 -v -timeout 90m -args -json=$(CURDIR)/out/bench.json $(BENCH)
+
 .PHONY: fuzz
 FUZZTIME ?= 20s
 fuzz: ## Run each fuzz target for FUZZTIME (20s)

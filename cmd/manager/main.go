@@ -117,7 +117,7 @@ func (o *options) validate() error {
 			return fmt.Errorf("--%s must be at least 1", name)
 		}
 	}
-	if o.leaderElect && !(o.retryPeriod > 0 && o.retryPeriod < o.renewDeadline && o.renewDeadline < o.leaseDuration) {
+	if o.leaderElect && (o.retryPeriod <= 0 || o.retryPeriod >= o.renewDeadline || o.renewDeadline >= o.leaseDuration) {
 		return fmt.Errorf("--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration (%s) must each be shorter than the next", o.retryPeriod, o.renewDeadline, o.leaseDuration)
 	}
 	if o.terraformLimit < time.Minute {

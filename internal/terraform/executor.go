@@ -412,11 +412,9 @@ func (x *Executor) readable(state []byte) error {
 	var header struct {
 		Version string `json:"terraform_version"`
 	}
-	if len(state) == 0 || json.Unmarshal(state, &header) != nil {
-		return nil // without one, or reported by who parses it
-	}
-	written, err := version.NewVersion(header.Version)
-	if err != nil || x.executable.Version == nil {
+	_ = json.Unmarshal(state, &header) // what is no state is reported by who parses it
+	written, _ := version.NewVersion(header.Version)
+	if written == nil || x.executable.Version == nil {
 		return nil
 	}
 	theirs, ours := written.Segments(), x.executable.Version.Segments()

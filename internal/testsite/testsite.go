@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -135,6 +136,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	}
 	t.Cleanup(sim.Close)
 	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
+	t.Cleanup(s.clear)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
 	s.Cluster = &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMCluster", Name: "demo"},
@@ -157,6 +159,27 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	s.Create(ca)
 	s.Create(s.OLVM)
 	return s
+}
+
+// clear takes away what a test has left: the next engine may be given the same port, and its machines must not find the
+// addresses of these in use.
+func (s *Site) clear() {
+	ctx := context.Background()
+	var machines infrav1.OLVMMachineList
+	var clusters infrav1.OLVMClusterList
+	_ = s.Client.List(ctx, &machines, client.InNamespace(s.Namespace))
+	_ = s.Client.List(ctx, &clusters, client.InNamespace(s.Namespace))
+	var left []client.Object
+	for i := range machines.Items {
+		left = append(left, &machines.Items[i])
+	}
+	for i := range clusters.Items {
+		left = append(left, &clusters.Items[i])
+	}
+	for _, object := range left {
+		_ = s.Client.Delete(ctx, object)
+		_ = s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	}
 }
 
 // Meta is that of an object of the cluster.
