@@ -28,6 +28,7 @@ type Engines struct {
 
 	mu     sync.Mutex
 	access map[types.UID]access
+	used   map[types.UID]*engine.Client // by OLVMClusters
 	vms    map[*engine.Client]*view[map[string]engine.VM]
 	guests map[*engine.Client]*view[map[string][]engine.GuestInterface]
 	groups map[groupsOf]*view[[]engine.AffinityGroup]
@@ -155,6 +156,19 @@ func (e *Engines) forget(cluster types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.access, cluster)
+	delete(e.used, cluster)
+}
+
+// replaced notes the session of a cluster, and says whether it had another one.
+func (e *Engines) replaced(cluster types.UID, session *engine.Client) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.used == nil {
+		e.used = map[types.UID]*engine.Client{}
+	}
+	before := e.used[cluster]
+	e.used[cluster] = session
+	return before != nil && before != session
 }
 
 // versions of all that decides the way to the engine; empty where they are not known.

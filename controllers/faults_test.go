@@ -189,7 +189,11 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 
 func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s := newSite(t, nil)
-	m := s.Machine("one", nil)
+	// Addresses of its own: while its engine is not known they are in use on every one.
+	apart := func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{Subnet: "10.77.0.0/24", IPAddresses: []string{"10.77.0.10-10.77.0.19"}}
+	}
+	m := s.Machine("one", apart)
 	s.ExpectProvisioned(m)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.Delete(s.OLVM)
@@ -200,7 +204,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 		t.Errorf("message: %s", message)
 	}
 	// One that never got a VM waits for nobody.
-	fresh := s.Machine("fresh", nil)
+	fresh := s.Machine("fresh", apart)
 	s.Expect(fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	s.Delete(fresh)
 	s.ExpectGone(fresh)

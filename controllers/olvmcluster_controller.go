@@ -322,6 +322,9 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
 	scope.session, scope.config = session, config
+	if err == nil && r.Engines.replaced(scope.olvmCluster.UID, session) {
+		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
+	}
 	if err == nil {
 		scope.product, err = session.Product(ctx)
 	}

@@ -167,10 +167,10 @@ func (r *OLVMClusterReconciler) decideGroups(ctx context.Context, scope *cluster
 	return resolve.Groups(resolve.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
 }
 
-// wakeMachines has the cluster's machines look whether they are in their groups.
+// wakeMachines has the cluster's machines look at the engine.
 func (r *OLVMClusterReconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 	var machines infrav1.OLVMMachineList
-	if err := r.Client.List(ctx, &machines, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: scope.cluster.Name}); err != nil {
+	if err := r.Client.List(ctx, &machines, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: clusterNameOf(scope)}); err != nil {
 		return // the next look is soon enough
 	}
 	for i := range machines.Items {

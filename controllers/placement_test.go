@@ -436,9 +436,15 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		return os.ErrNotExist
 	})
 	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
-	if now := s.OLVM.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
-		t.Errorf("the group was %s, now there are %+v", id, now)
-	}
+	s.Eventually("the group is in the status", func() error { // conditions are written first
+		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+		if now := s.OLVM.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
+			return fmt.Errorf("the group was %s, now there are %+v", id, now)
+		}
+		return nil
+	})
 	// Lost again, and nobody looks before the deletion: the mark is enough.
 	s.Delete(m)
 	s.ExpectGone(m)
