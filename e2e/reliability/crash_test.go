@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,9 +113,12 @@ func (b *bench) expectNone(s *testsite.Site) {
 	if left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
 		s.T.Errorf("left on disk: %v, %v", left, err)
 	}
-	if left := b.Executors(); len(left) != 0 {
-		s.T.Errorf("processes left: %v", left)
-	}
+	s.Eventually("no process is left", func() error { // a manager that was just started asks for the executor's version
+		if left := b.Executors(); len(left) != 0 {
+			return fmt.Errorf("there are %v", left)
+		}
+		return nil
+	})
 }
 
 // fault is what happens at a call.
@@ -246,7 +250,9 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 	first.api.set(nil)
 	first.life(t, "dry")
 	first.engine.probe, first.api.probe = nil, nil
-	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool { return !strings.Contains(c.name, "olvmclusters") })
+	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool {
+		return !strings.Contains(c.name, "olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name) // the cluster's, once
+	})
 	pool <- first
 	for range benches - 1 {
 		pool <- newBench(t, withoutGroups)

@@ -127,8 +127,17 @@ func gated(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handl
 // WorkDir of the manager.
 func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
 
-// Start starts the process, and waits until it is ready.
+// Start starts the process, and waits until it is ready. A port that was free may be taken a moment later by somebody else.
 func (m *Manager) Start(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := m.start(ctx)
+		if err == nil || try == 3 || !strings.Contains(err.Error(), "address already in use") {
+			return err
+		}
+	}
+}
+
+func (m *Manager) start(ctx context.Context) error {
 	ports, err := localplane.FreePorts(2)
 	if err != nil {
 		return err
