@@ -28,11 +28,12 @@ type leadership struct {
 	namespace string
 	name      string // of the lease
 	lock      resourcelock.Interface
+	fresh     time.Duration // how old an answer about the lease may be
 }
 
 // newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
 func newLeadership(config *rest.Config, o options) (*leadership, error) {
-	l := &leadership{namespace: o.leaderNamespace, name: o.leaseName()}
+	l := &leadership{namespace: o.leaderNamespace, name: o.leaseName(), fresh: o.leaseDuration - o.renewDeadline}
 	if l.namespace == "" {
 		content, err := os.ReadFile(podNamespace)
 		if err != nil {
@@ -65,14 +66,19 @@ func (o options) leaseName() string {
 // lease goes on as if nothing had been, and acts before it looks at the clock.
 func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 	return func(ctx context.Context) error {
-		var lease coordinationv1.Lease
-		if err := reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, &lease); err != nil {
-			return fmt.Errorf("failed to see who leads: %w", err)
+		for {
+			var lease coordinationv1.Lease
+			asked := time.Now()
+			if err := reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, &lease); err != nil {
+				return fmt.Errorf("failed to see who leads: %w", err)
+			}
+			if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
+				return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "nobody yet"))
+			}
+			if time.Since(asked) <= l.fresh {
+				return nil
+			} // else this process was halted while it waited for the answer
 		}
-		if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
-			return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "nobody yet"))
-		}
-		return nil
 	}
 }
 

@@ -33,6 +33,9 @@ type Options struct {
 	// Owner is for whom a run makes things. It is written down where no attribute of the resource could tell: in the
 	// descriptions of disks. May be empty.
 	Owner string
+	// Fence is asked before a disk is made, whose name the engine would not refuse a second time; an error refuses it. nil
+	// agrees.
+	Fence func(ctx context.Context) error
 }
 
 // New returns the provider.
@@ -50,6 +53,7 @@ type configured struct {
 	client        *engine.Client
 	returnOnStart bool
 	owner         string
+	fence         func(ctx context.Context) error
 }
 
 type providerModel struct {
@@ -136,7 +140,7 @@ func (p *ovirtProvider) Configure(ctx context.Context, req provider.ConfigureReq
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
 	}
-	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart, owner: p.options.Owner}
+	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart, owner: p.options.Owner, fence: p.options.Fence}
 	resp.DataSourceData = resp.ResourceData
 }
 

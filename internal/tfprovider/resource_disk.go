@@ -123,6 +123,12 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	if !ok {
 		return
 	}
+	if r.fence != nil {
+		if err := r.fence(ctx); err != nil {
+			resp.Diagnostics.AddError("The disk was not created", err.Error())
+			return
+		}
+	}
 	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
 		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: model.sparseOf(),
 		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: model.StorageDomainID.ValueString()}}},
