@@ -44,14 +44,10 @@ func (r *AccessReconciler) kind() schema.GroupVersionKind {
 
 // named is the object that an OLVMCluster refers to; false where it refers to none.
 func (r *AccessReconciler) named(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
-	name := &c.Spec.OLVMOvirtAPIServer.CredentialsSecret
 	if r.ConfigMaps {
-		name = c.Spec.OLVMOvirtAPIServer.CAConfigMap
+		return caOf(c)
 	}
-	if name == nil || name.Name == "" {
-		return client.ObjectKey{}, false
-	}
-	return resolve.Key(*name, c), true
+	return credentialsOf(c)
 }
 
 // SetupWithManager adds the controller to the manager.

@@ -176,30 +176,48 @@ func (e *Engines) versions(ctx context.Context, cluster *infrav1.OLVMCluster) st
 	if e.Metadata == nil {
 		return ""
 	}
-	server, out := cluster.Spec.OLVMOvirtAPIServer, fmt.Sprint(cluster.Generation)
-	for kind, name := range map[string]*infrav1.NamespacedName{"Secret": &server.CredentialsSecret, "ConfigMap": server.CAConfigMap} {
-		if name == nil {
+	out := fmt.Sprint(cluster.Generation)
+	for _, named := range []struct {
+		kind string
+		of   reference
+	}{{"Secret", credentialsOf}, {"ConfigMap", caOf}} {
+		key, ok := named.of(cluster)
+		if !ok {
 			continue
 		}
 		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-		if err := e.Metadata.Get(ctx, resolve.Key(*name, cluster), object); err != nil {
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(named.kind))
+		if err := e.Metadata.Get(ctx, key, object); err != nil {
 			return ""
 		}
-		if kind == "Secret" {
-			out = object.ResourceVersion + " " + out
-		} else {
-			out += " " + object.ResourceVersion
-		}
+		out += " " + object.ResourceVersion
 	}
 	return out
+}
+
+// reference is an object that an OLVMCluster names as a part of the way to its engine; false where it names none.
+type reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
+
+// credentialsOf is the Secret with the credentials.
+func credentialsOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	return resolve.Key(c.Spec.OLVMOvirtAPIServer.CredentialsSecret, c), c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name != ""
+}
+
+// caOf is the ConfigMap with the CA.
+func caOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	name := c.Spec.OLVMOvirtAPIServer.CAConfigMap
+	if name == nil {
+		return client.ObjectKey{}, false
+	}
+	return resolve.Key(*name, c), name.Name != ""
 }
 
 // read reads the way to the engine.
 func (e *Engines) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	secret := &corev1.Secret{}
-	if err := e.get(ctx, resolve.Key(server.CredentialsSecret, cluster), secret); err != nil {
+	key, _ := credentialsOf(cluster)
+	if err := e.get(ctx, key, secret); err != nil {
 		return nil, engine.Config{}, err
 	} else if secret.Name == "" {
 		secret = nil

@@ -97,8 +97,8 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{}))).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
 		WatchesRawSource(source.Channel(r.Runs.clusters, &handler.EnqueueRequestForObject{})).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return &s.CredentialsSecret }))).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(func(s infrav1.OvirtAPIServer) *infrav1.NamespacedName { return s.CAConfigMap }))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(credentialsOf))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(caOf))).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
@@ -126,15 +126,15 @@ func (r *OLVMClusterReconciler) machineToCluster(ctx context.Context, object cli
 }
 
 // namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at once.
-func (r *OLVMClusterReconciler) namedBy(name func(infrav1.OvirtAPIServer) *infrav1.NamespacedName) handler.MapFunc {
+func (r *OLVMClusterReconciler) namedBy(of reference) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
 		if err := r.Client.List(ctx, &clusters); err != nil {
 			return nil
 		}
 		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
-			named := name(c.Spec.OLVMOvirtAPIServer)
-			return named != nil && resolve.Key(*named, c) == client.ObjectKeyFromObject(object)
+			key, ok := of(c)
+			return ok && key == client.ObjectKeyFromObject(object)
 		})
 	}
 }

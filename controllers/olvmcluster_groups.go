@@ -180,6 +180,12 @@ func (r *OLVMClusterReconciler) wakeMachines(ctx context.Context, scope *cluster
 
 // groupsDrifted says whether a group was deleted, or its rule changed, behind our back.
 func (r *OLVMClusterReconciler) groupsDrifted(ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance) (bool, error) {
+	short := false
+	defer func() {
+		if short {
+			r.wakeMachines(ctx, scope) // one of them was taken out of a group, or is not in it yet
+		}
+	}()
 	for _, g := range scope.groups {
 		instance, ok := known[g.Key()]
 		if !ok {
@@ -193,9 +199,8 @@ func (r *OLVMClusterReconciler) groupsDrifted(ctx context.Context, scope *cluste
 		if at < 0 {
 			return true, nil
 		}
-		if vms := there[at].VMs; vms == nil || len(vms.Items) < g.Machines {
-			r.wakeMachines(ctx, scope) // one of them was taken out, or is not in it yet
-		}
+		vms := there[at].VMs
+		short = short || vms == nil || len(vms.Items) < g.Machines
 		if rule := there[at].VMsRule; rule != nil && (rule.Enabled == g.Off || rule.Enabled && (rule.Enforcing != g.Hard || rule.Positive != g.Positive)) {
 			return true, nil
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
@@ -76,11 +76,7 @@ func mainFile(in Machine) []byte {
 // vm writes the VM; what is left to the engine is left out.
 func (w *writer) vm(in Machine) {
 	body := w.resource("", "ovirt_vm", "this")
-	set := func(name, value string) {
-		if value != "" {
-			body.SetAttributeValue(name, cty.StringVal(value))
-		}
-	}
+	set := func(name, value string) { setText(body, name, value) }
 	number := func(name string, value int64) {
 		if value != 0 {
 			body.SetAttributeValue(name, cty.NumberIntVal(value))
@@ -121,11 +117,9 @@ func (w *writer) vm(in Machine) {
 		body.AppendNewline()
 		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
 		block.SetAttributeValue("disk_id", cty.StringVal(disk.TemplateDiskID))
-		for _, part := range [][2]string{{"format", disk.Format}, {"provisioning", disk.Provisioning}, {"storage_domain_id", disk.StorageDomainID}} {
-			if part[1] != "" {
-				block.SetAttributeValue(part[0], cty.StringVal(part[1]))
-			}
-		}
+		setText(block, "format", disk.Format)
+		setText(block, "provisioning", disk.Provisioning)
+		setText(block, "storage_domain_id", disk.StorageDomainID)
 	}
 	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic", "template_id", "template_disk_attachment_override", "clone"}
 	if in.guestDNS() {
@@ -147,8 +141,7 @@ func (w *writer) nics(in Machine) {
 		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
 		var ignored []string
 		for _, part := range [][2]string{{"mac", nic.MAC}, {"interface", nic.Interface}} {
-			if part[1] != "" {
-				body.SetAttributeValue(part[0], cty.StringVal(part[1]))
+			if setText(body, part[0], part[1]) {
 				ignored = append(ignored, part[0])
 			}
 		}
@@ -190,7 +183,8 @@ func (w *writer) disks(in Machine) {
 	body = w.resource("", "ovirt_disk_attachment", "data")
 	forEach(body, interfaces)
 	ofVM(body)
-	body.SetAttributeRaw("disk_id", tokens(`ovirt_disk.data[each.key].id`))
+	disk, _ := expression(`ovirt_disk.data[each.key].id`) // a constant
+	body.SetAttributeRaw("disk_id", disk)
 	setTraversal(body, "disk_interface", "each", "value")
 	body.SetAttributeValue("active", cty.True)
 	body.SetAttributeValue("bootable", cty.False)
@@ -236,7 +230,7 @@ func (w *writer) outputs(in Machine) {
 	setTraversal(output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
 	var nics []hclwrite.ObjectAttrTokens
 	for i, nic := range in.NICs {
-		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: tokens(NICAddress(i) + ".id")})
+		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", fmt.Sprintf("nic%d", i+1), "id"))})
 	}
 	output("nic_ids", "UUIDs of the network interfaces, by name.").SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
@@ -271,11 +265,18 @@ func (ip *IP) write(nic *hclwrite.Body, family string) {
 		return
 	}
 	block := nic.AppendNewBlock(family, nil).Body()
-	for _, part := range [][2]string{{"boot_protocol", ip.BootProtocol}, {"address", ip.Address}, {"netmask", ip.Netmask}, {"gateway", ip.Gateway}} {
-		if part[1] != "" {
-			block.SetAttributeValue(part[0], cty.StringVal(part[1]))
-		}
+	setText(block, "boot_protocol", ip.BootProtocol)
+	setText(block, "address", ip.Address)
+	setText(block, "netmask", ip.Netmask)
+	setText(block, "gateway", ip.Gateway)
+}
+
+// setText sets an attribute; an empty text leaves it to the engine. It says whether there was one.
+func setText(body *hclwrite.Body, name, value string) bool {
+	if value != "" {
+		body.SetAttributeValue(name, cty.StringVal(value))
 	}
+	return value != ""
 }
 
 // ofVM says to which VM a resource belongs.
@@ -309,22 +310,13 @@ func comment(body *hclwrite.Body, text string) {
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
 }
 
-// list is a list of names of this package.
-func list(names []string) hclwrite.Tokens {
+// list is a list of references.
+func list(references []string) hclwrite.Tokens {
 	var items []hclwrite.Tokens
-	for _, name := range names {
-		items = append(items, tokens(name))
+	for _, reference := range references {
+		items = append(items, hclwrite.TokensForTraversal(traversal(strings.Split(reference, ".")...)))
 	}
 	return hclwrite.TokensForTuple(items)
-}
-
-// tokens are those of an expression of this package: never of what comes from outside.
-func tokens(expression string) hclwrite.Tokens {
-	file, diags := hclwrite.ParseConfig([]byte("x = "+expression+"\n"), MainFile, hcl.InitialPos)
-	if diags.HasErrors() {
-		panic(fmt.Sprintf("%q is no expression: %v", expression, diags))
-	}
-	return file.Body().GetAttribute("x").Expr().BuildTokens(nil)
 }
 
 func texts(list []string) cty.Value {

@@ -285,24 +285,38 @@ func importsFile(adopt map[string]string) ([]byte, error) {
 		if i > 0 {
 			file.Body().AppendNewline()
 		}
-		tokens, diags := hclwrite.ParseConfig([]byte("to = "+address+"\n"), ImportsFile, hcl.InitialPos)
-		if diags.HasErrors() {
-			return nil, fmt.Errorf("%q is not a resource address: %w", address, diags)
+		to, err := expression(address)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a resource address: %w", address, err)
 		}
 		body := file.Body().AppendNewBlock("import", nil).Body()
-		body.SetAttributeRaw("to", tokens.Body().GetAttribute("to").Expr().BuildTokens(nil))
+		body.SetAttributeRaw("to", to)
 		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
 	}
 	return hclwrite.Format(file.Bytes()), nil
 }
 
-// setTraversal sets an attribute to a reference such as var.user_data.
-func setTraversal(body *hclwrite.Body, name string, steps ...string) {
-	traversal := hcl.Traversal{hcl.TraverseRoot{Name: steps[0]}}
-	for _, step := range steps[1:] {
-		traversal = append(traversal, hcl.TraverseAttr{Name: step})
+// expression reads an expression.
+func expression(text string) (hclwrite.Tokens, error) {
+	file, diags := hclwrite.ParseConfig([]byte("x = "+text+"\n"), MainFile, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil, diags
 	}
-	body.SetAttributeTraversal(name, traversal)
+	return file.Body().GetAttribute("x").Expr().BuildTokens(nil), nil
+}
+
+// traversal is a reference such as var.user_data.
+func traversal(steps ...string) hcl.Traversal {
+	out := hcl.Traversal{hcl.TraverseRoot{Name: steps[0]}}
+	for _, step := range steps[1:] {
+		out = append(out, hcl.TraverseAttr{Name: step})
+	}
+	return out
+}
+
+// setTraversal sets an attribute to a reference.
+func setTraversal(body *hclwrite.Body, name string, steps ...string) {
+	body.SetAttributeTraversal(name, traversal(steps...))
 }
 
 // DestroyFiles renders a configuration that owns nothing, with which everything in a state is destroyed. It needs no

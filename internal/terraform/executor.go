@@ -21,27 +21,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-plugin"
-	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
-	"golang.org/x/sys/unix"
 )
 
 const (
-	stateFile = "terraform.tfstate"
-	// unsavedFile keeps a state that could not be made durable, for the next run in the same directory.
-	unsavedFile = "unsaved.tfstate"
-	planFile    = "plan.tfplan"
-	// erroredFile is where the executor itself leaves a state that it could not write.
-	erroredFile = "errored.tfstate"
-
 	// stopGrace is how long the executor has after an interrupt until it is killed. The longest thing that it cannot
 	// interrupt is one request to the engine.
 	stopGrace = 45 * time.Second
-
-	// needsSpace is how much must be free on the disk before a run, in bytes: many times what one needs, which is some
-	// hundred KiB, because others may be about to begin.
-	needsSpace = 16 << 20
 )
 
 // Provider serves a Terraform provider for one run.
@@ -158,32 +145,19 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 		return Summary{}, err
 	}
 	defer run.close()
-	if request.Destroy || request.Fresh && !run.resumed {
-		if request.Confirm != nil {
-			if err := request.Confirm(ctx); err != nil {
-				return Summary{}, err
-			}
+	var what tfexec.ApplyOption = tfexec.Destroy(request.Destroy)
+	if !request.Destroy && (!request.Fresh || run.resumed) {
+		if err := run.planGuarded(ctx); err != nil {
+			return Summary{}, err
 		}
-		return run.apply(ctx, tfexec.Destroy(request.Destroy))
-	}
-	events, err := run.plan(ctx)
-	if err != nil {
-		return Summary{}, err
-	}
-	for _, change := range effective(events.planned) {
-		if request.Guard == nil {
-			break
-		}
-		if refusal := request.Guard(change); refusal != "" {
-			return Summary{}, run.refused(ctx, change, refusal)
-		}
+		what = tfexec.DirOrPlan(planFile)
 	}
 	if request.Confirm != nil {
 		if err := request.Confirm(ctx); err != nil {
 			return Summary{}, err
 		}
 	}
-	return run.apply(ctx, tfexec.DirOrPlan(planFile))
+	return run.apply(ctx, what)
 }
 
 // effective are the changes that do something.
@@ -322,9 +296,6 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	if ok {
 		return manifest, nil
 	}
-	if err := os.MkdirAll(x.scratch, 0o700); err != nil {
-		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
-	}
 	dir, err := os.MkdirTemp(x.scratch, "init-")
 	if err != nil {
 		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
@@ -357,132 +328,26 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	return manifest, nil
 }
 
-// prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
-// or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
-// meanwhile takes nothing away. It says whether there was something.
-func (x *Executor) prepare(request Request) (resumed bool, _ error) {
-	state, keep := request.State, ""
-	for _, leftover := range []string{stateFile, unsavedFile, erroredFile} {
-		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
-		if err == nil && newer(content, state) {
-			state, keep = content, leftover
-		}
-	}
-	if err := x.readable(state); err != nil {
-		return false, err
-	}
-	if err := os.MkdirAll(request.Dir, 0o700); err != nil {
-		return false, diskError(request.Dir, fmt.Errorf("failed to make the working directory: %w", err))
-	}
-	entries, err := os.ReadDir(request.Dir)
-	if err != nil {
-		return false, fmt.Errorf("failed to clear the working directory: %w", err)
-	}
-	for _, entry := range entries {
-		if entry.Name() == keep {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(request.Dir, entry.Name())); err != nil {
-			return false, fmt.Errorf("failed to clear the working directory: %w", err)
-		}
-	}
-	for name, content := range request.Files {
-		if err := write(request.Dir, name, content); err != nil {
-			return false, err
-		}
-	}
-	if state == nil || keep == stateFile {
-		return keep != "", nil
-	}
-	if err := write(request.Dir, stateFile, state); err != nil {
-		return false, err
-	}
-	if keep == "" {
-		return keep != "", nil
-	}
-	if err := os.Remove(filepath.Join(request.Dir, keep)); err != nil {
-		return false, fmt.Errorf("failed to clear the working directory: %w", err)
-	}
-	return true, nil
-}
-
-// readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of the
-// same minor version are alike.
-func (x *Executor) readable(state []byte) error {
-	var header struct {
-		Version string `json:"terraform_version"`
-	}
-	_ = json.Unmarshal(state, &header) // what is no state is reported by who parses it
-	written, _ := version.NewVersion(header.Version)
-	if written == nil || x.executable.Version == nil {
-		return nil
-	}
-	theirs, ours := written.Segments(), x.executable.Version.Segments()
-	if slices.Compare(theirs[:2], ours[:2]) > 0 {
-		return &StateVersionError{Written: written.String(), Executor: x.executable}
-	}
-	return nil
-}
-
-// enoughSpace looks at the disk before a run puts half of its files there.
-func enoughSpace(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
-	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(dir, &disk); err != nil {
-		return fmt.Errorf("failed to look at the disk of the working directories: %w", err)
-	}
-	if free := disk.Bavail * uint64(disk.Bsize); free < needsSpace {
-		return &DiskFullError{Dir: dir, Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20)}
-	}
-	return nil
-}
-
-// diskError says it where an error means that the disk is full.
-func diskError(dir string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return &DiskFullError{Dir: dir, Err: err}
-	}
-	return err
-}
-
-// newer says whether a state continues another one: same lineage, higher serial. A state where there was none continues
-// it too.
-func newer(candidate, current []byte) bool {
-	type header struct {
-		Version int    `json:"version"`
-		Serial  uint64 `json:"serial"`
-		Lineage string `json:"lineage"`
-	}
-	var a, b header
-	if json.Unmarshal(candidate, &a) != nil || a.Version != 4 {
-		return false
-	}
-	if len(current) == 0 {
-		return true
-	}
-	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
-}
-
-// write makes a file that only this user can read, and the folders above it.
-func write(dir, name string, content []byte) error {
-	path := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
-	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return diskError(dir, fmt.Errorf("failed to write the configuration: %w", err))
-	}
-	return nil
-}
-
 func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	events := &eventWriter{redact: r.redact}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
 	_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
 	return events, r.failure(ctx, "plan", events, err)
+}
+
+// planGuarded plans, and asks the guard about each change.
+func (r *run) planGuarded(ctx context.Context) error {
+	events, err := r.plan(ctx)
+	if err != nil || r.Guard == nil {
+		return err
+	}
+	for _, change := range effective(events.planned) {
+		if refusal := r.Guard(change); refusal != "" {
+			return r.refused(ctx, change, refusal)
+		}
+	}
+	return nil
 }
 
 func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, error) {

@@ -231,10 +231,6 @@ func (s *State) brief() *State {
 	return out
 }
 
-func (s *Store) key(owner client.Object) client.ObjectKey {
-	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
-}
-
 // remembered is the state of an owner whose Secret has not changed since it was read; nil where that is not known.
 func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
 	s.mu.Lock()
@@ -276,6 +272,11 @@ func SecretName(owner client.Object) string { return namePrefix + suffix(owner.G
 // SecretName is the name of the Secret that holds the state of an owner in this store.
 func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.suffix(owner) }
 
+// key is the name of the Secret with its namespace.
+func (s *Store) key(owner client.Object) client.ObjectKey {
+	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
+}
+
 func (s *Store) suffix(owner client.Object) string { return suffix(s.Prefix + owner.GetName()) }
 
 func suffix(name string) string {
@@ -289,7 +290,7 @@ func suffix(name string) string {
 
 func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
+	key := s.key(owner)
 	if err := s.Reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -402,7 +403,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		return fmt.Errorf("failed to pack the state: %w", err)
 	}
 	if packed.Len() > maxPacked {
-		return &TooLargeError{Secret: owner.GetNamespace() + "/" + s.SecretName(owner), Size: packed.Len()}
+		return &TooLargeError{Secret: s.key(owner).String(), Size: packed.Len()}
 	}
 	create := secret == nil
 	if create {
