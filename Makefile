@@ -38,7 +38,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
 
 .PHONY: test-e2e
-test-e2e: tools tools-ipam ## Run clusters from end to end
+test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
 	go test ./e2e -count=1 -parallel 8 -timeout 20m
 
 .PHONY: test-e2e-full
@@ -48,7 +48,7 @@ test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=tex
 
 .PHONY: test-reliability
 # Six managers and their runs share the cores; more at once wait for one another.
-test-reliability: tools ## Kill and cut managers, Terraform and connections at each call of a machine's life
+test-reliability: tools tools-clusterctl ## Kill and cut managers, Terraform and connections at each call of a machine's life
 	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
 
 .PHONY: bench
@@ -78,9 +78,9 @@ build: ## Build all commands into bin/
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
 	@$(TOOLS) plane executor
 
-.PHONY: tools-ipam
-tools-ipam:
-	@$(TOOLS) ipam
+.PHONY: tools-ipam tools-clusterctl
+tools-ipam tools-clusterctl:
+	@$(TOOLS) $(@:tools-%=%)
 
 .PHONY: executor
 executor:
@@ -105,6 +105,11 @@ lint: ## Run the linters
 	"$$($(TOOLS) -path lint/golangci-lint)" run ./...
 	cd hack/conformance && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
 	cd e2e/specs && "$$(cd ../.. && $(TOOLS) -path lint/golangci-lint)" run ./...
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities that our programs can reach; asks vuln.go.dev, or VULNDB
+	@$(TOOLS) vuln
+	"$$($(TOOLS) -path vuln/govulncheck)" $(if $(VULNDB),-db=$(VULNDB)) ./cmd/...
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout; the cache stays

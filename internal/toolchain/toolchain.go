@@ -49,10 +49,12 @@ var modules = map[string][]tool{
 		{"capi-bootstrap-kubeadm", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "sigs.k8s.io/cluster-api", ""},
 		{"capi-controlplane-kubeadm", "sigs.k8s.io/cluster-api/controlplane/kubeadm", "sigs.k8s.io/cluster-api", ""},
 	},
-	"ipam": {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
-	"tofu": {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
-	"dev":  {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
-	"lint": {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
+	"ipam":       {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
+	"clusterctl": {{"clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl", "sigs.k8s.io/cluster-api", ""}},
+	"tofu":       {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
+	"dev":        {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
+	"lint":       {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
+	"vuln":       {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
 }
 
 // manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for each
