@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,7 +27,7 @@ import (
 
 // AccessReconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name them: who
 // deletes a whole namespace, or everything that a repository has, must not take the way to the engine from the machines
-// that are still to be deleted. It sees and writes metadata only.
+// that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes metadata only.
 type AccessReconciler struct {
 	Client client.Client
 	// APIReader sees OLVMClusters that this manager does not watch.
@@ -109,6 +110,8 @@ func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		controllerutil.RemoveFinalizer(object, infrav1.AccessFinalizer)
 	} else if !object.DeletionTimestamp.IsZero() || !controllerutil.AddFinalizer(object, infrav1.AccessFinalizer) {
 		return ctrl.Result{}, nil
+	} else { // clusterctl moves what is owned or so labelled
+		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 	}
 	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err := client.IgnoreNotFound(err); err != nil {

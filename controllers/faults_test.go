@@ -96,9 +96,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			}
 			s.Delete(m)
 			s.ExpectGone(m)
-			if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-				t.Errorf("left in the engine: %+v", left)
-			}
+			s.ExpectEmptyEngine()
 		})
 	}
 }
@@ -157,9 +155,7 @@ func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 	s.ExpectGone(s.OLVM)
 	s.ExpectGone(secret)
 	s.ExpectGone(ca)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
@@ -182,9 +178,7 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 	s.ExpectGone(s.Cluster)
 	s.Delete(m)
 	s.ExpectGone(m)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
@@ -214,9 +208,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	again.OwnerReferences[0].APIVersion = "cluster.x-k8s.io/v1beta2"
 	s.Create(again)
 	s.ExpectGone(m)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 // TestForegroundDeletion deletes the owner with foreground propagation, as kubectl delete --cascade=foreground does.
@@ -241,8 +233,9 @@ func TestForegroundDeletion(t *testing.T) {
 		}
 		return nil
 	})
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 || len(s.States()) != 0 {
-		t.Errorf("left: %+v and %d states", left, len(s.States()))
+	s.ExpectEmptyEngine()
+	if n := len(s.States()); n != 0 {
+		t.Errorf("%d states are left", n)
 	}
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
 	s.ExpectGone(m)

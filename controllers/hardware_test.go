@@ -201,9 +201,7 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			}
 			s.Delete(m)
 			s.ExpectGone(m)
-			if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-				t.Errorf("left in the engine: %+v", left)
-			}
+			s.ExpectEmptyEngine()
 		})
 	}
 }

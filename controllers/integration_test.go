@@ -53,9 +53,7 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	}
 	s.Delete(m)
 	s.ExpectGone(m)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 	if states := s.States(); len(states) != 0 {
 		t.Errorf("left of the state: %+v", states)
 	}
@@ -406,9 +404,7 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 	}
 	s.Delete(m)
 	s.ExpectGone(m)
-	if left := s.Sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
@@ -426,9 +422,7 @@ func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 	})
 	s.Delete(m)
 	s.ExpectGone(m)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
@@ -447,9 +441,7 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	time.Sleep(5 * time.Second) // longer than the engine takes: a VM that nobody waited for would be there now
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 }
 
 func TestAPausedMachineIsLeftAlone(t *testing.T) {

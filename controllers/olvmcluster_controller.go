@@ -214,14 +214,16 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 			return ctrl.Result{}, err
 		}
 	}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster); err != nil || isPaused || requeue {
+	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster); err == nil && isPaused {
+		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmCluster, scope.key, r.workDir(olvmCluster))
+	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
 	helper, err := patch.NewHelper(olvmCluster, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
-	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
 	before := slices.Clone(olvmCluster.Status.Conditions)
 	defer func() {
 		updateClusterStatus(scope)
@@ -239,6 +241,7 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()
+	r.Runs.letMove(olvmCluster, scope.key, r.workDir(olvmCluster))
 	r.takeNotice(ctx, scope)
 	if !olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util"
@@ -233,7 +232,10 @@ func (r *OLVMClusterReconciler) reconcileRun(ctx context.Context, scope *cluster
 	if scope.action.kind != actionApply {
 		return nil
 	}
-	if err := r.recordIntent(ctx, scope.olvmCluster); err != nil {
+	if o.drifted && o.digest == o.applied {
+		driftTotal.WithLabelValues(driftGroup).Inc()
+	}
+	if err := announceRun(ctx, r.Client, scope.olvmCluster, map[string]string{infrav1.GroupsRequestedAnnotation: "true"}); err != nil {
 		return err
 	}
 	_, err := r.Runs.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)})
@@ -242,20 +244,6 @@ func (r *OLVMClusterReconciler) reconcileRun(ctx context.Context, scope *cluster
 		return nil
 	}
 	return err
-}
-
-// recordIntent writes down that groups may exist from now on, before anything can create one.
-func (r *OLVMClusterReconciler) recordIntent(ctx context.Context, c *infrav1.OLVMCluster) error {
-	if _, done := c.Annotations[infrav1.GroupsRequestedAnnotation]; done {
-		return nil
-	}
-	patched := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, c.UID, infrav1.GroupsRequestedAnnotation))
-	if err := r.Client.Patch(ctx, patched, patch); err != nil {
-		return fmt.Errorf("failed to record the intent to create affinity groups: %w", err)
-	}
-	metav1.SetMetaDataAnnotation(&c.ObjectMeta, infrav1.GroupsRequestedAnnotation, "true")
-	return nil
 }
 
 // stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied. A
@@ -355,6 +343,9 @@ func (r *OLVMClusterReconciler) reconcileDestroy(ctx context.Context, scope *clu
 	case actionCancel:
 		r.Runs.runner.Cancel(scope.key)
 	case actionDestroy:
+		if err := announceRun(ctx, r.Client, c, nil); err != nil {
+			return false, 0, err
+		}
 		if _, err := r.Runs.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}); err != nil && !errors.Is(err, terraform.ErrShuttingDown) {
 			return false, 0, err
 		}

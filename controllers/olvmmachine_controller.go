@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -210,14 +211,16 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 			return ctrl.Result{}, err
 		}
 	}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine); err != nil || isPaused || requeue {
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine); err == nil && isPaused {
+		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmMachine, scope.key, r.workDir(olvmMachine))
+	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
-	before := slices.Clone(olvmMachine.Status.Conditions)
+	before, provisioned := slices.Clone(olvmMachine.Status.Conditions), ptr.Deref(olvmMachine.Status.Initialization.Provisioned, false)
 	defer func() {
 		updateMachineStatus(scope)
 		err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions})
@@ -228,10 +231,12 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 			return
 		}
+		observeMachine(scope, provisioned, before)
 		if scope.noticed {
 			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
 	}()
+	r.Runs.letMove(olvmMachine, scope.key, r.workDir(olvmMachine))
 	r.takeNotice(ctx, scope)
 	if deleting {
 		return r.reconcileDelete(ctx, scope)

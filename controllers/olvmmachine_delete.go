@@ -111,6 +111,9 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	case actionCancel:
 		r.runner.Cancel(scope.key)
 	case actionDestroy:
+		if err := announceRun(ctx, r.Client, scope.olvmMachine, nil); err != nil {
+			return ctrl.Result{}, err
+		}
 		if _, err := r.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}); err != nil && !errors.Is(err, terraform.ErrShuttingDown) {
 			return ctrl.Result{}, err
 		}

@@ -302,7 +302,10 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	if scope.action.kind != actionApply {
 		return scope.action.after, nil
 	}
-	if err := r.recordIntent(ctx, scope); err != nil {
+	if o.drifted && o.digest == o.applied {
+		driftTotal.WithLabelValues(driftMember).Inc()
+	}
+	if err := announceRun(ctx, r.Client, scope.olvmMachine, map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name}); err != nil {
 		return 0, err
 	}
 	files, err := render.MachineFiles(*scope.asked)
@@ -319,21 +322,6 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
 	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
 	return 0, err
-}
-
-// recordIntent writes down that a VM may exist from now on, before anything can create it.
-func (r *OLVMMachineReconciler) recordIntent(ctx context.Context, scope *machineScope) error {
-	m := scope.olvmMachine
-	if m.Annotations[infrav1.CreateRequestedAnnotation] == scope.machine.Name {
-		return nil
-	}
-	patched := m.DeepCopy()
-	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.CreateRequestedAnnotation, scope.machine.Name)
-	if err := r.Client.Patch(ctx, patched, client.MergeFrom(m)); err != nil {
-		return fmt.Errorf("failed to record the intent to create VM %s: %w", scope.machine.Name, err)
-	}
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, infrav1.CreateRequestedAnnotation, scope.machine.Name)
-	return nil
 }
 
 // recordVM writes the ID of a VM down the moment it exists, also with an executor that writes its state at the end only.

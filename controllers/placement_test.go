@@ -156,9 +156,7 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	}
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 	if states := s.AllStates(); len(states) != 0 {
 		t.Errorf("left of the state: %d Secrets", len(states))
 	}

@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +15,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -46,6 +51,7 @@ type attempt struct {
 func NewRuns(concurrency int, limit time.Duration) *Runs {
 	r := &Runs{machines: make(chan event.GenericEvent, 1<<14), clusters: make(chan event.GenericEvent, 1024), attempts: map[string]attempt{}}
 	r.runner = terraform.NewRunner(concurrency, limit, r.wakeUp)
+	jobsMost.Set(float64(concurrency))
 	return r
 }
 
@@ -143,6 +149,57 @@ func (r *Runs) abandon(key, folder, name string) error {
 		if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
 			return fmt.Errorf("failed to remove a working directory: %w", err)
 		}
+	}
+	return nil
+}
+
+// announceRun writes down that a run may act for an object from now on, before it can: clusterctl moves no such object. The
+// annotations are more that must be there before.
+func announceRun(ctx context.Context, c client.Client, object client.Object, more map[string]string) error {
+	wanted, has := map[string]string{clusterctlv1.BlockMoveAnnotation: ""}, object.GetAnnotations()
+	maps.Copy(wanted, more)
+	maps.DeleteFunc(wanted, func(key, value string) bool { current, ok := has[key]; return ok && current == value })
+	if len(wanted) == 0 {
+		return nil
+	}
+	patched, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", object)
+	}
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), "annotations": wanted}})
+	if err != nil {
+		return fmt.Errorf("failed to encode the annotations: %w", err)
+	}
+	if err := c.Patch(ctx, patched, client.RawPatch(types.MergePatchType, content)); err != nil {
+		return fmt.Errorf("failed to record that a run may act for %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	annotations.AddAnnotations(object, wanted)
+	return nil
+}
+
+// letMove takes the mark of a run from an object, in memory, where no run is queued or goes and none left a state in the
+// working directory that may not be in its Secret. It says whether there was something to take.
+func (r *Runs) letMove(object client.Object, key, dir string) bool {
+	has := object.GetAnnotations()
+	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked {
+		return false
+	}
+	if status, ok := r.runner.Observe(key); ok && status.Phase != terraform.Done || terraform.Unfinished(dir) {
+		return false
+	}
+	delete(has, clusterctlv1.BlockMoveAnnotation)
+	object.SetAnnotations(has)
+	return true
+}
+
+// letPausedMove is letMove for an object that is paused: nothing else is written to it.
+func (r *Runs) letPausedMove(ctx context.Context, c client.Client, object client.Object, key, dir string) error {
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok || !r.letMove(object, key, dir) {
+		return nil
+	}
+	if err := c.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to let %s/%s be moved: %w", object.GetNamespace(), object.GetName(), err)
 	}
 	return nil
 }

@@ -62,16 +62,23 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
 
+	t.Log(out)
 	s.manager.Process.Stop(time.Minute)
 	begin := time.Now()
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	out.ReadySeconds = time.Since(begin).Seconds()
-	looked := `controller_runtime_reconcile_total{controller="olvmmachine",result="requeue_after"}`
-	for deadline := time.Now().Add(5 * time.Minute); s.metrics(t)[looked] < float64(n); {
+	looks := func() float64 {
+		m, total := s.metrics(t), 0.0
+		for _, result := range []string{"success", "requeue_after"} {
+			total += m[fmt.Sprintf(`controller_runtime_reconcile_total{controller="olvmmachine",result=%q}`, result)]
+		}
+		return total
+	}
+	for deadline := time.Now().Add(5 * time.Minute); looks() < float64(n); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%.0f looks at %d machines", s.metrics(t)[looked], n)
+			t.Fatalf("%.0f looks at %d machines", looks(), n)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -41,10 +41,9 @@ func withoutGroups(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.A
 // life makes a machine and deletes it, and looks each time whether there is exactly what there should be.
 func (b *bench) life(t *testing.T, name string) {
 	t.Helper()
-	s := *b.site
-	s.T = t
+	s := b.site.In(t)
 	m := s.Machine(name, full)
-	b.end(&s, m)
+	b.end(s, m)
 }
 
 // end brings the life of a machine to its end, and looks at it on the way.
@@ -100,9 +99,7 @@ func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 // expectNone looks for leftovers in the engine, in the API server, on disk and among the processes.
 func (b *bench) expectNone(s *testsite.Site) {
 	s.T.Helper()
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks != 0 {
-		s.T.Errorf("left in the engine: %+v", left)
-	}
+	s.ExpectEmptyEngine()
 	if left := s.States(); len(left) != 0 {
 		s.T.Errorf("left of states: %d", len(left))
 	}
@@ -276,10 +273,10 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 // wholeLife is that of a cluster with one control plane machine, which has an affinity group.
 func (b *bench) wholeLife(t *testing.T) {
 	t.Helper()
-	s := *b.site
-	s.T, s.Label = t, map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+	s := b.site.In(t)
+	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 	m := s.Machine("one", nil)
-	b.expectReady(&s, m)
+	b.expectReady(s, m)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the VM is in its group", func() error {
 		var groups []ovirtsim.AffinityGroupInfo
@@ -297,14 +294,9 @@ func (b *bench) wholeLife(t *testing.T) {
 	s.ExpectGone(m)
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
-	if left := s.Sim.Summary(); left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
-		t.Errorf("left in the engine: %+v", left)
-	}
+	b.expectNone(s)
 	if left := s.AllStates(); len(left) != 0 {
 		t.Errorf("left of states: %d", len(left))
-	}
-	if left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
-		t.Errorf("left on disk: %v, %v", left, err)
 	}
 }
 

@@ -59,8 +59,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups, electing...)
-			s := *b.site
-			s.T = t
+			s := b.site.In(t)
 			made := make(chan struct{})
 			halted := b.on(at, func() bool {
 				_ = syscall.Kill(b.Process.PID(), syscall.SIGSTOP)
@@ -71,14 +70,14 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 			m := s.Machine("one", full)
 			<-halted.at.reached(t, b.engine)
 			other := b.standby(t)
-			b.expectReady(&s, m)
-			b.expectOne(&s, m)
+			b.expectReady(s, m)
+			b.expectOne(s, m)
 			close(made)
 			ends(t, b.manager, 20*time.Second)
 			time.Sleep(time.Second) // what the old leader had under way is over
 			old := b.manager
 			b.manager = other
-			b.end(&s, m)
+			b.end(s, m)
 			if left := old.Executors(); len(left) != 0 {
 				t.Errorf("processes of the old leader: %v", left)
 			}
@@ -90,8 +89,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
-	s := *b.site
-	s.T = t
+	s := b.site.In(t)
 	var ended, took time.Time
 	lost := b.on("POST /vms/ID/nics", func() bool {
 		b.api.cut(all)
@@ -112,15 +110,14 @@ func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 		t.Errorf("the next leader acted %s before the last one had ended", ended.Sub(took))
 	}
 	b.manager = other
-	b.end(&s, m)
+	b.end(s, m)
 }
 
 // TestAShutdownDuringARunSavesItsState sends SIGTERM while the engine makes a network interface.
 func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups)
-	s := *b.site
-	s.T = t
+	s := b.site.In(t)
 	b.on("POST /vms/ID/nics", func() bool {
 		_ = syscall.Kill(b.Process.PID(), syscall.SIGTERM)
 		time.Sleep(500 * time.Millisecond) // the request takes longer than the interrupt
@@ -140,7 +137,7 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	if err := b.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	b.end(&s, m)
+	b.end(s, m)
 }
 
 // TestTheAPIServerIsAway takes it away for longer than a save is tried: at all, or for states only.
@@ -154,8 +151,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups)
-			s := *b.site
-			s.T = t
+			s := b.site.In(t)
 			b.on("POST /vms", func() bool {
 				b.api.cut(away)
 				return false
@@ -164,7 +160,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 			<-b.engine.trapped(t)
 			time.Sleep(8 * time.Second) // the run ends meanwhile
 			b.api.cut(nil)
-			b.end(&s, m)
+			b.end(s, m)
 		})
 	}
 }
@@ -172,8 +168,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups)
-	s := *b.site
-	s.T = t
+	s := b.site.In(t)
 	b.on("POST /vms/ID/nics", func() bool {
 		if err := os.RemoveAll(filepath.Join(b.WorkDir(), s.Namespace)); err != nil {
 			t.Error(err)
@@ -182,7 +177,7 @@ func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 	})
 	m := s.Machine("one", full)
 	<-b.engine.trapped(t)
-	b.end(&s, m)
+	b.end(s, m)
 }
 
 func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
@@ -264,26 +259,25 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s := *b.site
-			s.T = t
+			s := b.site.In(t)
 			m := s.Machine("one", first)
-			b.expectReady(&s, m)
+			b.expectReady(s, m)
 			b.engine.set(nil)
-			testsite.Change(&s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
+			testsite.Change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 			s.Eventually("the plan is made", func() error {
 				_, err := os.Stat(planned)
 				return err
 			})
-			test.act(&s, m)
+			test.act(s, m)
 			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			test.then(b, &s, m)
+			test.then(b, s, m)
 			if m.DeletionTimestamp.IsZero() && name != "the machine is deleted" {
 				s.Delete(m)
 				s.ExpectGone(m)
 			}
-			b.expectNone(&s)
+			b.expectNone(s)
 		})
 	}
 }

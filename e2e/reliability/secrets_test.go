@@ -116,8 +116,8 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	s := *b.site
-	s.T, s.UserData = t, "#cloud-config\nruncmd:\n- echo "+bootstrap+"\n"
+	s := b.site.In(t)
+	s.UserData = "#cloud-config\nruncmd:\n- echo " + bootstrap + "\n"
 	// An engine that repeats what it was told, as validation errors do.
 	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Status: 400, Reason: "Operation Failed", Detail: "[echo " + bootstrap + " of " + s.Sim.Password() + "]"}); err != nil {
 		t.Fatal(err)
@@ -128,8 +128,8 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 		t.Errorf("the engine's words do not reach the condition: %s", message)
 	}
 	s.Sim.ClearFaults()
-	b.expectReady(&s, m)
-	b.expectOne(&s, m)
+	b.expectReady(s, m)
+	b.expectOne(s, m)
 	response, err := http.Get(b.Metrics)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	c.look(t, "the metrics", string(metrics))
 	s.Delete(m)
 	s.ExpectGone(m)
-	b.expectNone(&s)
+	b.expectNone(s)
 	cancel()
 	<-watched
 	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.MachineList{}, &clusterv1.ClusterList{}, &ipamv1.IPAddressClaimList{}, &corev1.ConfigMapList{}, &eventsv1.EventList{}} {

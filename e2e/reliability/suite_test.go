@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
@@ -25,6 +26,7 @@ import (
 )
 
 var suite struct {
+	tools   *toolchain.Toolchain
 	api     *testsite.APIServer
 	program *testsite.Program
 }
@@ -41,17 +43,18 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (int, error) {
 	ctx := context.Background()
-	tools, err := toolchain.New()
-	if err != nil {
+	var err error
+	if suite.tools, err = toolchain.New(); err != nil {
 		return 0, err
 	}
 	dir := filepath.Join(toolchain.CacheDir(), "reliability", time.Now().Format("20060102-150405"))
-	suite.api, err = testsite.StartAPIServer(ctx, tools)
+	suite.api, err = testsite.StartAPIServer(ctx, suite.tools)
 	defer suite.api.Stop()
+	defer func() { second.api.Stop() }()
 	if err != nil {
 		return 0, err
 	}
-	if suite.program, err = testsite.BuildManager(ctx, tools, suite.api, dir); err != nil {
+	if suite.program, err = testsite.BuildManager(ctx, suite.tools, suite.api, dir); err != nil {
 		return 0, err
 	}
 	code := m.Run()
@@ -78,7 +81,7 @@ func newManager(t *testing.T, args ...string) *manager {
 }
 
 // provider plays the IPAM provider of a namespace: it fulfils claims out of 10.9.0.0/16 and takes addresses back.
-func provider(t *testing.T, namespace string) {
+func provider(t *testing.T, api client.Client, namespace string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-ended })
@@ -87,7 +90,7 @@ func provider(t *testing.T, namespace string) {
 		defer close(ended)
 		for ctx.Err() == nil {
 			var claims ipamv1.IPAddressClaimList
-			_ = suite.api.Client.List(ctx, &claims, client.InNamespace(namespace))
+			_ = api.List(ctx, &claims, client.InNamespace(namespace))
 			held := map[string]bool{}
 			for i := range claims.Items {
 				claim := &claims.Items[i]
@@ -96,20 +99,22 @@ func provider(t *testing.T, namespace string) {
 					continue
 				}
 				next++
-				address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim.Name}, Spec: ipamv1.IPAddressSpec{
+				owner := metav1.OwnerReference{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID, Controller: ptr.To(true)}
+				address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim.Name, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: ipamv1.IPAddressSpec{
 					ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: fmt.Sprintf("10.9.%d.%d", next/250, next%250+1),
 					Prefix: ptr.To(int32(16)), Gateway: "10.9.255.1",
 				}}
-				if err := suite.api.Client.Create(ctx, address); err == nil {
+				// One that is there already came with a move, which drops the claim's status.
+				if err := api.Create(ctx, address); err == nil || apierrors.IsAlreadyExists(err) {
 					claim.Status.AddressRef.Name = claim.Name
-					_ = suite.api.Client.Status().Update(ctx, claim)
+					_ = api.Status().Update(ctx, claim)
 				}
 			}
 			var addresses ipamv1.IPAddressList
-			_ = suite.api.Client.List(ctx, &addresses, client.InNamespace(namespace))
+			_ = api.List(ctx, &addresses, client.InNamespace(namespace))
 			for i := range addresses.Items {
 				if !held[addresses.Items[i].Name] {
-					_ = suite.api.Client.Delete(ctx, &addresses.Items[i])
+					_ = api.Delete(ctx, &addresses.Items[i])
 				}
 			}
 			select {
@@ -145,7 +150,7 @@ func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...strin
 			change(c)
 		}
 	}})
-	provider(t, b.site.Namespace)
+	provider(t, suite.api.Client, b.site.Namespace)
 	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
 	return b
 }

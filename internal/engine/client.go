@@ -113,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 		MaxIdleConnsPerHost:   8,
 		IdleConnTimeout:       60 * time.Second,
 	}
-	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: transport}, now: time.Now}, nil
+	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: measured{transport}}, now: time.Now}, nil
 }
 
 // BaseURL parses the URL of an engine and strips a trailing /api and slashes, which manifests and the released

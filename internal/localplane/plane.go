@@ -302,8 +302,16 @@ func writeWebhookCertificate(dir string) ([]byte, error) {
 	return certificate, nil
 }
 
-// installCRDs applies CRDs and waits until they are served: managers end when a kind is missing.
+// installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served: managers end when a kind is missing.
 func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
+	for _, crd := range crds {
+		labels := crd.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels["clusterctl.cluster.x-k8s.io"] = ""
+		crd.SetLabels(labels)
+	}
 	if err := Apply(ctx, p.Client, crds...); err != nil {
 		return err
 	}

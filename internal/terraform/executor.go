@@ -332,7 +332,10 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	events := &eventWriter{redact: r.redact}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
+	err := r.process(ctx, "plan", func() error {
+		_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
+		return err
+	})
 	return events, r.failure(ctx, "plan", events, err)
 }
 
@@ -355,7 +358,7 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	err := r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
+	err := r.process(ctx, "apply", func() error { return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach) })
 	err = r.failure(ctx, "apply", events, err)
 	err = errors.Join(err, keeper.finish())
 	s := events.summary
@@ -501,4 +504,5 @@ func (k *stateKeeper) save(state []byte) {
 	if k.err = k.run.SaveState(ctx, state); k.err == nil {
 		k.last = slices.Clone(state)
 	}
+	stateSaves.WithLabelValues(outcome(ctx, k.err)).Inc()
 }

@@ -115,11 +115,13 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked) {
 	end := func(summary Summary, err error) {
 		update(func(s *Status) { s.Phase, s.Ended, s.Summary, s.Err = Done, time.Now(), summary, err })
 	}
+	queued := time.Now()
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
 	}
+	phaseSeconds.WithLabelValues(string(job.Operation), "queue", outcome(ctx, ctx.Err())).Observe(time.Since(queued).Seconds())
 	if ctx.Err() != nil {
 		end(Summary{}, context.Cause(ctx))
 		return

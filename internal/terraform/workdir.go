@@ -25,12 +25,15 @@ const (
 	needsSpace = 16 << 20
 )
 
+// stateFiles are those in which a run may have left a state.
+var stateFiles = []string{stateFile, unsavedFile, erroredFile}
+
 // prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
 // or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
 // meanwhile takes nothing away. It says whether there was something.
 func (x *Executor) prepare(request Request) (resumed bool, _ error) {
 	state, keep := request.State, ""
-	for _, leftover := range []string{stateFile, unsavedFile, erroredFile} {
+	for _, leftover := range stateFiles {
 		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
 		if err == nil && newer(content, state) {
 			state, keep = content, leftover
@@ -72,6 +75,14 @@ func (x *Executor) prepare(request Request) (resumed bool, _ error) {
 		return false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
 	return true, nil
+}
+
+// Unfinished says whether a run left a state in its working directory, which may not be anywhere else.
+func Unfinished(dir string) bool {
+	return slices.ContainsFunc(stateFiles, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of the

@@ -36,12 +36,12 @@ type Program struct {
 	Dir string
 
 	user     *envtest.AuthenticatedUser
-	managers atomic.Int32
+	managers *atomic.Int32
 }
 
 // BuildManager builds the manager, finds an executor, and makes the user.
 func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServer, dir string) (*Program, error) {
-	p := &Program{Path: filepath.Join(dir, "bin", "manager"), Dir: dir}
+	p := &Program{Path: filepath.Join(dir, "bin", "manager"), Dir: dir, managers: &atomic.Int32{}}
 	if err := tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager"); err != nil {
 		return nil, err
 	}
@@ -49,14 +49,21 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 	if p.Executor, err = tools.FindExecutor(ctx); err != nil {
 		return nil, err
 	}
+	return p.At(ctx, tools, api)
+}
+
+// At is the same program for another API server, which gets the roles and the user too.
+func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
 	const user = "capolvm-manager"
 	if err := localplane.BindRoles(ctx, api.Client, filepath.Join(tools.Root(), "config", "rbac"), user); err != nil {
 		return nil, err
 	}
-	if p.user, err = api.Env.AddUser(envtest.User{Name: user}, nil); err != nil {
+	out := *p
+	var err error
+	if out.user, err = api.Env.AddUser(envtest.User{Name: user}, nil); err != nil {
 		return nil, fmt.Errorf("failed to make the manager's user: %w", err)
 	}
-	return p, nil
+	return &out, nil
 }
 
 // Manager is a process of the program.
@@ -87,7 +94,7 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 		t.Fatal(err)
 	}
 	if gate != nil {
-		kubeconfig = gated(t, p.user.Config(), gate)
+		kubeconfig = Kubeconfig(t, p.user.Config(), gate)
 	}
 	path := filepath.Join(m.Dir, "kubeconfig")
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
@@ -102,8 +109,8 @@ func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args .
 	return m
 }
 
-// gated puts a gate in front of an API server, and returns a kubeconfig for it.
-func gated(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handler) []byte {
+// Kubeconfig puts a gate in front of an API server, and returns a kubeconfig for it.
+func Kubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.Handler) []byte {
 	t.Helper()
 	target, err := url.Parse(config.Host)
 	if err != nil {

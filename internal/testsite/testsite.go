@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -74,6 +75,16 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	a.Config.QPS, a.Config.Burst = 200, 400
 	if a.Client, err = client.New(a.Config, client.Options{Scheme: a.Scheme}); err != nil {
 		return a, fmt.Errorf("failed to make a client: %w", err)
+	}
+	var crds metav1.PartialObjectMetadataList
+	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	if err := a.Client.List(ctx, &crds); err != nil {
+		return a, fmt.Errorf("failed to list the CRDs: %w", err)
+	}
+	for i := range crds.Items { // as clusterctl init does, and our own manifests
+		if err := a.Client.Patch(ctx, &crds.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`))); err != nil {
+			return a, fmt.Errorf("failed to label a CRD: %w", err)
+		}
 	}
 	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
 	if err != nil {
@@ -136,7 +147,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	}
 	t.Cleanup(sim.Close)
 	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
-	t.Cleanup(s.clear)
+	t.Cleanup(s.Clear)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
 	s.Cluster = &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMCluster", Name: "demo"},
@@ -161,9 +172,9 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	return s
 }
 
-// clear takes away what a test has left: the next engine may be given the same port, and its machines must not find the
+// Clear takes away what a test has left: the next engine may be given the same port, and its machines must not find the
 // addresses of these in use.
-func (s *Site) clear() {
+func (s *Site) Clear() {
 	ctx := context.Background()
 	var machines infrav1.OLVMMachineList
 	var clusters infrav1.OLVMClusterList
@@ -226,6 +237,27 @@ func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	}
 }
 
+// In is the site in a subtest.
+func (s *Site) In(t *testing.T) *Site {
+	t.Helper()
+	out := *s
+	out.T = t
+	return &out
+}
+
+// ExpectEmptyEngine fails the test where VMs, network interfaces or disks are left, or affinity groups without the
+// OLVMCluster.
+func (s *Site) ExpectEmptyEngine() {
+	s.T.Helper()
+	left := s.Sim.Summary()
+	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{}); err == nil {
+		left.AffinityGroups = 0 // they live as long as it does
+	}
+	if left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
+		s.T.Errorf("left in the engine: %+v", left)
+	}
+}
+
 // Machine writes a Machine with its bootstrap data and its OLVMMachine. spoil may change the latter.
 func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
@@ -236,6 +268,7 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
 		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
 	}}
+	owner.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID}}
 	owner.Spec.FailureDomain = s.Domain
 	for key, value := range s.Label {
 		owner.Labels[key] = value

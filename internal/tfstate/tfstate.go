@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -37,7 +38,7 @@ const (
 	DigestAnnotation = "infrastructure.cluster.x-k8s.io/olvm-applied-digest"
 
 	// moveLabel makes clusterctl move the Secret with its owner.
-	moveLabel = "clusterctl.cluster.x-k8s.io/move"
+	moveLabel = clusterctlv1.ClusterctlMoveLabel
 
 	// SecretType tells these Secrets apart.
 	SecretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/terraform-state"

@@ -1,0 +1,52 @@
+package terraform
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	phaseSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "capolvm_terraform_phase_seconds",
+		Help:    "How long the phases of Terraform runs took in seconds: queue (until one of the runs may begin), plan, and apply, which is all of a run that makes something new or destroys it.",
+		Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
+	}, []string{"operation", "phase", "outcome"})
+	processes = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "capolvm_terraform_processes", Help: "Terraform processes that run.",
+	})
+	stateSaves = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capolvm_terraform_state_saves_total", Help: "States that were to be made durable, by outcome.",
+	}, []string{"outcome"})
+)
+
+// Collectors are the metrics of all runs in this process.
+func Collectors() []prometheus.Collector {
+	return []prometheus.Collector{phaseSeconds, processes, stateSaves}
+}
+
+// outcome of something that ended with err.
+func outcome(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return "succeeded"
+	case ctx.Err() != nil:
+		return "interrupted"
+	}
+	return "failed"
+}
+
+// process runs a process of the executor that is a phase of a run.
+func (r *run) process(ctx context.Context, phase string, do func() error) error {
+	operation := Apply
+	if r.Destroy {
+		operation = Destroy
+	}
+	processes.Inc()
+	defer processes.Dec()
+	begin := time.Now()
+	err := do()
+	phaseSeconds.WithLabelValues(string(operation), phase, outcome(ctx, err)).Observe(time.Since(begin).Seconds())
+	return err
+}
