@@ -231,7 +231,8 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 		Controller:                          config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: lock,
-		LeaderElectionReleaseOnCancel:       true, // the process ends right after the manager
+		LeaderElectionID:                    o.leaseName(), // names the metric
+		LeaderElectionReleaseOnCancel:       true,          // the process ends right after the manager
 		LeaseDuration:                       &o.leaseDuration,
 		RenewDeadline:                       &o.renewDeadline,
 		RetryPeriod:                         &o.retryPeriod,
