@@ -29,7 +29,9 @@ import (
 
 // addressAllocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records them
 // on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine names it,
-// whatever restarts in between. One allocation goes at a time; leader election keeps other processes out.
+// whatever restarts in between. One allocation goes at a time; leader election keeps other processes out, except those of
+// other shards. Where there can be such, each allocation looks once more after it was written down: of two that wrote the
+// same address at the least one sees the other, and whoever does lets go and chooses anew.
 //
 // Where the cache has all machines, it is looked at, with what was recorded here and is not in it yet; else, and the first
 // time, the machines are read past it, which takes longer the more there are.
@@ -63,7 +65,10 @@ func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMa
 	if allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made); err != nil {
 		return nil, err
 	}
-	if given, complete := allocation.Given(); complete && !learned {
+	given, complete := allocation.Given()
+	// Others may have chosen the same at the same moment, unless it was looked at after that.
+	unsure := !a.cacheHasAll && !mayHaveVM(machine)
+	if complete && !learned && !unsure {
 		return given, nil
 	}
 	a.mu.Lock()
@@ -72,38 +77,60 @@ func (a *addressAllocator) allocate(ctx context.Context, machine *infrav1.OLVMMa
 	if err != nil {
 		return nil, err
 	}
+	if complete && !learned {
+		return given, a.settle(ctx, machine, allocation, held)
+	}
 	wanted, err := allocation.Allocate(held)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.record(ctx, machine, wanted); err != nil {
+	written, err := a.record(ctx, machine, wanted)
+	if err != nil {
 		return nil, err
 	}
 	allocation.Recorded = wanted
-	given, complete := allocation.Given()
-	if !complete {
+	if given, complete = allocation.Given(); !complete {
 		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not satisfy its network interfaces", wanted, machine.Name)
 	}
-	return given, nil
+	if unsure {
+		if held, err = a.held(ctx, machine, resolve.EngineOf(cluster)); err != nil {
+			return nil, err
+		}
+		err = a.settle(ctx, written, allocation, held)
+		metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, written.Annotations[infrav1.AddressesAnnotation])
+	}
+	return given, err
 }
 
-// record writes the addresses down.
-func (a *addressAllocator) record(ctx context.Context, machine *infrav1.OLVMMachine, wanted resolve.Addresses) error {
+// settle lets go of what is recorded where somebody else has recorded it too. Both may do so; they try again.
+func (a *addressAllocator) settle(ctx context.Context, machine *infrav1.OLVMMachine, allocation resolve.Allocation, held resolve.Held) error {
+	conflict := allocation.Conflict(held)
+	if conflict == "" {
+		return nil
+	}
+	if _, err := a.record(ctx, machine, resolve.Addresses{}); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
+}
+
+// record writes the addresses down, and returns the machine as it was written.
+func (a *addressAllocator) record(ctx context.Context, machine *infrav1.OLVMMachine, wanted resolve.Addresses) (*infrav1.OLVMMachine, error) {
 	text, err := json.Marshal(wanted)
 	if err != nil {
-		return fmt.Errorf("failed to encode addresses: %w", err)
+		return nil, fmt.Errorf("failed to encode addresses: %w", err)
 	}
 	// The lock refuses a machine that was read before an earlier allocation was written.
 	patched := machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.AddressesAnnotation, string(text))
 	if err := a.client.Patch(ctx, patched, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
+		return nil, fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
 	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, string(text))
 	if a.cacheHasAll {
 		a.recorded[client.ObjectKeyFromObject(machine)] = machine.DeepCopy()
 	}
-	return nil
+	return patched, nil
 }
 
 // machines are those that there are, with all that was ever recorded for them; mu is held.

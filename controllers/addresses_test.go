@@ -19,6 +19,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
@@ -27,7 +28,7 @@ import (
 // addressBook is an allocator on an API server in memory, with an IPAM provider of one pool beside it.
 type addressBook struct {
 	t         *testing.T
-	api       client.Client
+	api       client.WithWatch
 	allocator *addressAllocator
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
@@ -134,6 +135,59 @@ func (b *addressBook) machine(name, cluster string, network infrav1.GuestNetwork
 	}
 	b.create(m)
 	return m
+}
+
+// TestShardsThatChooseTheSameAddressChooseAnew has a manager of another shard record the same address between the look at
+// what is held and the record.
+func TestShardsThatChooseTheSameAddressChooseAnew(t *testing.T) {
+	for name, killed := range map[string]bool{"the manager goes on": false, "the manager is killed before it looks again": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newAddressBook(t)
+			network := infrav1.GuestNetwork{Addressing: ranges(4)}
+			one, two := b.machine("one", "a", network, nil), b.machine("two", "b", network, nil)
+			others := &addressAllocator{client: b.api, reader: b.api}
+			raced := false
+			b.allocator.client = interceptor.NewClient(b.api, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				if !raced {
+					raced = true
+					mine := b.allocator
+					b.allocator = others
+					b.allocated(two)
+					b.allocator = mine
+				}
+				return c.Patch(ctx, o, p, options...)
+			}})
+			if killed {
+				b.allocator.reader = interceptor.NewClient(b.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+					if raced {
+						return errors.New("killed")
+					}
+					return c.List(ctx, l, options...)
+				}})
+			}
+			if given, err := b.allocate(one); err == nil {
+				t.Fatalf("one got %v although two has the same", given)
+			}
+			if record := one.Annotations[infrav1.AddressesAnnotation]; !killed && record != "{}" { // what is written at the end of the pass
+				t.Errorf("one keeps %s", record)
+			}
+			b.restart()
+			fresh := func(m *infrav1.OLVMMachine) *infrav1.OLVMMachine {
+				out := m.DeepCopy()
+				if err := b.api.Get(t.Context(), client.ObjectKeyFromObject(m), out); err != nil {
+					t.Fatal(err)
+				}
+				return out
+			}
+			if _, err := b.allocate(fresh(one)); killed == (err == nil) {
+				t.Fatalf("the first look after it got %v", err)
+			}
+			mine, theirs := b.allocated(fresh(one)), b.allocated(fresh(two))
+			if mine["nic1"][0] == theirs["nic1"][0] || len(mine["nic1"]) != 2 {
+				t.Errorf("one has %v, two has %v", mine, theirs)
+			}
+		})
+	}
 }
 
 // fulfil plays the IPAM provider: every claim gets the next address of 10.0.0.100 and following.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -91,7 +92,7 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
 		WithOptions(options).
-		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		WithEventFilter(predicate.Or[client.Object](onlyMetadata, predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
 			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{}))).
@@ -113,6 +114,17 @@ var machinesComeAndGo = predicate.Funcs{
 		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
 			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
 	},
+}
+
+// onlyMetadata lets Secrets and ConfigMaps through, which need no watch label: the OLVMClusters that name them have it.
+var onlyMetadata = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	_, ok := o.(*metav1.PartialObjectMetadata)
+	return ok
+})
+
+// ofShard says whether an object is one of those with the --watch-filter.
+func ofShard(o client.Object, filter string) bool {
+	return filter == "" || labels.HasWatchLabel(o, filter)
 }
 
 // machineToCluster wakes the cluster of a machine.
@@ -198,8 +210,8 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
 	}
-	if annotations.IsExternallyManaged(olvmCluster) {
-		return ctrl.Result{}, nil // the predicate sees the objects that wake this one, not this one
+	if annotations.IsExternallyManaged(olvmCluster) || !ofShard(olvmCluster, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -193,6 +193,9 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
 	}
+	if !ofShard(olvmMachine, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
+	}
 	scope := &machineScope{olvmMachine: olvmMachine, key: req.String()}
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err

@@ -144,6 +144,19 @@ func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip
 	return netip.Addr{}
 }
 
+// Conflict says who else has a recorded address; "" means nobody.
+func (a Allocation) Conflict(held Held) string {
+	for _, nic := range a.NICs {
+		others := held.On(nic.NetworkName)
+		for _, address := range a.Recorded[nic.VNICName] {
+			if holder := others[address]; holder != "" {
+				return fmt.Sprintf("%s has %s too", holder, address)
+			}
+		}
+	}
+	return ""
+}
+
 // Allocate returns what is to be recorded: what was claimed, what is recorded already, and the lowest free addresses for
 // the rest, which are added to held.
 func (a Allocation) Allocate(held Held) (Addresses, error) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -270,11 +271,10 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 	}}
 	owner.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID}}
 	owner.Spec.FailureDomain = s.Domain
-	for key, value := range s.Label {
-		owner.Labels[key] = value
-	}
+	maps.Copy(owner.Labels, s.Label)
 	s.Create(owner)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
+	maps.Copy(m.Labels, s.Label)
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
 	if spoil != nil {
 		spoil(&m.Spec)

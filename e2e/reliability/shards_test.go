@@ -1,0 +1,114 @@
+package reliability
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+// shard is a site whose objects have a watch label, with a manager for that label.
+type shard struct {
+	*bench
+	label string
+	args  []string
+}
+
+// newShard starts the manager; a standby of it is started with the same arguments.
+func newShard(t *testing.T, label string) *shard {
+	t.Helper()
+	s := &shard{label: label, bench: &bench{engine: &gate{name: engineCall}}, args: append([]string{"--watch-filter=" + label}, electing...)}
+	s.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: s.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		withoutGroups(c)
+		c.Labels[clusterv1.WatchLabel] = label
+	}})
+	testsite.Change(s.site, s.site.Cluster, func(c *clusterv1.Cluster) { s.mark(c) })
+	s.site.Label = map[string]string{clusterv1.WatchLabel: label}
+	s.manager = s.replica(t)
+	return s
+}
+
+func (s *shard) mark(o client.Object) {
+	labels := o.GetLabels()
+	labels[clusterv1.WatchLabel] = s.label
+	o.SetLabels(labels)
+}
+
+// replica starts a manager for the shard.
+func (s *shard) replica(t *testing.T) *manager {
+	t.Helper()
+	m := newManager(t, s.args...)
+	if err := m.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// machine asks for one of the shard.
+func (s *shard) machine(name string) *infrav1.OLVMMachine {
+	return s.site.Machine(name, nil)
+}
+
+// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager leaves the others'
+// clusters alone; a leader that is killed is replaced within the lease; credentials that change are seen although Secrets
+// have no label.
+func TestShardsAndStandbys(t *testing.T) {
+	t.Parallel()
+	a, b := newShard(t, "shard-a"), newShard(t, "shard-b")
+	standby := a.replica(t)
+	one, two := a.machine("one"), b.machine("two")
+	a.expectReady(a.site, one)
+	b.expectReady(b.site, two)
+
+	b.Process.Kill()
+	three, four := a.machine("three"), b.machine("four")
+	a.expectReady(a.site, three)
+	time.Sleep(2 * time.Second) // a window in which nobody may look at it
+	if err := b.site.Client.Get(t.Context(), client.ObjectKeyFromObject(four), four); err != nil {
+		t.Fatal(err)
+	}
+	if len(four.Finalizers) != 0 || len(four.Status.Conditions) != 0 {
+		t.Errorf("a machine of the other shard has finalizers %v and conditions %v", four.Finalizers, four.Status.Conditions)
+	}
+	b.manager = b.replica(t)
+	b.expectReady(b.site, four)
+
+	a.Process.Kill()
+	begin := time.Now()
+	five := a.machine("five")
+	a.manager = standby
+	a.expectReady(a.site, five)
+	if took := time.Since(begin); took > 15*time.Second { // the lease is 6 s
+		t.Errorf("the standby took %s", took)
+	}
+
+	if err := a.site.Sim.SetPassword(a.site.Sim.Username(), "changed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.site.Sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token", Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	testsite.Change(a.site, &corev1.Secret{ObjectMeta: a.site.Meta("creds")}, func(s *corev1.Secret) { s.Data["password"] = []byte("changed") })
+	six := a.machine("six")
+	a.expectReady(a.site, six)
+	for _, m := range []*infrav1.OLVMMachine{one, three, five, six} {
+		a.site.Delete(m)
+	}
+	for _, m := range []*infrav1.OLVMMachine{two, four} {
+		b.site.Delete(m)
+	}
+	for _, m := range []*infrav1.OLVMMachine{one, three, five, six} {
+		a.site.ExpectGone(m)
+	}
+	for _, m := range []*infrav1.OLVMMachine{two, four} {
+		b.site.ExpectGone(m)
+	}
+	a.expectNone(a.site)
+	b.expectNone(b.site)
+}
