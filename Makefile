@@ -51,6 +51,10 @@ test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=tex
 test-reliability: tools tools-clusterctl ## Kill and cut managers, Terraform and connections at each call of a machine's life
 	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
 
+.PHONY: test-chaos
+test-chaos: tools tools-ipam ## Make trouble for CHAOS (4m) while clusters scale and are upgraded; SEED=number replays a run
+	go test ./e2e -run '^TestChaos$$' -count=1 -v -timeout 40m -args -chaos=$(or $(CHAOS),4m) $(if $(SEED),-seed=$(SEED))
+
 .PHONY: bench
 # Half an hour; BENCH='-machines=1,20 -steady-machines=0' takes a minute.
 bench: tools ## Measure what machines cost, beside a native loop and one Terraform per machine; JSON in out/bench.json

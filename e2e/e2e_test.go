@@ -63,7 +63,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	suite.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3,
+		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(),
 		Progress: func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 	})
 	if err != nil {
@@ -263,18 +263,25 @@ func (w *workload) nodes() map[string]corev1.Node {
 
 func (w *workload) scale(controlPlanes, workers int32) {
 	w.t.Helper()
+	w.write(func(kcp *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) {
+		kcp.Spec.Replicas, md.Spec.Replicas = ptr.To(controlPlanes), ptr.To(workers)
+	})
+}
+
+// write changes what is asked for of a cluster.
+func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clusterv1.MachineDeployment)) {
+	w.t.Helper()
 	ctx := context.Background()
-	w.eventually("the replicas are written", func() error {
+	w.eventually("the change is written", func() error {
 		var kcp controlplanev1.KubeadmControlPlane
 		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp); err != nil {
 			return err
 		}
-		kcp.Spec.Replicas = ptr.To(controlPlanes)
 		var md clusterv1.MachineDeployment
 		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md); err != nil {
 			return err
 		}
-		md.Spec.Replicas = ptr.To(workers)
+		change(&kcp, &md)
 		return errors.Join(suite.plane.Client.Update(ctx, &kcp), suite.plane.Client.Update(ctx, &md))
 	})
 }

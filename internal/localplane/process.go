@@ -1,6 +1,7 @@
 package localplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -71,6 +73,36 @@ func (p *Process) Kill() {
 	p.stopped.Store(true)
 	_ = p.command.Process.Kill()
 	<-p.done
+}
+
+// Children are the process IDs of what the process runs.
+func (p *Process) Children() []int {
+	var out []int
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (comm) state ppid: comm may hold anything.
+		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(p.PID()) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// KillChildren kills what the process runs, and says whether there was something.
+func (p *Process) KillChildren() bool {
+	found := p.Children()
+	for _, pid := range found {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return len(found) > 0
 }
 
 // tail is the end of the process's log, for an error message.

@@ -1,7 +1,6 @@
 package testsite
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -12,10 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -160,31 +157,7 @@ func (m *Manager) start(ctx context.Context) error {
 }
 
 // Executors are the process IDs of the executors that the manager runs.
-func (m *Manager) Executors() []int {
-	var out []int
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (comm) state ppid: comm may hold anything.
-		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(m.Process.PID()) {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			out = append(out, pid)
-		}
-	}
-	return out
-}
+func (m *Manager) Executors() []int { return m.Process.Children() }
 
 // KillExecutors kills what the manager runs, and says whether there was something.
-func (m *Manager) KillExecutors() bool {
-	found := m.Executors()
-	for _, pid := range found {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	return len(found) > 0
-}
+func (m *Manager) KillExecutors() bool { return m.Process.KillChildren() }
