@@ -80,6 +80,7 @@ type OLVMClusterReconciler struct {
 	WatchFilterValue string
 
 	states *tfstate.Store
+	crowds crowds
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -88,6 +89,8 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		return errors.New("fields Client, APIReader, Engines, Executor, Runs, Recorder and WorkDir must be set")
 	}
 	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix, Metadata: r.Engines.Metadata}
+	r.crowds.limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= workersPerPass
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
@@ -232,6 +235,11 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
+	leave, ok := r.crowds.enter(ctx, resolve.EngineOf(olvmCluster))
+	if !ok {
+		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
+	}
+	defer leave()
 	helper, err := patch.NewHelper(olvmCluster, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)

@@ -235,15 +235,10 @@ func (r *OLVMClusterReconciler) reconcileRun(ctx context.Context, scope *cluster
 	if o.drifted && o.digest == o.applied {
 		driftTotal.WithLabelValues(driftGroup).Inc()
 	}
-	if err := announceRun(ctx, r.Client, scope.olvmCluster, map[string]string{infrav1.GroupsRequestedAnnotation: "true"}); err != nil {
-		return err
-	}
-	_, err := r.Runs.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)})
-	observeJobs(r.Runs.runner)
-	if errors.Is(err, terraform.ErrShuttingDown) {
-		return nil
-	}
-	return err
+	// That groups may exist must be known before anything can create one.
+	return r.Runs.submit(ctx, r.Client, scope.olvmCluster, map[string]string{infrav1.GroupsRequestedAnnotation: "true"}, func() terraform.Job {
+		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
+	})
 }
 
 // stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied. A
@@ -343,13 +338,11 @@ func (r *OLVMClusterReconciler) reconcileDestroy(ctx context.Context, scope *clu
 	case actionCancel:
 		r.Runs.runner.Cancel(scope.key)
 	case actionDestroy:
-		if err := announceRun(ctx, r.Client, c, nil); err != nil {
+		if err := r.Runs.submit(ctx, r.Client, c, nil, func() terraform.Job {
+			return terraform.Job{Key: scope.key, Group: resolve.EngineOf(c), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
+		}); err != nil {
 			return false, 0, err
 		}
-		if _, err := r.Runs.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}); err != nil && !errors.Is(err, terraform.ErrShuttingDown) {
-			return false, 0, err
-		}
-		observeJobs(r.Runs.runner)
 	case actionRelease:
 		if err := r.states.Delete(ctx, c); err != nil {
 			return false, 0, err

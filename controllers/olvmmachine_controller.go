@@ -62,6 +62,7 @@ type OLVMMachineReconciler struct {
 	runner    *terraform.Runner
 	follower  *follower
 	digests   digests
+	crowds    crowds
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -70,6 +71,8 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Runs must be set")
 	}
 	r.init()
+	r.crowds.limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= workersPerPass
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
 	clusterToMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.OLVMMachineList{}, mgr.GetScheme())
 	if err != nil {
@@ -218,6 +221,13 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmMachine, scope.key, r.workDir(olvmMachine))
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
+	}
+	if scope.olvmCluster != nil {
+		leave, ok := r.crowds.enter(ctx, resolve.EngineOf(scope.olvmCluster))
+		if !ok {
+			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
+		}
+		defer leave()
 	}
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
 	if err != nil {

@@ -111,13 +111,11 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	case actionCancel:
 		r.runner.Cancel(scope.key)
 	case actionDestroy:
-		if err := announceRun(ctx, r.Client, scope.olvmMachine, nil); err != nil {
+		if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, nil, func() terraform.Job {
+			return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
+		}); err != nil {
 			return ctrl.Result{}, err
 		}
-		if _, err := r.runner.Submit(terraform.Job{Key: scope.key, Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}); err != nil && !errors.Is(err, terraform.ErrShuttingDown) {
-			return ctrl.Result{}, err
-		}
-		observeJobs(r.runner)
 	case actionRelease:
 		if err := r.addresses.release(ctx, scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err

@@ -305,23 +305,19 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	if o.drifted && o.digest == o.applied {
 		driftTotal.WithLabelValues(driftMember).Inc()
 	}
-	if err := announceRun(ctx, r.Client, scope.olvmMachine, map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name}); err != nil {
-		return 0, err
-	}
 	files, err := render.MachineFiles(*scope.asked)
 	if err != nil {
 		return 0, err
 	}
-	_, err = r.runner.Submit(terraform.Job{
-		Key: scope.key, Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, files, o.digest),
-	})
-	observeJobs(r.runner)
-	if errors.Is(err, terraform.ErrShuttingDown) {
-		return 0, nil
+	// That a VM may exist must be known before anything can create it.
+	if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name}, func() terraform.Job {
+		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, files, o.digest)}
+	}); err != nil {
+		return 0, err
 	}
 	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
 	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
-	return 0, err
+	return 0, nil
 }
 
 // recordVM writes the ID of a VM down the moment it exists, also with an executor that writes its state at the end only.

@@ -99,6 +99,12 @@ func (r *Runs) mayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
+// Busy says whether runs go or are queued.
+func (r *Runs) Busy() bool {
+	queued, running := r.runner.Active()
+	return queued+running > 0
+}
+
 // attempt that failed last; zero where the last one succeeded.
 func (r *Runs) attempt(key string) attempt {
 	r.mu.Lock()
@@ -151,6 +157,20 @@ func (r *Runs) abandon(key, folder, name string) error {
 		}
 	}
 	return nil
+}
+
+// submit announces a run for an object, with the annotations that must be there before, and queues the job, which may look at
+// the object as it is then. What is shutting down runs nothing more, and says so elsewhere.
+func (r *Runs) submit(ctx context.Context, c client.Client, object client.Object, more map[string]string, job func() terraform.Job) error {
+	if err := announceRun(ctx, c, object, more); err != nil {
+		return err
+	}
+	_, err := r.runner.Submit(job())
+	observeJobs(r.runner)
+	if errors.Is(err, terraform.ErrShuttingDown) {
+		return nil
+	}
+	return err
 }
 
 // announceRun writes down that a run may act for an object from now on, before it can: clusterctl moves no such object. The

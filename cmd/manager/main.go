@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -49,9 +48,6 @@ const (
 	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
 	// than the pod's terminationGracePeriodSeconds of 90.
 	shutdownTimeout = 80 * time.Second
-
-	// gcPercent trades a few MiB for a tenth of the CPU time that the creation of machines takes here.
-	gcPercent = 200
 
 	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
 	// body, and so every Secret that it reads.
@@ -99,9 +95,9 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Queries per second to the API server.")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "Queries to the API server in one burst.")
 	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
-	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters that are reconciled at once.")
-	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines that are reconciled at once.")
-	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory.")
+	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters of one engine that are reconciled at once.")
+	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines of one engine that are reconciled at once.")
+	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
 	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
@@ -128,9 +124,6 @@ func (o *options) validate() error {
 
 func main() {
 	syscall.Umask(0o077) // state and user data are on disk while Terraform works
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step waits for
 	// something else than time. Users can turn it on again.
 	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
@@ -190,6 +183,11 @@ func run(ctx context.Context, o options) error {
 	}
 	if err := addControllers(ctx, mgr, o, executable, sessions, runs); err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
+			return fmt.Errorf("failed to add the care for memory: %w", err)
+		}
 	}
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the health probe: %w", err)

@@ -178,16 +178,12 @@ func (s *stage) up() *times {
 // manager makes and deletes machines with our manager.
 func manager(t *testing.T, n int) round {
 	t.Helper()
-	args := []string{}
-	if *profile != "" {
-		args = append(args, "--profiler-address=127.0.0.1:16060")
-	}
-	s := newStage(t, args...)
+	s := newStage(t, profiling()...)
 	defer s.manager.Process.Stop(time.Minute)
 	time.Sleep(2 * time.Second) // what comes with the start is over
 	out := round{Contender: ours, Machines: n, BaseMiB: memoryOf(s.manager.Process.PID())}
 	memory := watchMemory(s.pids)
-	profiled := profileCPU(t, n)
+	profiled := takeProfile(t, "profile?seconds=15", fmt.Sprintf("manager-%d.pprof", n))
 	begin, before := time.Now(), cpuOf(s.manager.Process.PID())
 	machines := s.ask(0, n)
 	await(t, "provisioned", &s.provisioned, n)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -9,21 +8,31 @@ import (
 	"testing"
 )
 
-// profileCPU takes a profile of the manager's CPU time where one is asked for; what it returns waits for it.
-func profileCPU(t *testing.T, n int) func() {
+const profilerAddress = "127.0.0.1:16060"
+
+// profiling are the manager's flags where profiles are asked for.
+func profiling() []string {
+	if *profile == "" {
+		return nil
+	}
+	return []string{"--profiler-address=" + profilerAddress}
+}
+
+// takeProfile writes a profile of the manager to a file, where one is asked for; what it returns waits for it.
+func takeProfile(t *testing.T, what, name string) (wait func()) {
 	t.Helper()
 	if *profile == "" {
 		return func() {}
 	}
 	done := make(chan error, 1)
 	go func() {
-		response, err := http.Get("http://127.0.0.1:16060/debug/pprof/profile?seconds=15")
+		response, err := http.Get("http://" + profilerAddress + "/debug/pprof/" + what)
 		if err != nil {
 			done <- err
 			return
 		}
 		defer response.Body.Close()
-		file, err := os.Create(filepath.Join(*profile, fmt.Sprintf("manager-%d.pprof", n)))
+		file, err := os.Create(filepath.Join(*profile, name))
 		if err == nil {
 			_, err = io.Copy(file, response.Body)
 			_ = file.Close()

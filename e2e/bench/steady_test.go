@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,11 +36,11 @@ func (c *calm) String() string {
 // steadyState makes many machines, leaves them alone, and restarts the manager.
 func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	t.Helper()
-	s := newStage(t)
+	s := newStage(t, profiling()...)
 	defer func() { s.manager.Process.Stop(time.Minute) }()
 	pid := s.manager.Process.PID()
 	out := &calm{Machines: n, Minutes: long.Minutes()}
-	window := min(long, 2*time.Minute)
+	window := min(long, 5*time.Minute)
 	perMinute := func(of time.Duration) float64 {
 		before := s.calls.Load()
 		time.Sleep(of)
@@ -56,12 +57,19 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	await(t, "provisioned", &s.provisioned, n)
 	s.quiet(t)
 	time.Sleep(time.Minute) // what belongs to the creation is over, garbage collection too
+	takeProfile(t, "heap", "heap-steady.pprof")()
+	requests := s.metrics(t)
 	runs, before := s.runs(t), cpuOf(pid)
 	out.CallsPerMinute = perMinute(long)
 	out.Core, out.Runs = cpuOf(pid).minus(before).self/long.Seconds(), s.runs(t)-runs
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
 
+	for name, now := range s.metrics(t) {
+		if n := now - requests[name]; n > 0 && strings.HasPrefix(name, "capolvm_engine_requests_total") {
+			t.Logf("%4.0f times %s", n, name)
+		}
+	}
 	t.Log(out)
 	s.manager.Process.Stop(time.Minute)
 	begin := time.Now()

@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -326,4 +329,52 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 		t.Fatal(errors.New("no trap is set"))
 	}
 	return g.last.sprung
+}
+
+// TestASlowEngineSlowsNobodyElse has an engine that takes ten seconds for each answer, with more machines than a manager looks
+// at or runs at once, while another engine's machine is made.
+func TestASlowEngineSlowsNobodyElse(t *testing.T) {
+	t.Parallel()
+	slow := newColdBench(t, withoutGroups, "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
+	swift := testsite.New(t, suite.api.Client, testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) { withoutGroups(c) }})
+	slow.Args = slices.DeleteFunc(slow.Args, func(arg string) bool { return strings.HasPrefix(arg, "--namespace=") })
+	const shard = "slow-engine"
+	slow.Args = append(slow.Args, "--watch-filter="+shard)
+	for _, s := range []*testsite.Site{slow.site, swift} {
+		s.Label = map[string]string{clusterv1.WatchLabel: shard}
+		testsite.Change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = shard })
+		testsite.Change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Labels[clusterv1.WatchLabel] = shard })
+	}
+	if err := slow.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := swift.Machine("first", nil) // both engines are known
+	slow.expectReady(swift, first)
+	slow.site.Expect(slow.site.OLVM, infrav1.ReadyCondition, "True/Ready")
+	if err := slow.site.Sim.Inject(ovirtsim.Fault{Path: "^/", DelayMillis: 10_000}); err != nil {
+		t.Fatal(err)
+	}
+	var waiting []*infrav1.OLVMMachine
+	for i := range 8 {
+		waiting = append(waiting, slow.site.Machine(fmt.Sprintf("slow-%d", i), nil))
+	}
+	time.Sleep(15 * time.Second) // all that can wait for the engine does
+	second := swift.Machine("second", nil)
+	begin := time.Now()
+	slow.expectReady(swift, second)
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("a machine took %s because of another engine", took)
+	}
+	for _, m := range waiting {
+		if err := slow.site.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Status.Initialization.Provisioned != nil && *m.Status.Initialization.Provisioned {
+			t.Error("the engine was not slow")
+		}
+	}
+	slow.site.Sim.ClearFaults()
+	for _, m := range waiting {
+		slow.expectReady(slow.site, m)
+	}
 }

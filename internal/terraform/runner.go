@@ -27,6 +27,8 @@ const (
 type Job struct {
 	// Key names the workspace: one job at a time.
 	Key string
+	// Group of jobs that wait for the same thing, an engine. It leaves one place to other groups.
+	Group string
 	// Operation and Digest of what is run, for the caller to recognise the job.
 	Operation Operation
 	Digest    string
@@ -57,7 +59,7 @@ type Status struct {
 
 // Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
 type Runner struct {
-	slots  chan struct{}
+	turns  *turns
 	limit  time.Duration
 	notify func(key string)
 	ctx    context.Context
@@ -78,7 +80,7 @@ type tracked struct {
 // notify is called with the key of each job that ends.
 func NewRunner(concurrency int, limit time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Runner{slots: make(chan struct{}, concurrency), limit: limit, notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
+	return &Runner{turns: newTurns(concurrency), limit: limit, notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
 }
 
 // Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes nothing.
@@ -94,11 +96,12 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
 	r.jobs[job.Key] = t
+	turn := r.turns.ask(job.Group)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
 		defer cancel(nil)
-		r.work(ctx, job, t)
+		r.work(ctx, job, t, turn)
 		if r.notify != nil {
 			r.notify(job.Key)
 		}
@@ -106,7 +109,8 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	return t.status, nil
 }
 
-func (r *Runner) work(ctx context.Context, job Job, t *tracked) {
+func (r *Runner) work(ctx context.Context, job Job, t *tracked, turn *turn) {
+	defer r.turns.leave(turn)
 	update := func(change func(*Status)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -117,8 +121,7 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked) {
 	}
 	queued := time.Now()
 	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
+	case <-turn.ready:
 	case <-ctx.Done():
 	}
 	phaseSeconds.WithLabelValues(string(job.Operation), "queue", outcome(ctx, ctx.Err())).Observe(time.Since(queued).Seconds())

@@ -31,6 +31,54 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	return r, notified
 }
 
+// TestAGroupLeavesOnePlaceToOthers has jobs of one group that do not end, and then one of another.
+func TestAGroupLeavesOnePlaceToOthers(t *testing.T) {
+	r, notified := newTestRunner(t, 3)
+	release := make(chan struct{})
+	submit := func(key, group string, run func()) {
+		t.Helper()
+		if _, err := r.Submit(Job{Key: key, Group: group, Operation: Apply, Run: func(context.Context) (Summary, error) { run(); return Summary{}, nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit("before", "swift", func() {})
+	ended(t, notified)
+	for i := range 5 {
+		submit(fmt.Sprint("slow-", i), "slow", func() { <-release })
+	}
+	if queued, running := r.Active(); running > 2 || queued+running != 5 {
+		t.Errorf("%d queued, %d running", queued, running)
+	}
+	submit("swift", "swift", func() {})
+	if key := ended(t, notified); key != "swift" {
+		t.Errorf("%s ended", key)
+	}
+	r.Cancel("slow-4") // while it waits
+	if key := ended(t, notified); key != "slow-4" {
+		t.Errorf("%s ended", key)
+	}
+	close(release)
+	for range 4 {
+		ended(t, notified)
+	}
+}
+
+func TestJobsRunInTheOrderOfTheirRequests(t *testing.T) {
+	r, notified := newTestRunner(t, 1)
+	release := make(chan struct{})
+	for i := range 20 {
+		if _, err := r.Submit(Job{Key: fmt.Sprint(i), Operation: Apply, Run: func(context.Context) (Summary, error) { <-release; return Summary{}, nil }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(release)
+	for i := range 20 {
+		if key := ended(t, notified); key != fmt.Sprint(i) {
+			t.Fatalf("job %s ended as number %d", key, i)
+		}
+	}
+}
+
 func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 	r, notified := newTestRunner(t, 2)
 	release := make(chan struct{})

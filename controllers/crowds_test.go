@@ -1,0 +1,27 @@
+package controllers
+
+import "testing"
+
+func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
+	c := &crowds{limit: 2}
+	var leave []func()
+	for range 2 {
+		done, ok := c.enter(t.Context(), "slow")
+		if !ok {
+			t.Fatal("there was no place at an idle engine")
+		}
+		leave = append(leave, done)
+	}
+	for range 100 { // only the first one waits
+		if _, ok := c.enter(t.Context(), "slow"); ok {
+			t.Fatal("a third pass is at the engine")
+		}
+	}
+	if _, ok := c.enter(t.Context(), "swift"); !ok {
+		t.Error("there was no place at the other engine")
+	}
+	leave[0]()
+	if _, ok := c.enter(t.Context(), "slow"); !ok {
+		t.Error("a place that was left is not given")
+	}
+}
