@@ -184,7 +184,7 @@ func (w *workload) deleteAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
 	var machines clusterv1.MachineList
-	if err := suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
+	if err := w.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	var oldest *clusterv1.Machine
@@ -198,7 +198,7 @@ func (w *workload) deleteAWorker() {
 		}
 	}
 	if oldest != nil {
-		if err := suite.plane.Client.Delete(ctx, oldest); client.IgnoreNotFound(err) != nil {
+		if err := w.plane.Client.Delete(ctx, oldest); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -274,7 +274,7 @@ func (w *wanted) expectConverged() {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%s has %d+%d machines of %s", w.name, w.controlPlanes, w.workers, versions[w.version]), func() error {
 		var machines clusterv1.MachineList
-		if err := suite.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace)); err != nil {
+		if err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
 		if n := int(w.controlPlanes + w.workers); len(machines.Items) != n {

@@ -99,7 +99,7 @@ func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
 // worker is the one worker Machine.
 func (w *workload) worker() (*clusterv1.Machine, error) {
 	var machines clusterv1.MachineList
-	if err := suite.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel}); err != nil {
+	if err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel}); err != nil {
 		return nil, err
 	}
 	if len(machines.Items) != 1 {
@@ -153,7 +153,7 @@ func (w *workload) rollWorkersOut(memory string) {
 				cluster.Spec.Topology.Variables[i].Value.Raw = []byte(strings.Replace(string(variable.Value.Raw), "16GB", memory, 1))
 			}
 		}
-		return suite.plane.Client.Update(ctx, cluster)
+		return w.plane.Client.Update(ctx, cluster)
 	})
 	w.eventually("the workers are rolled out", func() error {
 		worker, err := w.worker()
@@ -161,7 +161,7 @@ func (w *workload) rollWorkersOut(memory string) {
 			return err
 		}
 		m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: worker.Spec.InfrastructureRef.Name}}
-		if err := suite.plane.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+		if err := w.plane.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
 		if worker.UID == before.UID || m.Spec.VirtualMachine.Memory != memory || !ptr.Deref(m.Status.Initialization.Provisioned, false) {

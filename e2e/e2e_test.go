@@ -88,6 +88,7 @@ func run(m *testing.M) (int, error) {
 // workload is a cluster under test, in a namespace of its own.
 type workload struct {
 	t               *testing.T
+	plane           *localplane.Plane
 	namespace, name string
 	manifests       string
 }
@@ -124,7 +125,7 @@ func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*un
 // prepare makes a namespace with the Secret and the ConfigMap of the engine.
 func prepare(t *testing.T, name string) *workload {
 	t.Helper()
-	w := &workload{t: t, namespace: "e2e-" + name, name: name}
+	w := &workload{t: t, plane: suite.plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
 		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
@@ -134,7 +135,7 @@ func prepare(t *testing.T, name string) *workload {
 
 func (w *workload) create(object client.Object) {
 	w.t.Helper()
-	if err := suite.plane.Client.Create(w.t.Context(), object); err != nil {
+	if err := w.plane.Client.Create(w.t.Context(), object); err != nil {
 		w.t.Fatalf("failed to create %T: %v", object, err)
 	}
 }
@@ -148,7 +149,7 @@ func (w *workload) eventually(what string, check func() error) {
 		if err == nil {
 			return
 		}
-		if failed := suite.plane.Failed(); failed != nil {
+		if failed := w.plane.Failed(); failed != nil {
 			w.t.Fatal(failed)
 		}
 		if time.Now().After(deadline) {
@@ -160,7 +161,7 @@ func (w *workload) eventually(what string, check func() error) {
 
 func (w *workload) cluster() (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
-	err := suite.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &cluster)
+	err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &cluster)
 	return &cluster, err
 }
 
@@ -175,7 +176,7 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 		if err != nil {
 			return err
 		}
-		if err := suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
+		if err := w.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
 		running := map[bool]int{}
@@ -239,7 +240,7 @@ func (w *workload) vms() map[string]engine.VM {
 func (w *workload) nodes() map[string]corev1.Node {
 	w.t.Helper()
 	var secret corev1.Secret
-	if err := suite.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name + "-kubeconfig"}, &secret); err != nil {
+	if err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name + "-kubeconfig"}, &secret); err != nil {
 		w.t.Fatal(err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
@@ -274,15 +275,15 @@ func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clust
 	ctx := context.Background()
 	w.eventually("the change is written", func() error {
 		var kcp controlplanev1.KubeadmControlPlane
-		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp); err != nil {
+		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp); err != nil {
 			return err
 		}
 		var md clusterv1.MachineDeployment
-		if err := suite.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md); err != nil {
+		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md); err != nil {
 			return err
 		}
 		change(&kcp, &md)
-		return errors.Join(suite.plane.Client.Update(ctx, &kcp), suite.plane.Client.Update(ctx, &md))
+		return errors.Join(w.plane.Client.Update(ctx, &kcp), w.plane.Client.Update(ctx, &md))
 	})
 }
 
@@ -294,7 +295,7 @@ func (w *workload) delete() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := suite.plane.Client.Delete(ctx, cluster); err != nil {
+	if err := w.plane.Client.Delete(ctx, cluster); err != nil {
 		w.t.Fatal(err)
 	}
 	w.eventually(w.name+" is deleted", func() error {
@@ -308,7 +309,7 @@ func (w *workload) delete() {
 		w.t.Errorf("%d VMs are left in the engine", len(vms))
 	}
 	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.MachineList{}} {
-		if err := suite.plane.Client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+		if err := w.plane.Client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
 			w.t.Fatal(err)
 		}
 		if encoded, err := json.Marshal(list); err != nil || !strings.Contains(string(encoded), `"items":[]`) && !strings.Contains(string(encoded), `"items":null`) {
@@ -316,13 +317,13 @@ func (w *workload) delete() {
 		}
 	}
 	var secrets corev1.SecretList
-	if err := suite.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+	if err := w.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
 		w.t.Fatal(err)
 	}
 	if len(secrets.Items) != 0 {
 		w.t.Errorf("%d Terraform states are left", len(secrets.Items))
 	}
-	if left, err := filepath.Glob(filepath.Join(suite.plane.WorkDir, w.namespace, "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(w.plane.WorkDir, w.namespace, "*")); err != nil || len(left) != 0 {
 		w.t.Errorf("left on disk: %v, %v", left, err)
 	}
 }
@@ -366,6 +367,23 @@ func TestClustersAtOnce(t *testing.T) {
 		w.delete()
 		w.expectNoClaims()
 	})
+	t.Run("move to another management cluster, scale there, and back", func(t *testing.T) {
+		t.Parallel()
+		w := newWorkload(t, "epsilon", 35)
+		w.expectMachines(1, 2)
+		here, there := suite.plane, secondPlane(t)
+		before := w.vms()
+		w.move(there)
+		w.expectMachines(1, 2)
+		w.expectSame(before)
+		w.scale(1, 3)
+		w.expectMachines(1, 3)
+		before = w.vms()
+		w.move(here)
+		w.expectMachines(1, 3)
+		w.expectSame(before)
+		w.delete()
+	})
 	t.Run("ClusterClass: quick start, replace a machine whose VM is gone, roll the workers out, delete", func(t *testing.T) {
 		t.Parallel()
 		w := newTopologyWorkload(t, "gamma", 33)
@@ -385,7 +403,7 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+suite.plane.Kubeconfig, "-n", w.namespace, "get", "-o", "yaml",
+	dump, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+w.plane.Kubeconfig, "-n", w.namespace, "get", "-o", "yaml",
 		"clusters,olvmclusters,kubeadmcontrolplanes,machinedeployments,machines,olvmmachines,olvmmachinetemplates,secrets,configmaps").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (w *workload) expectAddresses() {
 	ctx := context.Background()
 	var machines infrav1.OLVMMachineList
 	var addresses ipamv1.IPAddressList
-	if err := errors.Join(suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)), suite.plane.Client.List(ctx, &addresses, client.InNamespace(w.namespace))); err != nil {
+	if err := errors.Join(w.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)), w.plane.Client.List(ctx, &addresses, client.InNamespace(w.namespace))); err != nil {
 		w.t.Fatal(err)
 	}
 	nodes, workers, names := w.nodes(), 0, regexp.MustCompile(`^`+w.name+`\.[km]\.[a-z0-9]+$`)
@@ -108,7 +108,7 @@ func (w *workload) expectNoClaims() {
 	w.eventually("all addresses are given back", func() error {
 		var claims ipamv1.IPAddressClaimList
 		var addresses ipamv1.IPAddressList
-		err := errors.Join(suite.plane.Client.List(context.Background(), &claims, client.InNamespace(w.namespace)), suite.plane.Client.List(context.Background(), &addresses, client.InNamespace(w.namespace)))
+		err := errors.Join(w.plane.Client.List(context.Background(), &claims, client.InNamespace(w.namespace)), w.plane.Client.List(context.Background(), &addresses, client.InNamespace(w.namespace)))
 		if left := len(claims.Items) + len(addresses.Items); err == nil && left > 0 {
 			return fmt.Errorf("%d claims and addresses are left", left)
 		}

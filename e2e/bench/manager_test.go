@@ -233,8 +233,8 @@ func (s *stage) metrics(t *testing.T) map[string]float64 {
 	defer response.Body.Close()
 	out := map[string]float64{}
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if name, value, ok := strings.Cut(lines.Text(), "} "); ok {
-			out[name+"}"], _ = strconv.ParseFloat(value, 64)
+		if at := strings.LastIndexByte(lines.Text(), ' '); at > 0 {
+			out[lines.Text()[:at]], _ = strconv.ParseFloat(lines.Text()[at+1:], 64)
 		}
 	}
 	return out

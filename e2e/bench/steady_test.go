@@ -70,6 +70,13 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 			t.Logf("%4.0f times %s", n, name)
 		}
 	}
+	if *profile != "" {
+		for name, value := range s.metrics(t) {
+			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
+				t.Logf("%s %.3g", name, value)
+			}
+		}
+	}
 	t.Log(out)
 	s.manager.Process.Stop(time.Minute)
 	begin := time.Now()

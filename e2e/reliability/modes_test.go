@@ -378,3 +378,75 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 		slow.expectReady(slow.site, m)
 	}
 }
+
+// TestManyMachinesAtARestart kills a manager with many machines half made, and once more when all are made. make bench does it
+// with a thousand.
+func TestManyMachinesAtARestart(t *testing.T) {
+	t.Parallel()
+	const many = 40
+	b := newBench(t, withoutGroups)
+	s := b.site
+	var machines []*infrav1.OLVMMachine
+	for i := range many {
+		machines = append(machines, s.Machine(fmt.Sprintf("many-%d", i), func(spec *infrav1.OLVMMachineSpec) {
+			spec.VirtualMachine.Memory = "1GB"
+			spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10-10.0.0.99"}
+		}))
+	}
+	s.Eventually("a third is made", func() error {
+		if n := s.Sim.Summary().VMs; n < many/3 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	restart := func() {
+		t.Helper()
+		b.Process.Kill()
+		if err := b.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart()
+	for _, m := range machines {
+		b.expectReady(s, m)
+	}
+	if n := s.Sim.Summary().VMs; n != many {
+		t.Errorf("the engine has %d VMs for %d machines", n, many)
+	}
+	b.engine.set(nil)
+	restart()
+	s.Eventually("all are looked at", func() error {
+		family := scrape(t, b.manager)["controller_runtime_reconcile_total"]
+		looks := 0.0
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "controller" && l.GetValue() == "olvmmachine" {
+					looks += m.GetCounter().GetValue()
+				}
+			}
+		}
+		if looks < many {
+			return fmt.Errorf("%.0f looks", looks)
+		}
+		return nil
+	})
+	if runs := scrape(t, b.manager)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
+		t.Errorf("Terraform ran after the restart: %v", runs)
+	}
+	calls := b.engine.seen()
+	for _, c := range calls {
+		if !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "/sso/") {
+			t.Errorf("the engine got %s", c)
+		}
+	}
+	if len(calls) > many {
+		t.Errorf("%d calls to the engine for %d machines that want nothing", len(calls), many)
+	}
+	for _, m := range machines {
+		s.Delete(m)
+	}
+	for _, m := range machines {
+		s.ExpectGone(m)
+	}
+	b.expectNone(s)
+}

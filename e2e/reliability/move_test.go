@@ -176,7 +176,7 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 		if err := from.api.Client.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 			s.T.Fatal(err)
 		}
-		if n := listed(s.T, list); n != 0 {
+		if n := meta.LenList(list); n != 0 {
 			s.T.Errorf("%d objects of %T are left", n, list)
 		}
 	}
@@ -186,15 +186,6 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 		}
 		return nil
 	})
-}
-
-func listed(t *testing.T, list client.ObjectList) int {
-	t.Helper()
-	n := 0
-	if err := meta.EachListItem(list, func(runtime.Object) error { n++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // settled makes a machine, and waits until it can be moved and its engine has nothing to do.

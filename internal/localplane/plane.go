@@ -46,6 +46,8 @@ type Options struct {
 	SimSpeed float64
 	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
 	Inventory *ovirtsim.Inventory
+	// Simulator is that of another plane, to be used instead of an own one.
+	Simulator *Plane
 	// FeatureGates of Cluster API to turn on beside ClusterTopology.
 	FeatureGates []string
 	// Progress is called with lines for people; nil says nothing.
@@ -372,6 +374,10 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 }
 
 func (p *Plane) startSim(ctx context.Context) error {
+	if other := p.options.Simulator; other != nil {
+		p.Engine, p.EngineCA = other.Engine, other.EngineCA
+		return nil
+	}
 	connection := filepath.Join(p.options.Dir, "ovirtsim.json")
 	_ = os.Remove(connection)
 	speed := p.options.SimSpeed

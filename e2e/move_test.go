@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+)
+
+// secondPlane is another management plane for the same engine.
+func secondPlane(t *testing.T) *localplane.Plane {
+	t.Helper()
+	plane, err := localplane.Start(t.Context(), localplane.Options{
+		Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), "second"), BinDir: suite.binDir, Simulator: suite.plane,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(plane.Stop)
+	return plane
+}
+
+// move moves the cluster with clusterctl, and goes on in the other plane.
+func (w *workload) move(to *localplane.Plane) {
+	w.t.Helper()
+	program, err := suite.tools.Path("clusterctl", "clusterctl")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	from := w.plane
+	command := exec.CommandContext(w.t.Context(), program, "move", "--kubeconfig="+from.Kubeconfig, "--to-kubeconfig="+to.Kubeconfig, "--namespace="+w.namespace, "-v=2")
+	command.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "XDG_CONFIG_HOME="+w.t.TempDir())
+	if output, err := command.CombinedOutput(); err != nil {
+		w.t.Fatalf("%v\n%s", err, output)
+	}
+	w.plane = to
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &infrav1.OLVMClusterList{}, &infrav1.OLVMMachineList{}, &infrav1.OLVMMachineTemplateList{}, &corev1.SecretList{}} {
+		if err := from.Client.List(context.Background(), list, client.InNamespace(w.namespace)); err != nil {
+			w.t.Fatal(err)
+		}
+		if left := meta.LenList(list); left != 0 {
+			w.t.Errorf("%d objects of %T are left", left, list)
+		}
+	}
+}
+
+// expectSame compares the engine's VMs with those of before: the same ones, and not started again.
+func (w *workload) expectSame(before map[string]engine.VM) {
+	w.t.Helper()
+	now := w.vms()
+	if len(now) != len(before) {
+		w.t.Errorf("%d VMs, before there were %d", len(now), len(before))
+	}
+	for id, vm := range before {
+		if now[id].Name != vm.Name || now[id].StartTime != vm.StartTime || now[id].Status != vm.Status {
+			w.t.Errorf("VM %s was %+v and is %+v", id, vm, now[id])
+		}
+	}
+}
