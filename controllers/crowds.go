@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// crowdWait is how long a pass waits for its turn at an engine.
+// crowdWait is how long a pass waits for its turn at an engine without that any other pass there ends.
 const crowdWait = time.Second
 
 // workersPerPass is how many times more passes a controller may begin than one engine is asked in at once: passes that wait
@@ -24,12 +24,14 @@ type crowds struct {
 
 type crowd struct {
 	places chan struct{}
-	// stuck says that a pass waited in vain, and none has ended since: nobody else need wait to see that.
+	// left is when a pass ended last; stuck says that one waited in vain, and none has ended since: nobody else need wait to
+	// see that.
+	left  atomic.Pointer[time.Time]
 	stuck atomic.Bool
 }
 
-// enter waits for a place at an engine, for a moment. Without one ok is false, and the pass is to be tried later; else leave
-// is to be called at its end.
+// enter waits for a place at an engine as long as others leave. Without one ok is false, and the pass is to be tried later;
+// else leave is to be called at its end.
 func (c *crowds) enter(ctx context.Context, engine string) (leave func(), ok bool) {
 	c.mu.Lock()
 	if c.engines == nil {
@@ -43,6 +45,8 @@ func (c *crowds) enter(ctx context.Context, engine string) (leave func(), ok boo
 	c.mu.Unlock()
 	leave = func() {
 		<-at.places
+		now := time.Now()
+		at.left.Store(&now)
 		at.stuck.Store(false)
 	}
 	select {
@@ -55,12 +59,23 @@ func (c *crowds) enter(ctx context.Context, engine string) (leave func(), ok boo
 	}
 	wait := time.NewTimer(crowdWait)
 	defer wait.Stop()
-	select {
-	case at.places <- struct{}{}:
-		return leave, true
-	case <-wait.C:
-		at.stuck.Store(true)
-	case <-ctx.Done():
+	for begin := time.Now(); ; {
+		select {
+		case at.places <- struct{}{}:
+			return leave, true
+		case <-ctx.Done():
+			return nil, false
+		case <-wait.C:
+		}
+		since := begin
+		if left := at.left.Load(); left != nil && left.After(since) {
+			since = *left
+		}
+		rest := crowdWait - time.Since(since)
+		if rest <= 0 {
+			at.stuck.Store(true)
+			return nil, false
+		}
+		wait.Reset(rest)
 	}
-	return nil, false
 }

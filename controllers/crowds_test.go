@@ -1,6 +1,32 @@
 package controllers
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+// TestWhileOthersLeaveAPassWaits has three passes one after another, the last of which waits for longer than it would for an
+// engine that does not answer.
+func TestWhileOthersLeaveAPassWaits(t *testing.T) {
+	c := &crowds{limit: 1}
+	const each = crowdWait * 2 / 3
+	results := make(chan bool, 3)
+	for range 3 {
+		go func() {
+			leave, ok := c.enter(t.Context(), "busy")
+			if ok {
+				time.Sleep(each)
+				leave()
+			}
+			results <- ok
+		}()
+	}
+	for range 3 {
+		if !<-results {
+			t.Error("a pass was refused although others left")
+		}
+	}
+}
 
 func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 	c := &crowds{limit: 2}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,11 +34,44 @@ const (
 
 // Provider serves a Terraform provider for one run.
 type Provider interface {
-	// Serve starts an endpoint for a run of that owner, and returns how to attach to it and how to end it. The end waits
-	// for the calls that are under way.
-	Serve(ctx context.Context, owner string) (*plugin.ReattachConfig, func(), error)
+	// Serve starts an endpoint for a run, and returns how to attach to it and how to end it. The end waits for the calls
+	// that are under way.
+	Serve(ctx context.Context, use Use) (*plugin.ReattachConfig, func(), error)
 	// Address of the provider in configurations.
 	Address() string
+}
+
+// Use is what a run wants of a provider.
+type Use struct {
+	// Owner is for whom the run makes things; may be empty.
+	Owner string
+	// Types of resources and data sources that its configuration and its state have. The others need no schema.
+	Types []string
+}
+
+// declared finds the types in a configuration.
+var declared = regexp.MustCompile(`(?m)^\s*(?:resource|data)\s+"([^"]+)"`)
+
+// typesOf are the types that configuration and state have.
+func typesOf(files map[string][]byte, state []byte) []string {
+	found := map[string]bool{}
+	for name, content := range files {
+		if filepath.Ext(name) == ".tf" {
+			for _, match := range declared.FindAllSubmatch(content, -1) {
+				found[string(match[1])] = true
+			}
+		}
+	}
+	var stored struct {
+		Resources []struct {
+			Type string `json:"type"`
+		} `json:"resources"`
+	}
+	_ = json.Unmarshal(state, &stored) // what is no state is reported by who reads it
+	for _, r := range stored.Resources {
+		found[r.Type] = true
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // Executor does runs, each in a working directory of its own.
@@ -187,7 +221,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	resumed, err := x.prepare(request)
+	state, resumed, err := x.prepare(request)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +234,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	reattach, stop, err := x.attach(ctx, request.Owner)
+	reattach, stop, err := x.attach(ctx, Use{Owner: request.Owner, Types: typesOf(request.Files, state)})
 	if err != nil {
 		leave()
 		return nil, err
@@ -258,9 +292,9 @@ func (x *Executor) giveSlot(s *slot) {
 	x.free = append(x.free, s)
 }
 
-func (x *Executor) attach(ctx context.Context, owner string) (*tfexec.ReattachOption, func(), error) {
+func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption, func(), error) {
 	// The endpoint outlives the cancellation of the run: an interrupted executor still asks it to stop.
-	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), owner)
+	config, stop, err := x.provider.Serve(context.WithoutCancel(ctx), use)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -311,7 +345,7 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 		return nil, err
 	}
 	defer leave()
-	reattach, stop, err := x.attach(ctx, "")
+	reattach, stop, err := x.attach(ctx, Use{Types: typesOf(subset, nil)})
 	if err != nil {
 		return nil, err
 	}

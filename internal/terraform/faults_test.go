@@ -28,7 +28,7 @@ type nobody struct{}
 
 func (nobody) Address() string { return tfprovider.Address }
 
-func (nobody) Serve(context.Context, string) (*plugin.ReattachConfig, func(), error) {
+func (nobody) Serve(context.Context, terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	return &plugin.ReattachConfig{Addr: &net.UnixAddr{Net: "unix", Name: "/nowhere"}}, func() {}, nil
 }
 

@@ -30,9 +30,10 @@ var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 
 // prepare empties the working directory, and writes the configuration and the state to start from: that of the request,
 // or what a killed run left in the directory if it is newer. What was left goes last, so that a disk that fills up
-// meanwhile takes nothing away. It says whether there was something.
-func (x *Executor) prepare(request Request) (resumed bool, _ error) {
-	state, keep := request.State, ""
+// meanwhile takes nothing away. It returns that state, and whether it was left.
+func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
+	keep := ""
+	state = request.State
 	for _, leftover := range stateFiles {
 		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
 		if err == nil && newer(content, state) {
@@ -40,41 +41,41 @@ func (x *Executor) prepare(request Request) (resumed bool, _ error) {
 		}
 	}
 	if err := x.readable(state); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if err := makeDir(request.Dir); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	entries, err := os.ReadDir(request.Dir)
 	if err != nil {
-		return false, fmt.Errorf("failed to clear the working directory: %w", err)
+		return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() == keep {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(request.Dir, entry.Name())); err != nil {
-			return false, fmt.Errorf("failed to clear the working directory: %w", err)
+			return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 		}
 	}
 	for name, content := range request.Files {
 		if err := write(request.Dir, name, content); err != nil {
-			return false, err
+			return nil, false, err
 		}
 	}
 	if state == nil || keep == stateFile {
-		return keep != "", nil
+		return state, keep != "", nil
 	}
 	if err := write(request.Dir, stateFile, state); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	if keep == "" {
-		return false, nil
+		return state, false, nil
 	}
 	if err := os.Remove(filepath.Join(request.Dir, keep)); err != nil {
-		return false, fmt.Errorf("failed to clear the working directory: %w", err)
+		return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
-	return true, nil
+	return state, true, nil
 }
 
 // Unfinished says whether a run left a state in its working directory, which may not be anywhere else.

@@ -33,6 +33,8 @@ type Options struct {
 	// Owner is for whom a run makes things. It is written down where no attribute of the resource could tell: in the
 	// descriptions of disks. May be empty.
 	Owner string
+	// Types of resources and data sources whose schemas are served; nil means all.
+	Types []string
 	// Fence is asked before a disk is made, whose name the engine would not refuse a second time; an error refuses it. nil
 	// agrees.
 	Fence func(ctx context.Context) error

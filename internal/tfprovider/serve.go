@@ -2,10 +2,14 @@ package tfprovider
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"path"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +17,14 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5/tf5server"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
 // Endpoint is a provider that runs in this process, for one Terraform run.
@@ -44,7 +50,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 		own = &engine.Sessions{}
 		options.Sessions = own
 	}
-	endpoint, err := serve(ctx, New(options))
+	endpoint, err := serve(ctx, New(options), options.Types)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +58,7 @@ func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	return endpoint, nil
 }
 
-func serve(ctx context.Context, served provider.Provider) (*Endpoint, error) {
+func serve(ctx context.Context, served provider.Provider, types []string) (*Endpoint, error) {
 	quiet()
 	ctx, cancel := context.WithCancel(ctx)
 	configs := make(chan *plugin.ReattachConfig, 1)
@@ -60,7 +66,9 @@ func serve(ctx context.Context, served provider.Provider) (*Endpoint, error) {
 	go plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: plugin.HandshakeConfig{ProtocolVersion: 5},
 		Plugins: plugin.PluginSet{"provider": &tf5server.GRPCProviderPlugin{
-			Name: Address, GRPCProvider: providerserver.NewProtocol5(served), Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
+			Name: Address, GRPCProvider: func() tfprotov5.ProviderServer {
+				return &trimmed{ProviderServer: providerserver.NewProtocol5(served)(), types: types}
+			}, Opts: []tf5server.ServeOpt{tf5server.WithoutLogStderrOverride()},
 		}},
 		Logger: hclog.NewNullLogger(),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
@@ -78,6 +86,108 @@ func serve(ctx context.Context, served provider.Provider) (*Endpoint, error) {
 		cancel()
 		return nil, ctx.Err()
 	}
+}
+
+// trimmed spares a run what costs and brings nothing. It serves the schemas of the types that the run has, where they are known:
+// the executor decodes and checks all that it is given. And it answers once what it is asked twice: an executor that applies
+// plans again, and mostly the same. Both depend on nothing but the question.
+type trimmed struct {
+	tfprotov5.ProviderServer
+	types []string // nil means all
+
+	mu        sync.Mutex
+	validated map[[sha256.Size]byte]*tfprotov5.ValidateResourceTypeConfigResponse
+	planned   map[[sha256.Size]byte]*tfprotov5.PlanResourceChangeResponse
+}
+
+// question is the identity of a call about a resource.
+func question(parts ...[]byte) (out [sha256.Size]byte) {
+	digest := sha256.New()
+	for _, part := range parts {
+		_ = binary.Write(digest, binary.BigEndian, uint64(len(part)))
+		digest.Write(part)
+	}
+	return [sha256.Size]byte(digest.Sum(nil))
+}
+
+// packed are the bytes of a value.
+func packed(value *tfprotov5.DynamicValue) []byte {
+	if value == nil {
+		return nil
+	}
+	return append(slices.Clone(value.MsgPack), value.JSON...)
+}
+
+// once answers a question, and remembers the answer where it is good.
+func once[T any](s *trimmed, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error)) (*T, error) {
+	s.mu.Lock()
+	answer, ok := (*known)[key]
+	s.mu.Unlock()
+	if ok {
+		return answer, nil
+	}
+	answer, diagnostics, err := ask()
+	if err != nil || len(diagnostics) > 0 {
+		return answer, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *known == nil {
+		*known = map[[sha256.Size]byte]*T{}
+	}
+	(*known)[key] = answer
+	return answer, nil
+}
+
+// ValidateResourceTypeConfig implements tfprotov5.ProviderServer.
+func (s *trimmed) ValidateResourceTypeConfig(ctx context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
+	return once(s, &s.validated, question([]byte(request.TypeName), packed(request.Config)), func() (*tfprotov5.ValidateResourceTypeConfigResponse, []*tfprotov5.Diagnostic, error) {
+		response, err := s.ProviderServer.ValidateResourceTypeConfig(ctx, request)
+		if err != nil {
+			return nil, nil, err
+		}
+		return response, response.Diagnostics, nil
+	})
+}
+
+// PlanResourceChange implements tfprotov5.ProviderServer.
+func (s *trimmed) PlanResourceChange(ctx context.Context, request *tfprotov5.PlanResourceChangeRequest) (*tfprotov5.PlanResourceChangeResponse, error) {
+	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState), packed(request.Config), request.PriorPrivate)
+	return once(s, &s.planned, key, func() (*tfprotov5.PlanResourceChangeResponse, []*tfprotov5.Diagnostic, error) {
+		response, err := s.ProviderServer.PlanResourceChange(ctx, request)
+		if err != nil {
+			return nil, nil, err
+		}
+		return response, response.Diagnostics, nil
+	})
+}
+
+// schemas of the whole provider, which are always the same.
+var schemas struct {
+	sync.Mutex
+	response *tfprotov5.GetProviderSchemaResponse
+}
+
+// GetProviderSchema implements tfprotov5.ProviderServer.
+func (s *trimmed) GetProviderSchema(ctx context.Context, request *tfprotov5.GetProviderSchemaRequest) (*tfprotov5.GetProviderSchemaResponse, error) {
+	schemas.Lock()
+	defer schemas.Unlock()
+	if schemas.response == nil {
+		response, err := s.ProviderServer.GetProviderSchema(ctx, request)
+		if err != nil || len(response.Diagnostics) > 0 {
+			return response, err
+		}
+		schemas.response = response
+	}
+	if s.types == nil {
+		return schemas.response, nil
+	}
+	out := *schemas.response
+	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
+	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
+	maps.DeleteFunc(out.ResourceSchemas, others)
+	maps.DeleteFunc(out.DataSourceSchemas, others)
+	return &out, nil
 }
 
 // maxMessage bounds a message, in bytes, as in plugins.
@@ -125,10 +235,10 @@ func Logout(sessions *engine.Sessions) {
 // InProcess serves endpoints in this process: the Provider of internal/terraform.
 type InProcess struct{ Options Options }
 
-// Serve starts an endpoint for one run of that owner.
-func (p InProcess) Serve(ctx context.Context, owner string) (*plugin.ReattachConfig, func(), error) {
+// Serve starts an endpoint for one run.
+func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.ReattachConfig, func(), error) {
 	options := p.Options
-	options.Owner = owner
+	options.Owner, options.Types = use.Owner, use.Types
 	endpoint, err := Serve(ctx, options)
 	if err != nil {
 		return nil, nil, err

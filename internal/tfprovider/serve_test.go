@@ -30,8 +30,8 @@ type served struct{ provider.Provider }
 
 func (served) Address() string { return Address }
 
-func (s served) Serve(ctx context.Context, _ string) (*plugin.ReattachConfig, func(), error) {
-	endpoint, err := serve(ctx, s.Provider)
+func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachConfig, func(), error) {
+	endpoint, err := serve(ctx, s.Provider, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -209,6 +209,8 @@ type Store struct {
 
 	mu   sync.Mutex
 	held map[client.ObjectKey]held
+	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was none.
+	latest map[client.ObjectKey]*corev1.Secret
 }
 
 // held is what is remembered of a state: enough for decisions, and none of its secrets.
@@ -303,10 +305,33 @@ func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, e
 // Load returns the owner's state, nil where there is none.
 func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	secret, err := s.get(ctx, owner)
-	if err != nil || secret == nil {
+	if err != nil {
 		return nil, err
 	}
+	s.note(owner, secret)
+	if secret == nil {
+		return nil, nil
+	}
 	return decode(secret)
+}
+
+// note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its version.
+func (s *Store) note(owner client.Object, secret *corev1.Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil {
+		s.latest = map[client.ObjectKey]*corev1.Secret{}
+	}
+	s.latest[s.key(owner)] = secret
+}
+
+// unnote forgets it, and returns it.
+func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	secret, ok := s.latest[s.key(owner)]
+	delete(s.latest, s.key(owner))
+	return secret, ok
 }
 
 func decode(secret *corev1.Secret) (*State, error) {
@@ -385,15 +410,21 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	if err != nil {
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
 	}
-	// Others may write to the Secret too; what was made must not be forgotten because of them.
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return s.save(ctx, owner, clusterName, next) })
+	// Others may write to the Secret too, or delete it; what was made must not be forgotten because of them.
+	again := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	}
+	return retry.OnError(retry.DefaultBackoff, again, func() error { return s.save(ctx, owner, clusterName, next) })
 }
 
 func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
 	defer s.forget(owner)
-	secret, err := s.get(ctx, owner)
-	if err != nil {
-		return err
+	secret, known := s.unnote(owner)
+	if !known {
+		var err error
+		if secret, err = s.get(ctx, owner); err != nil {
+			return err
+		}
 	}
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -426,6 +457,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return err
 	}
+	var err error
 	if create {
 		err = s.Client.Create(ctx, secret)
 	} else {
@@ -434,6 +466,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	if err != nil {
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+	s.note(owner, secret)
 	return nil
 }
 
@@ -447,17 +480,19 @@ func set(values *map[string]string, key, value string) {
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
 	defer s.forget(owner)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		secret, err := s.get(ctx, owner)
-		if err != nil || secret == nil {
-			return err
-		}
-		set(&secret.Annotations, DigestAnnotation, digest)
-		if err := s.Client.Update(ctx, secret); err != nil {
-			return fmt.Errorf("failed to mark the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
-		}
-		return nil
-	})
+	s.unnote(owner)
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}})
+	if err != nil {
+		return fmt.Errorf("failed to encode the digest: %w", err)
+	}
+	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made.
+	if err := s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
+	}
+	return nil
 }
 
 // GivenUp says whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It is
@@ -480,6 +515,7 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 // Delete removes the owner's state, which must describe nothing any more.
 func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	defer s.forget(owner)
+	s.unnote(owner)
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
 		return err
