@@ -83,6 +83,9 @@ func (r *OLVMMachineReconciler) reconcileBootstrapData(ctx context.Context, scop
 	if scope.olvmMachine.Spec.ProviderID != "" {
 		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
 	}
+	if status, ok := r.runner.Observe(scope.key); ok && status.Phase != terraform.Done {
+		return 0, nil // the run has it
+	}
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
@@ -332,6 +335,9 @@ func (r *OLVMMachineReconciler) recordVM(ctx context.Context, owner *infrav1.OLV
 	}
 }
 
+// shortQueue is how long a job may have waited for its turn without that it is looked at anew.
+const shortQueue = time.Second
+
 // stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied: the queue
 // may have been long, and who paused, moved or changed a machine meanwhile must find it untouched. A destruction does not
 // need the Cluster.
@@ -366,9 +372,12 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, files render.Files
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	clusterID, groups := scope.resolved.ClusterID, scope.groups
 	dir := r.workDir(owner)
+	submitted := time.Now()
 	return func(ctx context.Context) (terraform.Summary, error) {
-		if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
-			return terraform.Summary{}, err
+		if time.Since(submitted) > shortQueue { // else it was just looked at, and is again before anything is applied
+			if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
+				return terraform.Summary{}, err
+			}
 		}
 		state, err := r.states.Load(ctx, owner)
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -215,7 +216,8 @@ type Store struct {
 
 // held is what is remembered of a state: enough for decisions, and none of its secrets.
 type held struct {
-	uid     types.UID
+	owner   types.UID
+	uid     types.UID // of the Secret
 	version string
 	state   *State
 }
@@ -239,18 +241,22 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
 	s.mu.Unlock()
-	if s.Metadata == nil || !ok {
+	if s.Metadata == nil || !ok || known.owner != owner.GetUID() {
 		return nil
 	}
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err := s.Metadata.Get(ctx, s.key(owner), now); err != nil || now.UID != known.uid || now.ResourceVersion != known.version || !now.DeletionTimestamp.IsZero() {
+	if err := s.Metadata.Get(ctx, s.key(owner), now); err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	// The cache may not have seen yet what was written here.
+	if newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version); now.ResourceVersion != known.version && (err != nil || newer > 0) {
 		return nil
 	}
 	return known.state
 }
 
-func (s *Store) remember(owner client.Object, secret *corev1.Secret, state *State) {
+func (s *Store) remember(owner client.Object, secret client.Object, state *State) {
 	if s.Metadata == nil {
 		return
 	}
@@ -259,7 +265,7 @@ func (s *Store) remember(owner client.Object, secret *corev1.Secret, state *Stat
 	if s.held == nil {
 		s.held = map[client.ObjectKey]held{}
 	}
-	s.held[s.key(owner)] = held{uid: secret.UID, version: secret.ResourceVersion, state: state.brief()}
+	s.held[s.key(owner)] = held{owner: owner.GetUID(), uid: secret.GetUID(), version: secret.GetResourceVersion(), state: state.brief()}
 }
 
 func (s *Store) forget(owner client.Object) {
@@ -418,7 +424,7 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 }
 
 func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
-	defer s.forget(owner)
+	s.forget(owner)
 	secret, known := s.unnote(owner)
 	if !known {
 		var err error
@@ -467,6 +473,9 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	s.note(owner, secret)
+	stored := *next
+	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
+	s.remember(owner, secret, &stored)
 	return nil
 }
 
@@ -479,7 +488,10 @@ func set(values *map[string]string, key, value string) {
 
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
-	defer s.forget(owner)
+	s.mu.Lock()
+	known, ok := s.held[s.key(owner)]
+	s.mu.Unlock()
+	s.forget(owner)
 	s.unnote(owner)
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -489,8 +501,15 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 		return fmt.Errorf("failed to encode the digest: %w", err)
 	}
 	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made.
-	if err := s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content)); client.IgnoreNotFound(err) != nil {
+	if err := s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content)); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
+	}
+	if ok && known.uid == secret.UID {
+		marked := *known.state
+		marked.AppliedDigest = digest
+		s.remember(owner, secret, &marked)
 	}
 	return nil
 }
