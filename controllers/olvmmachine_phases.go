@@ -308,13 +308,9 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	if o.drifted && o.digest == o.applied {
 		driftTotal.WithLabelValues(driftMember).Inc()
 	}
-	files, err := render.MachineFiles(*scope.asked)
-	if err != nil {
-		return 0, err
-	}
 	// That a VM may exist must be known before anything can create it.
 	if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name}, func() terraform.Job {
-		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, files, o.digest)}
+		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
 	}); err != nil {
 		return 0, err
 	}
@@ -365,19 +361,23 @@ func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.
 }
 
 // applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
-func (r *OLVMMachineReconciler) applyJob(scope *machineScope, files render.Files, digest string) func(context.Context) (terraform.Summary, error) {
+func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
 	owner, session := scope.olvmMachine.DeepCopy(), scope.session
 	name, dcName := scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
 	secrets := []string{scope.config.Password, string(scope.userData)}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	clusterID, groups := scope.resolved.ClusterID, scope.groups
 	dir := r.workDir(owner)
-	submitted := time.Now()
+	asked, submitted := *scope.asked, time.Now()
 	return func(ctx context.Context) (terraform.Summary, error) {
 		if time.Since(submitted) > shortQueue { // else it was just looked at, and is again before anything is applied
 			if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
 				return terraform.Summary{}, err
 			}
+		}
+		files, err := render.MachineFiles(asked) // not before its turn: a thousand jobs may wait
+		if err != nil {
+			return terraform.Summary{}, err
 		}
 		state, err := r.states.Load(ctx, owner)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/test/e2e"
 	"sigs.k8s.io/cluster-api/test/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,12 +153,12 @@ var _ = ginkgo.Describe("Cluster API", func() {
 // withoutRecords is the metadata of an object without what our controllers record there, which comes from no template.
 func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	out := clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: maps.Clone(object.GetAnnotations())}
-	var records []string
+	records := []string{clusterctlv1.BlockMoveAnnotation}
 	switch object.GetObjectKind().GroupVersionKind().Kind {
 	case "OLVMCluster":
-		records = []string{infrav1.GroupsRequestedAnnotation}
+		records = append(records, infrav1.GroupsRequestedAnnotation)
 	case "OLVMMachine":
-		records = []string{infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation}
+		records = append(records, infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation)
 	}
 	for _, record := range records {
 		delete(out.Annotations, record)
