@@ -106,11 +106,14 @@ func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		}
 	}
 	before := object.DeepCopy()
-	if held {
+	switch {
+	case held:
 		controllerutil.RemoveFinalizer(object, infrav1.AccessFinalizer)
-	} else if !object.DeletionTimestamp.IsZero() || !controllerutil.AddFinalizer(object, infrav1.AccessFinalizer) {
+	case !object.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, nil
-	} else { // clusterctl moves what is owned or so labelled
+	default:
+		controllerutil.AddFinalizer(object, infrav1.AccessFinalizer)
+		// clusterctl moves what is owned or so labelled
 		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 	}
 	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

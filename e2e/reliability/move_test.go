@@ -72,8 +72,8 @@ func planes(t *testing.T) (here, there *plane) {
 	b := newBench(t, withoutGroups)
 	other := &bench{engine: b.engine, site: b.site.In(t)}
 	other.site.Client = second.api.Client
-	other.manager = &manager{api: &gate{name: writeCall}}
-	other.Manager = second.program.New(t, other.manager.api.wrap, "--namespace="+b.site.Namespace)
+	front := &gate{name: writeCall}
+	other.manager = &manager{api: front, Manager: second.program.New(t, front.wrap, "--namespace="+b.site.Namespace)}
 	other.site.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.site.Namespace}})
 	t.Cleanup(other.site.Clear)
 	provider(t, second.api.Client, b.site.Namespace)
