@@ -1,7 +1,6 @@
 package terraform_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,26 +43,6 @@ func pretender(t *testing.T, plan, apply string) *terraform.Executor {
 	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, t.TempDir())
 	x.StopGrace = 200 * time.Millisecond
 	return x
-}
-
-func TestAnExecutorLeavesTheCPUToTheManager(t *testing.T) {
-	before, err := exec.Command("nice").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "work")
-	if _, err := pretender(t, "", "nice >niceness").Apply(t.Context(), terraform.Request{Dir: dir, Fresh: true}); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(filepath.Join(dir, "niceness"))
-	if err != nil || len(content) == 0 || bytes.Equal(content, before) {
-		t.Errorf("the executor's niceness is %s, %v", content, err)
-	}
-	for range 20 { // whatever thread it is on
-		if own, err := exec.Command("nice").Output(); err != nil || !bytes.Equal(own, before) {
-			t.Fatalf("another process has niceness %s, %v", own, err)
-		}
-	}
 }
 
 func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
