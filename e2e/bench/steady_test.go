@@ -26,11 +26,13 @@ type calm struct {
 	ReadySeconds   float64 `json:"readySeconds"`
 	RestartSeconds float64 `json:"restartSeconds"`
 	RestartRuns    int     `json:"restartTerraformRuns"`
+	// RestartKiBPerMachine is KiBPerMachine of the manager that was restarted, which did not make the machines.
+	RestartKiBPerMachine float64 `json:"restartKibPerMachine"`
 }
 
 func (c *calm) String() string {
-	return fmt.Sprintf("%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at after %.1f s, %d runs",
-		c.Machines, c.Minutes, c.Runs, c.CallsPerMinute, c.CallsPerMinuteOfOne, c.Core*100, c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns)
+	return fmt.Sprintf("%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at after %.1f s, %d runs, %.1f KiB each",
+		c.Machines, c.Minutes, c.Runs, c.CallsPerMinute, c.CallsPerMinuteOfOne, c.Core*100, c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns, c.RestartKiBPerMachine)
 }
 
 // steadyState makes many machines, leaves them alone, and restarts the manager.
@@ -99,7 +101,9 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	}
 	out.RestartSeconds = time.Since(begin).Seconds()
 	s.quiet(t)
+	time.Sleep(time.Minute) // as above
 	out.RestartRuns = s.runs(t)
+	out.RestartKiBPerMachine = (memoryOf(s.manager.Process.PID()) - out.BaseMiB) * 1024 / float64(n)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.site.Meta("m0")}
 	s.site.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	return out
