@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -449,4 +452,65 @@ func TestManyMachinesAtARestart(t *testing.T) {
 		s.ExpectGone(m)
 	}
 	b.expectNone(s)
+}
+
+// confine starts the manager as the Deployment does: as somebody who is not root, without capabilities, and with nothing that can
+// be written but the work directory and /tmp. The arguments are the manager and its own.
+const confine = `set -eu
+program=$1; shift
+mount --make-rprivate /
+mount -t tmpfs tmpfs /tmp
+mkdir /tmp/program /tmp/work
+cp "$program" /tmp/program/manager
+cp "$CAPOLVM_TERRAFORM" /tmp/program/executor
+for arg do
+  shift
+  case $arg in
+  --kubeconfig=*) cp "${arg#*=}" /tmp/program/kubeconfig; arg=--kubeconfig=/tmp/program/kubeconfig;;
+  --work-dir=*) arg=--work-dir=/tmp/work;;
+  esac
+  set -- "$@" "$arg"
+done
+chown -R 65532:65532 /tmp/program /tmp/work
+chmod 1777 /tmp
+mount -o remount,bind,ro /
+export CAPOLVM_TERRAFORM=/tmp/program/executor HOME=/ TMPDIR=/tmp
+unset XDG_CACHE_HOME
+cd /
+exec setpriv --reuid=65532 --regid=65532 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all /tmp/program/manager "$@"
+`
+
+// TestTheManagerNeedsNeitherRootNorADiskToWriteTo makes and deletes a machine under the restrictions of the shipped Deployment.
+func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("unshare", "--mount", "mount", "--make-rprivate", "/").Run(); os.Getuid() != 0 || err != nil {
+		t.Skipf("only root that may mount can take rights away in this way: %v", err)
+	}
+	b := newColdBench(t, withoutGroups)
+	b.Wrapper = []string{"unshare", "--mount", "sh", "-c", confine, "confine"}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Process.PID()))
+	if err != nil || !strings.Contains(string(status), "Uid:\t65532\t65532\t65532\t65532") || !strings.Contains(string(status), "CapBnd:\t0000000000000000") {
+		t.Errorf("the manager runs as %s, %v", status, err)
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", b.Process.PID()))
+	if err != nil || !regexp.MustCompile(`(?m)^\S+ / \S+ ro[, ]`).Match(mounts) {
+		t.Errorf("its file systems are %s, %v", mounts, err)
+	}
+	b.life(t, "one")
+	var deployment struct {
+		Spec struct {
+			Template struct{ Spec corev1.PodSpec }
+		}
+	}
+	documents := strings.Split(string(read(t, "config", "manager", "manager.yaml")), "\n---\n")
+	if err := yaml.Unmarshal([]byte(documents[len(documents)-1]), &deployment); err != nil {
+		t.Fatal(err)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0].SecurityContext
+	if !*container.RunAsNonRoot || !*container.ReadOnlyRootFilesystem || *container.AllowPrivilegeEscalation || container.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the Deployment has %+v", container)
+	}
 }

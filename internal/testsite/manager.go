@@ -69,6 +69,8 @@ type Manager struct {
 	Dir string
 	// Args with which it is started.
 	Args []string
+	// Wrapper is a program with arguments that is started instead, with the manager's command line after them.
+	Wrapper []string
 	// Executor that it uses; empty means that of the program.
 	Executor string
 	// Metrics is their URL, from its start on.
@@ -147,9 +149,9 @@ func (m *Manager) start(ctx context.Context) error {
 		return err
 	}
 	m.Metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[1])
-	m.Process, err = localplane.StartProcess("manager", m.Dir, m.program.Path, append(slices.Clone(m.Args),
-		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
-	), []string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)})
+	line := append(append(slices.Clone(m.Wrapper), m.program.Path), m.Args...)
+	line = append(line, fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics")
+	m.Process, err = localplane.StartProcess("manager", m.Dir, line[0], line[1:], []string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)})
 	if err != nil {
 		return err
 	}
