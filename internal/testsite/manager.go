@@ -155,7 +155,10 @@ func (m *Manager) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	if err := m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))); err != nil {
+		return err
+	}
+	return m.Process.WaitUntil(ctx, "serving metrics", localplane.Answers(m.Metrics))
 }
 
 // Executors are the process IDs of the executors that the manager runs.

@@ -265,6 +265,12 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 	if s.held == nil {
 		s.held = map[client.ObjectKey]held{}
 	}
+	// Who read before somebody else wrote must not undo what that one remembered.
+	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
+		if newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion()); err == nil && newer > 0 {
+			return
+		}
+	}
 	s.held[s.key(owner)] = held{owner: owner.GetUID(), uid: secret.GetUID(), version: secret.GetResourceVersion(), state: state.brief()}
 }
 
@@ -488,30 +494,46 @@ func set(values *map[string]string, key, value string) {
 
 // MarkApplied records that the stored state is what the configuration of this digest asks for.
 func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
+	saved, _ := s.unnote(owner)
 	s.mu.Lock()
 	known, ok := s.held[s.key(owner)]
 	s.mu.Unlock()
 	s.forget(owner)
-	s.unnote(owner)
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
-	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}})
-	if err != nil {
-		return fmt.Errorf("failed to encode the digest: %w", err)
+	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
+	// remembered stays good only where nobody else wrote since.
+	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
+	metadata := map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}
+	if ok {
+		metadata["resourceVersion"] = saved.ResourceVersion
 	}
-	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made.
-	if err := s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content)); apierrors.IsNotFound(err) {
+	err := s.mark(ctx, secret, metadata)
+	if apierrors.IsConflict(err) {
+		ok = false
+		delete(metadata, "resourceVersion")
+		err = s.mark(ctx, secret, metadata)
+	}
+	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
 	}
-	if ok && known.uid == secret.UID {
+	if ok {
 		marked := *known.state
 		marked.AppliedDigest = digest
 		s.remember(owner, secret, &marked)
 	}
 	return nil
+}
+
+func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, metadata map[string]any) error {
+	content, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("failed to encode the digest: %w", err)
+	}
+	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
 // GivenUp says whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It is

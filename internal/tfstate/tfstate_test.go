@@ -210,6 +210,65 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	}
 }
 
+// slowReader answers with what there was before something else happened.
+type slowReader struct {
+	client.Reader
+	meanwhile func()
+}
+
+func (r *slowReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, object, options...)
+	if act := r.meanwhile; act != nil {
+		r.meanwhile = nil
+		act()
+	}
+	return err
+}
+
+// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a look read the state, a run save and mark a newer one, and
+// only then the look go on; and somebody else write between the last save and the mark.
+func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
+	for name, meddled := range map[string]bool{"": false, "and somebody else wrote": true} {
+		t.Run(name, func(t *testing.T) {
+			store, c, owner := newStore(t)
+			reader := &slowReader{Reader: c}
+			store.Reader, store.Metadata = reader, c
+			save := func(serial int) {
+				t.Helper()
+				if err := store.Save(t.Context(), owner, "demo", state("l", serial, "vm-1")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			save(1)
+			store.forget(owner)
+			mark := func() {
+				if meddled {
+					other := &Store{Client: c, Reader: c}
+					if err := other.Save(t.Context(), owner, "demo", state("l", 9, "vm-1")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := store.MarkApplied(t.Context(), owner, "digest"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reader.meanwhile = func() { save(2) }
+			if _, err := store.Hold(t.Context(), owner, "demo"); err != nil {
+				t.Fatal(err)
+			}
+			mark()
+			want := uint64(2)
+			if meddled {
+				want = 9
+			}
+			got, err := store.Hold(t.Context(), owner, "demo")
+			if err != nil || got.Serial != want || got.AppliedDigest != "digest" {
+				t.Errorf("the state is %+v, want serial %d, %v", got, want, err)
+			}
+		})
+	}
+}
+
 // busy is a client whose first writes meet those of somebody else.
 type busy struct {
 	client.Client
