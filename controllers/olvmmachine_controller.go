@@ -203,6 +203,13 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+	if scope.olvmCluster != nil {
+		leave, ok := r.crowds.enter(ctx, resolve.EngineOf(scope.olvmCluster))
+		if !ok {
+			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
+		}
+		defer leave()
+	}
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
 	if (scope.machine == nil || scope.cluster == nil) && !deleting {
 		log.Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
@@ -221,13 +228,6 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmMachine, scope.key, r.workDir(olvmMachine))
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
-	}
-	if scope.olvmCluster != nil {
-		leave, ok := r.crowds.enter(ctx, resolve.EngineOf(scope.olvmCluster))
-		if !ok {
-			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
-		}
-		defer leave()
 	}
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
 	if err != nil {

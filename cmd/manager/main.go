@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers"
@@ -255,6 +256,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
+			ctrl.Log.WithName("setup").Error(err, "Failed to prepare the executors")
+		}
+		return nil
+	})); err != nil {
+		return fmt.Errorf("failed to add the preparation of executors: %w", err)
+	}
 	if err := (&controllers.OLVMClusterReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
 		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,

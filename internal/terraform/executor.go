@@ -274,6 +274,29 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	return s.tf, leave, nil
 }
 
+// Warm sets up that many executors before somebody waits for them: each is asked for its version once.
+func (x *Executor) Warm(ctx context.Context, concurrency int) error {
+	if err := makeDir(x.scratch); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(x.scratch, "warm-")
+	if err != nil {
+		return diskError(x.scratch, fmt.Errorf("failed to make a working directory: %w", err))
+	}
+	defer os.RemoveAll(dir)
+	for range concurrency {
+		tf, leave, err := x.command(dir)
+		if err != nil {
+			return err
+		}
+		defer leave() // all at the end, so that each is another one
+		if _, _, err := tf.Version(ctx, false); err != nil {
+			return fmt.Errorf("failed to ask %s for its version: %w", x.executable, err)
+		}
+	}
+	return nil
+}
+
 func (x *Executor) takeSlot() *slot {
 	x.mu.Lock()
 	defer x.mu.Unlock()

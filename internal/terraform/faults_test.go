@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-version"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -43,6 +44,33 @@ func pretender(t *testing.T, plan, apply string) *terraform.Executor {
 	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, t.TempDir())
 	x.StopGrace = 200 * time.Millisecond
 	return x
+}
+
+func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
+	asked := filepath.Join(t.TempDir(), "asked")
+	path := filepath.Join(t.TempDir(), "terraform")
+	script := "#!/bin/sh\n[ \"$1\" != version ] || { echo >>" + asked + "; echo '{\"terraform_version\":\"1.11.0\"}'; }\n"
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, filepath.Join(t.TempDir(), "scratch"))
+	if err := x.Warm(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	for i := range 2 {
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		group.Go(func() error {
+			_, err := x.Apply(t.Context(), terraform.Request{Dir: dir})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(asked); err != nil || len(content) != 2 {
+		t.Errorf("asked %d times, %v", len(content), err)
+	}
 }
 
 func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
