@@ -55,6 +55,13 @@ test-reliability: tools tools-clusterctl ## Kill and cut managers, Terraform and
 test-chaos: tools tools-ipam ## Make trouble for CHAOS (4m) while clusters scale and are upgraded; SEED=number replays a run
 	go test ./e2e -run '^TestChaos$$' -count=1 -v -timeout 40m -args -chaos=$(or $(CHAOS),4m) $(if $(SEED),-seed=$(SEED))
 
+.PHONY: test-opentofu
+# The executor that is found first is Terraform where it is on PATH; this is the other one.
+test-opentofu: tools tools-ipam tools-clusterctl ## Run the core suite with OpenTofu, which is built where it is not there
+	@$(TOOLS) tofu
+	CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" go test ./internal/terraform ./internal/tfprovider -count=1 -parallel 8 -timeout 10m
+	CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" go test ./e2e/reliability ./e2e -p 1 -count=1 -parallel 8 -timeout 30m
+
 .PHONY: bench
 # Half an hour; BENCH='-machines=1,20 -steady-machines=0' takes a minute.
 bench: tools ## Measure what machines cost, beside a native loop and one Terraform per machine; JSON in out/bench.json
