@@ -41,7 +41,7 @@ func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachCon
 const lookUp = `
 terraform {
   required_providers {
-    ovirt = { source = "ovirt/ovirt" }
+    ovirt = { source = "registry.terraform.io/ovirt/ovirt" }
   }
 }
 provider "ovirt" {
