@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -33,13 +31,11 @@ func secondPlane(t *testing.T) *localplane.Plane {
 // move moves the cluster with clusterctl, and goes on in the other plane.
 func (w *workload) move(to *localplane.Plane) {
 	w.t.Helper()
-	program, err := suite.tools.Path("clusterctl", "clusterctl")
+	from := w.plane
+	command, err := localplane.Move(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace, w.t.TempDir())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	from := w.plane
-	command := exec.CommandContext(w.t.Context(), program, "move", "--kubeconfig="+from.Kubeconfig, "--to-kubeconfig="+to.Kubeconfig, "--namespace="+w.namespace, "-v=2")
-	command.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "XDG_CONFIG_HOME="+w.t.TempDir())
 	if output, err := command.CombinedOutput(); err != nil {
 		w.t.Fatalf("%v\n%s", err, output)
 	}

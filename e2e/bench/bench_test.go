@@ -15,11 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 var (
@@ -31,12 +27,7 @@ var (
 	profile  = flag.String("profile", "", "folder for profiles of the manager's CPU time")
 )
 
-var suite struct {
-	api     *testsite.APIServer
-	program *testsite.Program
-	dir     string
-	tools   *toolchain.Toolchain
-}
+var suite testsite.Suite
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -47,48 +38,20 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	ctrl.SetLogger(logr.Discard())
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(code)
+	suite.Main(m, "bench", installProvider, nil)
 }
 
-func run(m *testing.M) (int, error) {
-	ctx := context.Background()
-	var err error
-	if suite.tools, err = toolchain.New(); err != nil {
-		return 0, err
+// installProvider builds the provider to where Terraform finds it as a plugin.
+func installProvider(ctx context.Context) error {
+	if err := suite.Tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
+		return err
 	}
-	suite.dir = filepath.Join(toolchain.CacheDir(), "bench", time.Now().Format("20060102-150405"))
-	suite.api, err = testsite.StartAPIServer(ctx, suite.tools)
-	defer suite.api.Stop()
-	if err != nil {
-		return 0, err
-	}
-	if suite.program, err = testsite.BuildManager(ctx, suite.tools, suite.api, suite.dir); err != nil {
-		return 0, err
-	}
-	if err := suite.tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
-		return 0, err
-	}
-	if err := os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"), filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0")); err != nil {
-		return 0, err
-	}
-	code := m.Run()
-	if code == 0 {
-		_ = os.RemoveAll(suite.dir)
-	} else {
-		fmt.Printf("bench: the logs are in %s\n", suite.dir)
-	}
-	return code, nil
+	return os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"), filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0"))
 }
 
 // mirror is where Terraform finds the provider.
 func mirror() string {
-	return filepath.Join(suite.dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", "2.2.0", "linux_amd64")
+	return filepath.Join(suite.Dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", "2.2.0", "linux_amd64")
 }
 
 // TestBenchmark is the whole suite.
@@ -170,7 +133,7 @@ type target struct {
 
 func newReport(t *testing.T) *report {
 	t.Helper()
-	return &report{Machine: describeMachine(), Date: time.Now().UTC().Format(time.DateOnly), Executor: suite.program.Executor.Product + " " + suite.program.Executor.Version.String()}
+	return &report{Machine: describeMachine(), Date: time.Now().UTC().Format(time.DateOnly), Executor: suite.Program.Executor.Product + " " + suite.Program.Executor.Version.String()}
 }
 
 func (r *report) add(t *testing.T, one round) {

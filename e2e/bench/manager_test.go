@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,10 +81,10 @@ func spacious() ovirtsim.Inventory {
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
 	s := &stage{}
-	s.site = testsite.New(t, suite.api.Client, testsite.Options{Inventory: spacious(), Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+	s.site = testsite.New(t, suite.API.Client, testsite.Options{Inventory: spacious(), Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
 	}})
-	s.manager = suite.program.New(t, nil, args...)
+	s.manager = suite.Program.New(t, nil, args...)
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +96,7 @@ func newStage(t *testing.T, args ...string) *stage {
 // watch notes when machines are provisioned, and when they are gone.
 func (s *stage) watch(t *testing.T) {
 	t.Helper()
-	watching, err := client.NewWithWatch(suite.api.Config, client.Options{Scheme: suite.api.Scheme})
+	watching, err := client.NewWithWatch(suite.API.Config, client.Options{Scheme: suite.API.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +210,7 @@ func manager(t *testing.T, n int) round {
 func (s *stage) quiet(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
-		m := s.metrics(t)
-		if m[`capolvm_terraform_jobs{phase="queued"}`]+m[`capolvm_terraform_jobs{phase="running"}`] == 0 && len(s.manager.Executors()) == 0 {
+		if testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) == 0 && len(s.manager.Executors()) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -223,30 +220,8 @@ func (s *stage) quiet(t *testing.T) {
 	}
 }
 
-// metrics of the manager, by name with labels.
-func (s *stage) metrics(t *testing.T) map[string]float64 {
-	t.Helper()
-	response, err := http.Get(s.manager.Metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	out := map[string]float64{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if at := strings.LastIndexByte(lines.Text(), ' '); at > 0 {
-			out[lines.Text()[:at]], _ = strconv.ParseFloat(lines.Text()[at+1:], 64)
-		}
-	}
-	return out
-}
-
 // runs is how many Terraform runs have ended.
 func (s *stage) runs(t *testing.T) int {
-	total := 0.0
-	for name, value := range s.metrics(t) {
-		if strings.HasPrefix(name, "capolvm_terraform_runs_total") {
-			total += value
-		}
-	}
-	return int(total)
+	t.Helper()
+	return int(testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_runs_total"]))
 }

@@ -95,7 +95,7 @@ func versionCPU(t *testing.T) float64 {
 	const times = 20
 	total := time.Duration(0)
 	for range times {
-		command := exec.CommandContext(t.Context(), suite.program.Executor.Path, "version")
+		command := exec.CommandContext(t.Context(), suite.Program.Executor.Path, "version")
 		command.Env = []string{"HOME=" + t.TempDir(), "CHECKPOINT_DISABLE=1"}
 		if err := command.Run(); err != nil {
 			t.Fatal(err)

@@ -41,10 +41,10 @@ type job struct {
 
 func runRival(t *testing.T, contender string, n int) round {
 	t.Helper()
-	site := testsite.New(t, suite.api.Client, testsite.Options{Inventory: spacious()})
+	site := testsite.New(t, suite.API.Client, testsite.Options{Inventory: spacious()})
 	text, err := json.Marshal(job{
 		Contender: contender, Machines: n, URL: site.Sim.URL(), Username: site.Sim.Username(), Password: site.Sim.Password(), CA: site.Sim.CA(),
-		Executor: suite.program.Executor.Path, Mirror: filepath.Join(suite.dir, "mirror"), Dir: t.TempDir(),
+		Executor: suite.Program.Executor.Path, Mirror: filepath.Join(suite.Dir, "mirror"), Dir: t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

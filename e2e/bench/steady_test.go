@@ -7,6 +7,7 @@ import (
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
 // calm is a manager whose machines want nothing.
@@ -60,22 +61,23 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.quiet(t)
 	time.Sleep(time.Minute) // what belongs to the creation is over, garbage collection too
 	takeProfile(t, "heap", "heap-steady.pprof")()
-	requests := s.metrics(t)
+	requests := testsite.Series(s.manager.Scrape(t)["capolvm_engine_requests_total"])
 	runs, before := s.runs(t), cpuOf(pid)
 	out.CallsPerMinute = perMinute(long)
 	out.Core, out.Runs = cpuOf(pid).minus(before).self/long.Seconds(), s.runs(t)-runs
 	out.MiB = memoryOf(pid)
 	out.KiBPerMachine = (out.MiB - out.BaseMiB) * 1024 / float64(n)
 
-	for name, now := range s.metrics(t) {
-		if n := now - requests[name]; n > 0 && strings.HasPrefix(name, "capolvm_engine_requests_total") {
-			t.Logf("%4.0f times %s", n, name)
+	families := s.manager.Scrape(t)
+	for series, now := range testsite.Series(families["capolvm_engine_requests_total"]) {
+		if n := now - requests[series]; n > 0 {
+			t.Logf("%4.0f requests %s", n, series)
 		}
 	}
 	if *profile != "" {
-		for name, value := range s.metrics(t) {
+		for name, family := range families {
 			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
-				t.Logf("%s %.3g", name, value)
+				t.Logf("%s %.3g", name, testsite.Sum(family))
 			}
 		}
 	}
@@ -87,11 +89,8 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	}
 	out.ReadySeconds = time.Since(begin).Seconds()
 	looks := func() float64 {
-		m, total := s.metrics(t), 0.0
-		for _, result := range []string{"success", "requeue_after"} {
-			total += m[fmt.Sprintf(`controller_runtime_reconcile_total{controller="olvmmachine",result=%q}`, result)]
-		}
-		return total
+		family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
+		return testsite.Sum(family, `controller="olvmmachine"`, `result="success"`) + testsite.Sum(family, `controller="olvmmachine"`, `result="requeue_after"`)
 	}
 	for deadline := time.Now().Add(5 * time.Minute); looks() < float64(n); {
 		if time.Now().After(deadline) {

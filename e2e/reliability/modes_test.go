@@ -258,7 +258,7 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 				spec.VirtualMachine.Description = "first"
 			}
 			b.Executor = filepath.Join(dir, "terraform")
-			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.program.Executor.Path, planned, goOn)
+			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.Program.Executor.Path, planned, goOn)
 			if err := os.WriteFile(b.Executor, []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -338,19 +338,8 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 // at or runs at once, while another engine's machine is made.
 func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	t.Parallel()
-	slow := newColdBench(t, withoutGroups, "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
-	swift := testsite.New(t, suite.api.Client, testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) { withoutGroups(c) }})
-	slow.Args = slices.DeleteFunc(slow.Args, func(arg string) bool { return strings.HasPrefix(arg, "--namespace=") })
-	const shard = "slow-engine"
-	slow.Args = append(slow.Args, "--watch-filter="+shard)
-	for _, s := range []*testsite.Site{slow.site, swift} {
-		s.Label = map[string]string{clusterv1.WatchLabel: shard}
-		testsite.Change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = shard })
-		testsite.Change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Labels[clusterv1.WatchLabel] = shard })
-	}
-	if err := slow.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	slow := newShard(t, "slow-engine", "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
+	swift := slow.newSite(t, nil)
 	first := swift.Machine("first", nil) // both engines are known
 	slow.expectReady(swift, first)
 	slow.site.Expect(slow.site.OLVM, infrav1.ReadyCondition, "True/Ready")
@@ -419,21 +408,13 @@ func TestManyMachinesAtARestart(t *testing.T) {
 	b.engine.set(nil)
 	restart()
 	s.Eventually("all are looked at", func() error {
-		family := scrape(t, b.manager)["controller_runtime_reconcile_total"]
-		looks := 0.0
-		for _, m := range family.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "controller" && l.GetValue() == "olvmmachine" {
-					looks += m.GetCounter().GetValue()
-				}
-			}
-		}
+		looks := testsite.Sum(b.Scrape(t)["controller_runtime_reconcile_total"], `controller="olvmmachine"`)
 		if looks < many {
 			return fmt.Errorf("%.0f looks", looks)
 		}
 		return nil
 	})
-	if runs := scrape(t, b.manager)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
+	if runs := b.Scrape(t)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
 		t.Errorf("Terraform ran after the restart: %v", runs)
 	}
 	calls := b.engine.seen()

@@ -2,7 +2,6 @@ package reliability
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,33 +11,15 @@ import (
 
 	"github.com/VictoriaMetrics/metricsql"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
-// scrape reads the metrics of a manager.
-func scrape(t *testing.T, m *manager) map[string]*dto.MetricFamily {
-	t.Helper()
-	response, err := http.Get(m.Metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return families
-}
-
 func read(t *testing.T, path ...string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(append([]string{suite.tools.Root()}, path...)...))
+	content, err := os.ReadFile(filepath.Join(append([]string{suite.Tools.Root()}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +92,7 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	testsite.Change(b.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 	b.expectDescription(b.site, m, "second")
 	b.end(b.site, m)
-	families := scrape(t, b.manager)
+	families := b.Scrape(t)
 	asked, names := queries(t)
 	if len(asked) < 20 {
 		t.Errorf("only %d queries were found", len(asked))

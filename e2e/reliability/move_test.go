@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -61,9 +62,9 @@ var second struct {
 func planes(t *testing.T) (here, there *plane) {
 	t.Helper()
 	second.Do(func() {
-		second.api, second.err = testsite.StartAPIServer(context.Background(), suite.tools)
+		second.api, second.err = testsite.StartAPIServer(context.Background(), suite.Tools)
 		if second.err == nil {
-			second.program, second.err = suite.program.At(context.Background(), suite.tools, second.api)
+			second.program, second.err = suite.Program.At(context.Background(), suite.Tools, second.api)
 		}
 	})
 	if second.err != nil {
@@ -80,7 +81,7 @@ func planes(t *testing.T) (here, there *plane) {
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return newPlane(t, b, suite.api), newPlane(t, other, second.api)
+	return newPlane(t, b, suite.API), newPlane(t, other, second.api)
 }
 
 // play writes what Cluster API would write into the status of its objects, which a move drops.
@@ -109,12 +110,10 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 // clusterctl moves the namespace from one plane to another. It is started, and its end sends the error.
 func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	t.Helper()
-	program, err := suite.tools.Path("clusterctl", "clusterctl")
+	command, err := localplane.Move(context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(program, "move", "--kubeconfig="+p.kubeconfig, "--to-kubeconfig="+to.kubeconfig, "--namespace="+p.site.Namespace, "-v=2")
-	command.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "XDG_CONFIG_HOME="+t.TempDir())
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {

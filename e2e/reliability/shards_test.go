@@ -1,6 +1,7 @@
 package reliability
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
-// shard is a site whose objects have a watch label, with a manager for that label.
+// shard is a bench whose objects have a watch label, with a manager that looks at no others.
 type shard struct {
 	*bench
 	label string
@@ -21,23 +22,24 @@ type shard struct {
 }
 
 // newShard starts the manager; a standby of it is started with the same arguments.
-func newShard(t *testing.T, label string) *shard {
+func newShard(t *testing.T, label string, args ...string) *shard {
 	t.Helper()
-	s := &shard{label: label, bench: &bench{engine: &gate{name: engineCall}}, args: append([]string{"--watch-filter=" + label}, electing...)}
-	s.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: s.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		withoutGroups(c)
-		c.Labels[clusterv1.WatchLabel] = label
-	}})
-	testsite.Change(s.site, s.site.Cluster, func(c *clusterv1.Cluster) { s.mark(c) })
-	s.site.Label = map[string]string{clusterv1.WatchLabel: label}
+	s := &shard{label: label, bench: &bench{engine: &gate{name: engineCall}}, args: append([]string{"--watch-filter=" + label}, args...)}
+	s.site = s.newSite(t, s.engine.wrap)
 	s.manager = s.replica(t)
 	return s
 }
 
-func (s *shard) mark(o client.Object) {
-	labels := o.GetLabels()
-	labels[clusterv1.WatchLabel] = s.label
-	o.SetLabels(labels)
+// newSite is a site of the shard, with an engine of its own.
+func (s *shard) newSite(t *testing.T, gate func(http.Handler) http.Handler) *testsite.Site {
+	t.Helper()
+	site := testsite.New(t, suite.API.Client, testsite.Options{Gate: gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		withoutGroups(c)
+		c.Labels[clusterv1.WatchLabel] = s.label
+	}})
+	testsite.Change(site, site.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = s.label })
+	site.Label = map[string]string{clusterv1.WatchLabel: s.label}
+	return site
 }
 
 // replica starts a manager for the shard.
@@ -60,7 +62,7 @@ func (s *shard) machine(name string) *infrav1.OLVMMachine {
 // have no label.
 func TestShardsAndStandbys(t *testing.T) {
 	t.Parallel()
-	a, b := newShard(t, "shard-a"), newShard(t, "shard-b")
+	a, b := newShard(t, "shard-a", electing...), newShard(t, "shard-b", electing...)
 	standby := a.replica(t)
 	one, two := a.machine("one"), b.machine("two")
 	a.expectReady(a.site, one)

@@ -6,64 +6,24 @@ package reliability
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-var suite struct {
-	tools   *toolchain.Toolchain
-	api     *testsite.APIServer
-	program *testsite.Program
-}
+var suite testsite.Suite
 
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	ctx := context.Background()
-	var err error
-	if suite.tools, err = toolchain.New(); err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(toolchain.CacheDir(), "reliability", time.Now().Format("20060102-150405"))
-	suite.api, err = testsite.StartAPIServer(ctx, suite.tools)
-	defer suite.api.Stop()
-	defer func() { second.api.Stop() }()
-	if err != nil {
-		return 0, err
-	}
-	if suite.program, err = testsite.BuildManager(ctx, suite.tools, suite.api, dir); err != nil {
-		return 0, err
-	}
-	code := m.Run()
-	if code != 0 {
-		fmt.Printf("reliability: the logs of all managers are in %s\n", dir)
-	} else {
-		_ = os.RemoveAll(dir)
-	}
-	return code, nil
+	suite.Main(m, "reliability", nil, func() { second.api.Stop() })
 }
 
 // manager is a manager process, its API server behind a gate.
@@ -76,7 +36,7 @@ type manager struct {
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
-	m.Manager = suite.program.New(t, m.api.wrap, append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)
+	m.Manager = suite.Program.New(t, m.api.wrap, append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)
 	return m
 }
 
@@ -145,12 +105,12 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 	b := &bench{engine: &gate{name: engineCall}}
-	b.site = testsite.New(t, suite.api.Client, testsite.Options{Gate: b.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+	b.site = testsite.New(t, suite.API.Client, testsite.Options{Gate: b.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		if change != nil {
 			change(c)
 		}
 	}})
-	provider(t, suite.api.Client, b.site.Namespace)
+	provider(t, suite.API.Client, b.site.Namespace)
 	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
 	return b
 }

@@ -2,8 +2,6 @@ package specs
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -198,23 +196,7 @@ func expectNothingLeft(ctx context.Context) {
 }
 
 // summary counts what is in the engine.
-func summary(ctx context.Context) (ovirtsim.Summary, error) {
-	var out ovirtsim.Summary
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(plane.EngineCA)
-	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
-	defer c.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, plane.Engine.ControlURL+"/summary", http.NoBody)
-	if err != nil {
-		return out, err
-	}
-	response, err := c.Do(request)
-	if err != nil {
-		return out, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return out, fmt.Errorf("the simulator answered %s", response.Status)
-	}
-	return out, json.NewDecoder(response.Body).Decode(&out)
+func summary(ctx context.Context) (out ovirtsim.Summary, err error) {
+	err = plane.Control(ctx, http.MethodGet, "/summary", nil, &out)
+	return out, err
 }

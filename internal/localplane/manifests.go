@@ -87,19 +87,14 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 			}
 			_ = unstructured.SetNestedSlice(object.Object, hooks, "webhooks")
 		case "CustomResourceDefinition":
-			labels := object.GetLabels()
-			if labels == nil {
-				labels = map[string]string{}
-			}
 			// What kustomize would add: the contract versions that the versions of the CRD serve.
 			versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
 			for _, version := range versions {
 				name, _ := version.(map[string]any)["name"].(string)
 				if name == "v1beta1" || name == "v1beta2" {
-					labels["cluster.x-k8s.io/"+name] = name
+					label(object, "cluster.x-k8s.io/"+name, name)
 				}
 			}
-			object.SetLabels(labels)
 			if len(versions) > 1 {
 				_ = unstructured.SetNestedMap(object.Object, map[string]any{
 					"strategy": "Webhook",
@@ -108,4 +103,13 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 			}
 		}
 	}
+}
+
+func label(object *unstructured.Unstructured, key, value string) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	object.SetLabels(labels)
 }

@@ -1,11 +1,15 @@
 package localplane
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -304,15 +308,11 @@ func writeWebhookCertificate(dir string) ([]byte, error) {
 	return certificate, nil
 }
 
-// installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served: managers end when a kind is missing.
+// installCRDs applies CRDs, with the label by which clusterctl knows what it may move, and waits until they are served:
+// managers end when a kind is missing.
 func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	for _, crd := range crds {
-		labels := crd.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels["clusterctl.cluster.x-k8s.io"] = ""
-		crd.SetLabels(labels)
+		label(crd, "clusterctl.cluster.x-k8s.io", "")
 	}
 	if err := Apply(ctx, p.Client, crds...); err != nil {
 		return err
@@ -422,6 +422,37 @@ func (p *Plane) EngineClient() (*engine.Client, error) {
 	return engine.New(engine.Config{URL: p.Engine.URL, Username: p.Engine.Username, Password: p.Engine.Password, CA: p.EngineCA})
 }
 
+// Control calls the simulator's control API: in is sent and the answer goes to out, each where it is not nil.
+func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.EngineCA)
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	defer c.CloseIdleConnections()
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("failed to encode the body: %w", err)
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, p.Engine.ControlURL+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("failed to build the request: %w", err)
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return fmt.Errorf("the simulator did not answer: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the simulator answered %s %s with %s", method, path, response.Status)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(out)
+}
+
 // startProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
 func (p *Plane) startProvider(ctx context.Context) error {
 	config := filepath.Join(p.options.Tools.Root(), "config")
@@ -430,12 +461,7 @@ func (p *Plane) startProvider(ctx context.Context) error {
 		return err
 	}
 	for _, crd := range crds {
-		labels := crd.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels["cluster.x-k8s.io/v1beta2"] = infrav1.GroupVersion.Version // as config/crd/kustomization.yaml does
-		crd.SetLabels(labels)
+		label(crd, "cluster.x-k8s.io/v1beta2", infrav1.GroupVersion.Version) // as config/crd/kustomization.yaml does
 	}
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err

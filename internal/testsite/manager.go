@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -166,3 +169,47 @@ func (m *Manager) Executors() []int { return m.Process.Children() }
 
 // KillExecutors kills what the manager runs, and says whether there was something.
 func (m *Manager) KillExecutors() bool { return m.Process.KillChildren() }
+
+// Scrape reads the metrics of the manager, by name.
+func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.Metrics, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// Series of a counter or a gauge, by their labels: {controller="olvmmachine",result="success"}.
+func Series(family *dto.MetricFamily) map[string]float64 {
+	out := map[string]float64{}
+	for _, m := range family.GetMetric() {
+		var labels []string
+		for _, l := range m.GetLabel() {
+			labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+		}
+		out["{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+	}
+	return out
+}
+
+// Sum of the series that have all these labels, each written as name="value".
+func Sum(family *dto.MetricFamily, labels ...string) float64 {
+	total := 0.0
+	for series, value := range Series(family) {
+		if !slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(series, label) }) {
+			total += value
+		}
+	}
+	return total
+}
