@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // crowdWait is how long a pass waits for its turn at an engine without that any other pass there ends.
@@ -23,7 +25,7 @@ type crowds struct {
 }
 
 type crowd struct {
-	places chan struct{}
+	places *semaphore.Weighted // first come, first served
 	// left is when a pass ended last; stuck says that one waited in vain, and none has ended since: nobody else need wait to
 	// see that.
 	left  atomic.Pointer[time.Time]
@@ -39,43 +41,49 @@ func (c *crowds) enter(ctx context.Context, engine string) (leave func(), ok boo
 	}
 	at := c.engines[engine]
 	if at == nil {
-		at = &crowd{places: make(chan struct{}, max(c.limit, 1))}
+		at = &crowd{places: semaphore.NewWeighted(int64(max(c.limit, 1)))}
 		c.engines[engine] = at
 	}
 	c.mu.Unlock()
 	leave = func() {
-		<-at.places
 		now := time.Now()
 		at.left.Store(&now)
 		at.stuck.Store(false)
+		at.places.Release(1)
 	}
-	select {
-	case at.places <- struct{}{}:
+	if at.places.TryAcquire(1) {
 		return leave, true
-	default:
 	}
 	if at.stuck.Load() {
 		return nil, false
 	}
-	wait := time.NewTimer(crowdWait)
-	defer wait.Stop()
-	for begin := time.Now(); ; {
+	waiting, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	go at.watch(waiting, giveUp)
+	if at.places.Acquire(waiting, 1) != nil {
+		return nil, false
+	}
+	return leave, true
+}
+
+// watch gives up for one that waits, once nobody has left for too long.
+func (c *crowd) watch(ctx context.Context, giveUp func()) {
+	since := time.Now()
+	ticker := time.NewTicker(crowdWait / 4)
+	defer ticker.Stop()
+	for {
 		select {
-		case at.places <- struct{}{}:
-			return leave, true
 		case <-ctx.Done():
-			return nil, false
-		case <-wait.C:
+			return
+		case now := <-ticker.C:
+			if left := c.left.Load(); left != nil && left.After(since) {
+				since = *left
+			}
+			if now.Sub(since) > crowdWait {
+				c.stuck.Store(true)
+				giveUp()
+				return
+			}
 		}
-		since := begin
-		if left := at.left.Load(); left != nil && left.After(since) {
-			since = *left
-		}
-		rest := crowdWait - time.Since(since)
-		if rest <= 0 {
-			at.stuck.Store(true)
-			return nil, false
-		}
-		wait.Reset(rest)
 	}
 }

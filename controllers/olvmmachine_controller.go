@@ -87,7 +87,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
-		WatchesRawSource(source.Channel(r.Runs.machines, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Runs.machines, ahead)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
@@ -204,7 +204,11 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	if scope.olvmCluster != nil {
-		leave, ok := r.crowds.enter(ctx, resolve.EngineOf(scope.olvmCluster))
+		place := resolve.EngineOf(scope.olvmCluster)
+		if r.begun(scope) {
+			place += " begun" // they do not wait behind those that have nothing yet
+		}
+		leave, ok := r.crowds.enter(ctx, place)
 		if !ok {
 			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 		}
@@ -255,6 +259,15 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return r.reconcileDelete(ctx, scope)
 	}
 	return r.reconcileNormal(ctx, scope)
+}
+
+// begun says that the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.
+func (r *OLVMMachineReconciler) begun(scope *machineScope) bool {
+	run, ok := r.runner.Observe(scope.key)
+	if ok && run.Phase != terraform.Queued {
+		return true
+	}
+	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
 // findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.

@@ -16,10 +16,15 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -78,6 +83,16 @@ func (r *Runs) wake(key string) {
 	default:
 	}
 }
+
+// ahead enqueues what was woken before what only changed: finishing what was begun is more than to begin more.
+var ahead = handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}
+	if first, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
+		first.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(1)}, request)
+	} else {
+		queue.Add(request)
+	}
+}}
 
 // Start waits for the end of the manager, and lets the runs save their state while the manager still serves. It is a
 // Runnable of the manager, which bounds it.

@@ -8,6 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -57,5 +63,63 @@ func TestNothingIsKeptOfAnObjectThatIsGone(t *testing.T) {
 	}
 	if err := runs.abandon("ns/m", filepath.Join(folder, "missing"), "m"); err != nil {
 		t.Errorf("an object that never had a directory: %v", err)
+	}
+}
+
+// TestWhatWasBegunIsFinishedFirst has a machine that waits for a run's end, and one that has just been made before it.
+func TestWhatWasBegunIsFinishedFirst(t *testing.T) {
+	queue := priorityqueue.New[ctrl.Request]("test")
+	defer queue.ShutDown()
+	queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "new"}})
+	runs := NewRuns(1, time.Hour)
+	runs.wakeUp("ns/begun")
+	ahead.Generic(t.Context(), <-runs.machines, queue)
+	for _, want := range []string{"begun", "new"} {
+		if got, _ := queue.Get(); got.Name != want {
+			t.Errorf("the queue gives %s, not %s", got.Name, want)
+		}
+	}
+}
+
+func TestBegunMachines(t *testing.T) {
+	runs := NewRuns(1, time.Hour)
+	r := &OLVMMachineReconciler{runner: runs.runner}
+	release := make(chan struct{})
+	for _, key := range []string{"ns/running", "ns/queued"} { // one at once
+		if _, err := runs.runner.Submit(terraform.Job{Key: key, Operation: terraform.Apply, Run: func(context.Context) (terraform.Summary, error) {
+			<-release
+			return terraform.Summary{}, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { runs.Shutdown(time.Minute) }()
+	defer close(release)
+	for queued, running := runs.runner.Active(); running != 1 || queued != 1; queued, running = runs.runner.Active() {
+		time.Sleep(time.Millisecond)
+	}
+	made := func(provisioned bool) *infrav1.OLVMMachine {
+		m := &infrav1.OLVMMachine{Spec: infrav1.OLVMMachineSpec{ProviderID: "olvm://01939bb4-0000-4000-8000-000000000001"}}
+		m.Status.Initialization.Provisioned = ptr.To(provisioned)
+		return m
+	}
+	first := "ns/running"
+	if run, _ := runs.runner.Observe(first); run.Phase == terraform.Queued {
+		first = "ns/queued"
+	}
+	for name, c := range map[string]struct {
+		key     string
+		machine *infrav1.OLVMMachine
+		want    bool
+	}{
+		"nothing yet":           {"ns/new", &infrav1.OLVMMachine{}, false},
+		"a run goes":            {first, &infrav1.OLVMMachine{}, true},
+		"a run has to wait":     {map[string]string{"ns/running": "ns/queued", "ns/queued": "ns/running"}[first], &infrav1.OLVMMachine{}, false},
+		"a VM that is not up":   {"ns/made", made(false), true},
+		"all there since a day": {"ns/old", made(true), false},
+	} {
+		if got := r.begun(&machineScope{key: c.key, olvmMachine: c.machine}); got != c.want {
+			t.Errorf("%s: begun is %t", name, got)
+		}
 	}
 }

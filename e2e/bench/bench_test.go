@@ -103,6 +103,10 @@ type round struct {
 	// machine that is provisioned. In seconds; of the manager only.
 	Requested   *spread `json:"requestedSeconds,omitempty"`
 	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
+	// Passes are the reconciles of OLVMMachines per create, APICalls what the manager asked the API server for each. Of the
+	// manager only.
+	Passes   float64 `json:"passesPerCreate,omitempty"`
+	APICalls float64 `json:"apiCallsPerCreate,omitempty"`
 	// BaseMiB is the memory without machines, PeakMiB the most with executors and all.
 	BaseMiB float64 `json:"baseMiB,omitempty"`
 	PeakMiB float64 `json:"peakMiB"`
@@ -141,7 +145,7 @@ func (r *report) add(t *testing.T, one round) {
 	line := fmt.Sprintf("%4d machines, %-12s create %6.2f/s, %4.0f ms of CPU each (%4.0f in Terraform); delete %6.2f/s, %4.0f ms of CPU each (%4.0f); at most %4.0f MiB",
 		one.Machines, one.Contender+":", one.Create.PerSecond, one.Create.CPU*1000, one.Create.Executor*1000, one.Delete.PerSecond, one.Delete.CPU*1000, one.Delete.Executor*1000, one.PeakMiB)
 	if one.Requested != nil {
-		line += fmt.Sprintf("; requested after %s, provisioned after up %s", one.Requested, one.Provisioned)
+		line += fmt.Sprintf("; requested after %s, provisioned after up %s; %.1f passes and %.1f API calls each", one.Requested, one.Provisioned, one.Passes, one.APICalls)
 	}
 	t.Log(line)
 }

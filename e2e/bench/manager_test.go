@@ -182,6 +182,7 @@ func manager(t *testing.T, n int) round {
 	out := round{Contender: ours, Machines: n, BaseMiB: memoryOf(s.manager.Process.PID())}
 	memory := watchMemory(s.pids)
 	profiled := takeProfile(t, "profile?seconds=15", fmt.Sprintf("manager-%d.pprof", n))
+	passes, calls := s.passesAndCalls(t)
 	begin, before := time.Now(), cpuOf(s.manager.Process.PID())
 	machines := s.ask(0, n)
 	await(t, "provisioned", &s.provisioned, n)
@@ -189,6 +190,8 @@ func manager(t *testing.T, n int) round {
 	s.quiet(t)
 	out.Create = newEffort(n, took, cpuOf(s.manager.Process.PID()).minus(before))
 	profiled()
+	out.Passes, out.APICalls = s.passesAndCalls(t)
+	out.Passes, out.APICalls = (out.Passes-passes)/float64(n), (out.APICalls-calls)/float64(n)
 	out.Requested, out.Provisioned = newSpread(s.requested.since(&s.created)), newSpread(s.provisioned.since(s.up()))
 	if vms := s.site.Sim.Summary().VMs; vms != n {
 		t.Errorf("the engine has %d VMs, not %d", vms, n)
@@ -218,6 +221,13 @@ func (s *stage) quiet(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// passesAndCalls are the reconciles of OLVMMachines, and what the manager asked the API server for.
+func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
+	t.Helper()
+	families := s.manager.Scrape(t)
+	return testsite.Sum(families["controller_runtime_reconcile_total"], `controller="olvmmachine"`), testsite.Sum(families["rest_client_requests_total"])
 }
 
 // runs is how many Terraform runs have ended.
