@@ -129,9 +129,10 @@ type machineScope struct {
 	olvmMachine *infrav1.OLVMMachine
 	key         string // of jobs and attempts
 
-	// userData for the guest; waiting says why there is none yet. Set by reconcileBootstrapData.
-	userData []byte
-	waiting  *fact
+	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be used yet.
+	// Set by reconcileBootstrapData and reconcileConfiguration.
+	bootstrap *resolve.Bootstrap
+	waiting   *fact
 	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or why
 	// they are not all there. Set by reconcileAddresses.
 	nics       []resolve.NIC

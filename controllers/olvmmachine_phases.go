@@ -94,13 +94,62 @@ func (r *OLVMMachineReconciler) reconcileBootstrapData(ctx context.Context, scop
 	} else if err != nil {
 		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
 	}
-	data, err := bootstrap.WithProviderID(secret.Data["value"], bootstrap.Format(secret.Data["format"]))
+	extra, waiting, err := r.extraUserData(ctx, scope)
 	if err != nil {
-		scope.waiting = &fact{infrav1.BootstrapDataInvalidReason, fmt.Sprintf("Bootstrap Secret %s: %v", key.Name, err)}
-		return vmSteady, nil
+		return 0, err
 	}
-	scope.userData = data
+	if waiting != nil {
+		scope.waiting = waiting
+		return engineRetry, nil
+	}
+	scope.bootstrap = &resolve.Bootstrap{
+		Source: "bootstrap Secret " + key.Name, Data: secret.Data["value"], Format: bootstrap.Format(secret.Data["format"]), Extra: extra, Network: scope.cluster.Spec.ClusterNetwork,
+	}
 	return 0, nil
+}
+
+// extraUserData reads the configurations that users add to the bootstrap data, or says why there is none yet.
+func (r *OLVMMachineReconciler) extraUserData(ctx context.Context, scope *machineScope) ([]bootstrap.Extra, *fact, error) {
+	if scope.olvmCluster == nil {
+		return nil, nil, nil // told by reconcileAddresses
+	}
+	var out []bootstrap.Extra
+	for i, extra := range resolve.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
+		var object client.Object
+		var kind string
+		var from *infrav1.KeyReference
+		var read func(key string) ([]byte, bool)
+		switch {
+		case extra.Secret != nil:
+			secret := &corev1.Secret{}
+			object, kind, from, read = secret, "Secret", extra.Secret, func(key string) ([]byte, bool) { data, ok := secret.Data[key]; return data, ok }
+		case extra.ConfigMap != nil:
+			configMap := &corev1.ConfigMap{}
+			object, kind, from, read = configMap, "ConfigMap", extra.ConfigMap, func(key string) ([]byte, bool) {
+				if data, ok := configMap.Data[key]; ok {
+					return []byte(data), true
+				}
+				data, ok := configMap.BinaryData[key]
+				return data, ok
+			}
+		default:
+			out = append(out, bootstrap.Extra{Source: fmt.Sprintf("userData.extra[%d].inline", i), Data: []byte(extra.Inline)})
+			continue
+		}
+		source := fmt.Sprintf("%s %s (userData.extra)", kind, from.Name)
+		err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: from.Name}, object)
+		if apierrors.IsNotFound(err) {
+			return nil, &fact{infrav1.WaitingForBootstrapDataReason, source + " does not exist; create it, or correct the name"}, nil
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("failed to get %s: %w", source, err)
+		}
+		data, ok := read(from.Key)
+		if !ok {
+			return nil, &fact{infrav1.WaitingForBootstrapDataReason, fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key)}, nil
+		}
+		out = append(out, bootstrap.Extra{Source: source, Data: data})
+	}
+	return out, nil, nil
 }
 
 // reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same bytes.
@@ -259,7 +308,7 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
-		NICs: scope.nics, Addresses: scope.addresses, UserData: string(scope.userData), Config: scope.config,
+		NICs: scope.nics, Addresses: scope.addresses, Bootstrap: scope.bootstrap, Config: scope.config,
 		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {
@@ -270,6 +319,10 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		scope.asked, scope.groups = &machine, groups
 		scope.leftGroup, scope.vmErr = r.leftGroup(ctx, scope)
 		err = scope.vmErr
+	}
+	var field *resolve.Error
+	if errors.As(err, &field) && field.Reason == infrav1.BootstrapDataInvalidReason {
+		scope.waiting = &fact{field.Reason, field.Error()}
 	}
 	if err != nil {
 		return engineRetry, nil // the engine may answer, or have the name, later
@@ -364,7 +417,10 @@ func (r *OLVMMachineReconciler) stillWanted(ctx context.Context, owner *infrav1.
 func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) func(context.Context) (terraform.Summary, error) {
 	owner, session := scope.olvmMachine.DeepCopy(), scope.session
 	name, dcName := scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
-	secrets := []string{scope.config.Password, string(scope.userData)}
+	secrets := []string{scope.config.Password, scope.asked.UserData}
+	if scope.bootstrap != nil {
+		secrets = append(secrets, string(scope.bootstrap.Data))
+	}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
 	clusterID, groups := scope.resolved.ClusterID, scope.groups
 	dir := r.workDir(owner)

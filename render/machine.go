@@ -111,7 +111,7 @@ func (w *writer) vm(in Machine) {
 		set("placement_policy_affinity", in.Placement.Affinity)
 		body.SetAttributeValue("placement_policy_host_ids", texts(in.Placement.HostIDs))
 	}
-	set("initialization_hostname", in.Name)
+	set("initialization_hostname", in.HostName)
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
 	if disk := in.RootDisk; disk != nil {
 		body.AppendNewline()

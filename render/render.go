@@ -121,6 +121,8 @@ type Machine struct {
 	Guests []GuestNIC
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
+	// HostName that the engine gives to the guest; empty where the user data does.
+	HostName string
 	// UserData of the guest; a secret.
 	UserData string
 	// Placement on hosts; nil leaves it to the engine.

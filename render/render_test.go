@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func example() Machine {
 	return Machine{
 		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", CA: "-----BEGIN CERTIFICATE-----\n", Username: "admin@internal", Password: `p"a$${ss}`},
-		Name:   "demo-md-0-x7k2p", Comment: "capolvm owner default/demo-md-0-x7k2p 5f0c",
+		Name:   "demo-md-0-x7k2p", HostName: "demo-md-0-x7k2p", Comment: "capolvm owner default/demo-md-0-x7k2p 5f0c",
 		ClusterID: "11111111-1111-4111-8111-111111111111", TemplateID: "22222222-2222-4222-8222-222222222222",
 		Cores: 2, Sockets: 1, Threads: 1, Memory: 16 << 30,
 		NICs:     []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},

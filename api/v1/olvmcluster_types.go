@@ -62,6 +62,10 @@ type OLVMClusterSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
+
+	// userData is added to the bootstrap data of all machines.
+	// +optional
+	UserData *UserData `json:"userData,omitempty"`
 }
 
 // APIEndpoint is host and port of an API server.

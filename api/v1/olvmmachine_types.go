@@ -59,6 +59,10 @@ type OLVMMachineSpec struct {
 	// virtualMachine sizes the VM and configures its network.
 	// +required
 	VirtualMachine VirtualMachine `json:"virtualMachine,omitempty,omitzero"`
+
+	// userData is added to the bootstrap data, after that of the OLVMCluster.
+	// +optional
+	UserData *UserData `json:"userData,omitempty"`
 }
 
 // RootDisk says how the template's bootable disk becomes the VM's.

@@ -1,21 +1,23 @@
 // Package bootstrap adds to the bootstrap data of a machine what only the
-// infrastructure knows.
+// infrastructure knows: its network and host name, the kubelet's provider ID
+// and addresses, proxies, keys, and what users add.
 //
-// For now that is the node's provider ID. A VM gets its UUID from the engine
-// when it is made, so it cannot stand in the user data; but the firmware shows
-// it to the guest. The kubelet argument gets a placeholder, which a command
-// replaces at boot before kubeadm runs. Everything else in the data stays as
-// it is. Ignition data is passed through.
+// Bootstrap data is a cloud-config or an Ignition configuration. A cloud-config
+// is merged as YAML, and what is not touched keeps its text. Stock Cluster API
+// writes Ignition 2.3, which no image of OLVM reads: it is translated to the
+// third generation, and the result is validated by Ignition's own parser.
+// Nothing that a user wrote is lost or overwritten: where two sources disagree,
+// Merge fails and names both.
+//
+// A VM gets its UUID from the engine when it is made, so it cannot stand in the
+// user data; but the firmware shows it to the guest. The kubelet argument gets
+// a placeholder, which a command replaces at boot before kubeadm runs.
 package bootstrap
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
+	"net/netip"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Format of bootstrap data, as the bootstrap Secret names it.
@@ -27,182 +29,143 @@ const (
 	Ignition    Format = "ignition"
 )
 
-const (
-	// ProviderIDPrefix precedes the UUID of a VM in a provider ID.
-	ProviderIDPrefix = "olvm://"
+// ProviderIDPrefix precedes the UUID of a VM in a provider ID.
+const ProviderIDPrefix = "olvm://"
 
-	vmUUIDPlaceholder = "__OLVM_VM_UUID__"
-	kubeletArgument   = "provider-id"
+// Guest is what the infrastructure adds to the bootstrap data of a machine.
+type Guest struct {
+	// HostName of the guest. The engine sets it where cloud-init reads the data, Ignition gets it as a file.
+	HostName string
+	// Interfaces are the guest's network interfaces that have a configuration. The engine configures them where cloud-init
+	// reads the data, Ignition gets them as files of NetworkManager.
+	Interfaces []Interface
+	// DNSServers and SearchDomains of the guest, which go the same way.
+	DNSServers    []netip.Addr
+	SearchDomains []string
+	// NodeIPs are the addresses of the kubelet's node, where it is to have more than the one that it finds by itself.
+	NodeIPs []netip.Addr
+	// Proxy that the node's services use; nil for none.
+	Proxy *Proxy
+	// SSH keys of a user; nil for none.
+	SSH *SSH
+	// Files to write.
+	Files []File
+	// Units of systemd to install.
+	Units []Unit
+	// Extra are configurations of users, in the order in which they are merged.
+	Extra []Extra
+}
+
+// Interface is the configuration of one network interface in the guest.
+type Interface struct {
+	// Name that the guest gives it, such as enp1s0.
+	Name string
+	// IPv4 and IPv6 of it.
+	IPv4, IPv6 IP
+	// DefaultRoute says that the default routes may be this interface's where it is configured by the network.
+	DefaultRoute bool
+}
+
+// IP is the configuration of one address family.
+type IP struct {
+	// Method is Off where it is zero.
+	Method Method
+	// Address with its prefix, for Static.
+	Address netip.Prefix
+	// Gateway of Static, invalid for none.
+	Gateway netip.Addr
+}
+
+// Method is how an interface gets its address.
+type Method int
+
+// The methods.
+const (
+	Off Method = iota
+	Static
+	DHCP
+	// AutoConf is SLAAC.
+	AutoConf
 )
 
-// kubeadmFiles are where the kubeadm bootstrap provider puts kubeadm's configuration.
-var kubeadmFiles = []string{"/run/kubeadm/kubeadm.yaml", "/run/kubeadm/kubeadm-join-config.yaml"}
+// Proxy for HTTP.
+type Proxy struct {
+	HTTP, HTTPS string
+	// NoProxy are what is asked directly: names, domains, addresses, networks.
+	NoProxy []string
+}
 
-// WithProviderID makes the node register with the provider ID of its VM, unless the data already names one. Data
-// without kubeadm's configuration is returned unchanged.
-func WithProviderID(data []byte, format Format) ([]byte, error) {
+// SSH lets somebody log in.
+type SSH struct {
+	// User of the image; empty means its default one, which is called core where Ignition reads the data.
+	User string
+	// AuthorizedKeys are lines as in authorized_keys.
+	AuthorizedKeys []string
+}
+
+// File is written into the guest.
+type File struct {
+	// Path is absolute.
+	Path    string
+	Content string
+	// Mode are the permission bits, such as 0o600.
+	Mode int
+}
+
+// Unit is one of systemd's.
+type Unit struct {
+	// Name with its suffix.
+	Name string
+	// Contents of the unit; empty where it is in the image.
+	Contents string
+}
+
+// Extra is a configuration of a user.
+type Extra struct {
+	// Source names it in errors.
+	Source string
+	// Data is a cloud-config where cloud-init reads the bootstrap data; else Ignition, or Butane (YAML with a variant).
+	Data []byte
+}
+
+// Merge adds the guest's configuration to bootstrap data.
+func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	switch format {
 	case Ignition:
-		return data, nil
+		return mergeIgnition(data, guest)
 	case CloudConfig, "":
-	default:
-		return nil, fmt.Errorf("bootstrap data has format %q; cloud-config and ignition are supported", format)
+		return mergeCloudConfig(data, guest)
 	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("bootstrap data is not a cloud-config: %w", err)
-	}
-	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-		return nil, errors.New("bootstrap data is not a cloud-config: it is no mapping")
-	}
-	root := document.Content[0]
-	changed := ""
-	if files := value(root, "write_files"); files != nil {
-		for _, file := range files.Content {
-			path, content := value(file, "path"), value(file, "content")
-			if path == nil || content == nil || !isKubeadmFile(path.Value) {
-				continue
-			}
-			text, ok, err := addKubeletArgument(content.Value)
-			if err != nil {
-				return nil, fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
-			}
-			if ok {
-				content.Value, content.Style, changed = text, yaml.LiteralStyle, path.Value
-			}
-		}
-	}
-	if changed == "" {
-		return data, nil
-	}
-	prependCommand(root, fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`, vmUUIDPlaceholder, changed))
-	var out bytes.Buffer
-	out.WriteString(header(data))
-	root.HeadComment = ""
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(root); err != nil {
-		return nil, fmt.Errorf("failed to encode the cloud-config: %w", err)
-	}
-	return out.Bytes(), nil
+	return nil, fmt.Errorf("bootstrap data has format %q; cloud-config and ignition are supported", format)
 }
 
-// header is the comment lines that tell cloud-init what the data is.
-func header(data []byte) string {
-	var lines strings.Builder
-	for line := range strings.Lines(string(data)) {
-		if !strings.HasPrefix(line, "#") {
-			break
+// sources say where the parts of a configuration came from, by their places.
+type sources map[string]string
+
+// of is the source of the nearest place around this one; what is not noted came with the bootstrap data.
+func (s sources) of(where string) string {
+	best := ""
+	for place := range s {
+		if strings.HasPrefix(where, place) && len(place) > len(best) {
+			best = place
 		}
-		lines.WriteString(line)
 	}
-	if lines.Len() == 0 {
-		return "#cloud-config\n"
+	if best == "" {
+		return providerSource
 	}
-	return lines.String()
+	return s[best]
 }
 
-func isKubeadmFile(path string) bool {
-	for _, known := range kubeadmFiles {
-		if path == known {
-			return true
-		}
-	}
-	return false
+// conflict is an error for what two sources say differently.
+func conflict(what, one, other string) error {
+	return fmt.Errorf("%s is set differently by %s and by %s; remove it from one of them", what, one, other)
 }
 
-// value returns the value of a key in a mapping, nil where it has none.
-func value(mapping *yaml.Node, key string) *yaml.Node {
-	if mapping == nil || mapping.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i+1]
-		}
-	}
-	return nil
-}
-
-// ensure returns the value of a key in a mapping, and makes it where there is none.
-func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
-	if found := value(mapping, key); found != nil && found.Kind == kind {
-		return found
-	} else if found != nil && found.Tag == "!!null" {
-		*found = yaml.Node{Kind: kind}
-		return found
-	}
-	made := &yaml.Node{Kind: kind}
-	mapping.Content = append(mapping.Content, text(key), made)
-	return made
-}
-
-func text(value string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
-}
-
-// prependCommand puts a command before all others of runcmd.
-func prependCommand(root *yaml.Node, command string) {
-	list := ensure(root, "runcmd", yaml.SequenceNode)
-	list.Content = append([]*yaml.Node{text(command)}, list.Content...)
-}
-
-// addKubeletArgument adds the argument to the node registration in kubeadm's configuration, and says whether it did.
-func addKubeletArgument(config string) (string, bool, error) {
-	decoder := yaml.NewDecoder(strings.NewReader(config))
-	var documents []*yaml.Node
-	added := false
-	for {
-		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			return "", false, fmt.Errorf("it is not YAML: %w", err)
-		}
-		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-			continue
-		}
-		root := document.Content[0]
-		documents = append(documents, root)
-		kind := value(root, "kind")
-		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
-			continue
-		}
-		registration := ensure(root, "nodeRegistration", yaml.MappingNode)
-		if setArgument(registration, kubeletArgument, ProviderIDPrefix+vmUUIDPlaceholder) {
-			added = true
-		}
-	}
-	if !added {
-		return config, false, nil
-	}
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	for _, document := range documents {
-		if err := encoder.Encode(document); err != nil {
-			return "", false, fmt.Errorf("failed to encode it: %w", err)
-		}
-	}
-	return out.String(), true, nil
-}
-
-// setArgument adds a kubelet argument in the shape that is there: a mapping (kubeadm v1beta3), else a list (v1beta4).
-func setArgument(registration *yaml.Node, name, argument string) bool {
-	if args := value(registration, "kubeletExtraArgs"); args != nil && args.Kind == yaml.MappingNode {
-		if value(args, name) != nil {
-			return false
-		}
-		args.Content = append(args.Content, text(name), text(argument))
-		return true
-	}
-	args := ensure(registration, "kubeletExtraArgs", yaml.SequenceNode)
-	for _, arg := range args.Content {
-		if n := value(arg, "name"); n != nil && n.Value == name {
-			return false
-		}
-	}
-	args.Content = append(args.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text("name"), text(name), text("value"), text(argument)}})
-	return true
-}
+// The names of sources in errors.
+const (
+	providerSource  = "the bootstrap data"
+	machineSource   = "the OLVMMachine or OLVMCluster"
+	kubeadmPrepare  = "/etc/capolvm/prepare-kubeadm.sh"
+	vmUUIDCommand   = `sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`
+	vmUUIDInKubeadm = "__OLVM_VM_UUID__"
+)

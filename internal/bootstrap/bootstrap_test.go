@@ -56,7 +56,7 @@ func read(t *testing.T, data []byte) parsed {
 }
 
 func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
-	merged, err := WithProviderID([]byte(initData), CloudConfig)
+	merged, err := Merge([]byte(initData), CloudConfig, Guest{HostName: "demo-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +88,13 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	if err := decoder.Decode(&init); err != nil {
 		t.Fatal(err)
 	}
-	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 || init.NodeRegistration.Name != "{{ ds.meta_data.local_hostname }}" {
+	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 || init.NodeRegistration.Name != "demo-1" {
 		t.Errorf("kubeadm's configuration changed: %+v, %+v", cluster, init)
 	}
 	if args := init.NodeRegistration.KubeletExtraArgs; len(args) != 1 || args[0]["name"] != "provider-id" || args[0]["value"] != "olvm://__OLVM_VM_UUID__" {
 		t.Errorf("kubelet arguments: %v", args)
 	}
-	again, err := WithProviderID(merged, CloudConfig)
+	again, err := Merge(merged, CloudConfig, Guest{})
 	if err != nil || string(again) != string(merged) {
 		t.Errorf("a second merge changes it: %v", err)
 	}
@@ -104,20 +104,15 @@ func TestWhatIsLeftAlone(t *testing.T) {
 	join := strings.NewReplacer("kubeadm.yaml", "kubeadm-join-config.yaml", "InitConfiguration", "JoinConfiguration").Replace(initData)
 	named := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n        - name: provider-id\n          value: mine://1", 1)
 	for name, data := range map[string]string{
-		"a provider ID of the user":     named,
-		"data without kubeadm":          "#cloud-config\nruncmd: [reboot]\n",
-		"Ignition, which is not merged": `{"ignition":{"version":"3.4.0"}}`,
+		"a provider ID of the user": strings.ReplaceAll(named, "{{ ds.meta_data.local_hostname }}", "demo-1"),
+		"data without kubeadm":      "#cloud-config\nruncmd: [reboot]\n",
 	} {
-		format := CloudConfig
-		if strings.HasPrefix(name, "Ignition") {
-			format = Ignition
-		}
-		if merged, err := WithProviderID([]byte(data), format); err != nil || string(merged) != data {
+		if merged, err := Merge([]byte(data), CloudConfig, Guest{HostName: "demo-1"}); err != nil || string(merged) != data {
 			t.Errorf("%s: %v\n%s", name, err, merged)
 		}
 	}
 	older := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n          v: \"2\"", 1)
-	merged, err := WithProviderID([]byte(older), "")
+	merged, err := Merge([]byte(older), "", Guest{HostName: "demo-1"})
 	if err != nil || !strings.Contains(string(merged), "provider-id: olvm://__OLVM_VM_UUID__") {
 		t.Errorf("arguments as a mapping, as in v1beta3: %v\n%s", err, merged)
 	}
@@ -135,18 +130,18 @@ func TestDataThatIsNoneIsRefused(t *testing.T) {
 		"kubeadm not YAML":     {"write_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'a: ['\n", CloudConfig},
 		"a format of nobody's": {"a: 1\n", "windows"},
 	} {
-		if merged, err := WithProviderID([]byte(test.data), test.format); err == nil {
+		if merged, err := Merge([]byte(test.data), test.format, Guest{}); err == nil {
 			t.Errorf("%s was taken:\n%s", name, merged)
 		}
 	}
 }
 
-func FuzzWithProviderID(f *testing.F) {
+func FuzzMergeCloudConfig(f *testing.F) {
 	f.Add([]byte(initData))
 	f.Add([]byte("#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'kind: InitConfiguration'\n"))
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		merged, err := WithProviderID(data, CloudConfig)
+		merged, err := Merge(data, CloudConfig, Guest{HostName: "demo-1"})
 		if err != nil {
 			return
 		}

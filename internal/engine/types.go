@@ -249,7 +249,11 @@ type Template struct {
 	Description string `xml:"description"`
 	Status      string `xml:"status"`
 	Cluster     *Ref   `xml:"cluster"`
-	Version     struct {
+	// OS decides among others whether cloud-init or Ignition reads the user data.
+	OS struct {
+		Type string `xml:"type"`
+	} `xml:"os"`
+	Version struct {
 		Number int `xml:"version_number"`
 	} `xml:"version"`
 }

@@ -146,13 +146,14 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	}
 	input, names, err := resolve.Machine(ctx, session, resolve.Input{
 		KubernetesVersion: machine.version,
-		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, UserData: userData, Config: config,
+		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Config: config,
 		NICs: nics, Addresses: addresses, NamePools: true,
 		FailureDomain: machine.failureDomain, AffinityGroups: groups,
 	})
 	if err != nil {
 		return Rendered{}, err
 	}
+	input.UserData = userData
 	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
 		return Rendered{}, err
 	}

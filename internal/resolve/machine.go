@@ -61,8 +61,8 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
-	// UserData of the guest.
-	UserData string
+	// Bootstrap is what the user data is made of; nil for none.
+	Bootstrap *Bootstrap
 	// Config is the way to the engine.
 	Config engine.Config
 	// FailureDomain of the Machine; empty for none.
@@ -74,7 +74,7 @@ type Input struct {
 // Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
 func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
 	fail := func(err error) (render.Machine, *infrav1.OLVMStatus, error) { return render.Machine{}, nil, err }
-	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment(), UserData: in.UserData}
+	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment()}
 	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
@@ -106,6 +106,12 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	template, err := client.TemplateVersion(ctx, dc, templateName, int(in.Spec.VMTemplateVersion))
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
+	}
+	if !usesIgnition(in, template) {
+		machine.HostName = in.VMName // Ignition gets it as a file: the engine would add the same
+	}
+	if machine.UserData, err = userData(in, template); err != nil {
+		return fail(err)
 	}
 	network, profile, err := networks(ctx, client, dc, template, in.NICs, &machine)
 	if err != nil {

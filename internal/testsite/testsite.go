@@ -113,8 +113,8 @@ type Site struct {
 	Namespace string
 	Cluster   *clusterv1.Cluster
 	OLVM      *infrav1.OLVMCluster
-	// UserData of the next Machine; empty means some that does nothing.
-	UserData string
+	// UserData of the next Machine, and its format; empty means a cloud-config that does nothing.
+	UserData, Format string
 	// Label and Domain of the next Machine.
 	Label  map[string]string
 	Domain string
@@ -263,7 +263,7 @@ func (s *Site) ExpectEmptyEngine() {
 func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
-		"format": []byte("cloud-config"), "value": []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
+		"format": []byte(cmp.Or(s.Format, "cloud-config")), "value": []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
 	}})
 	owner := &clusterv1.Machine{ObjectMeta: s.Meta(name), Spec: clusterv1.MachineSpec{
 		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},

@@ -104,7 +104,7 @@ runcmd:
 // merged passes data through what the controller adds, so that both sides agree on it.
 func (s *site) merged(data string) string {
 	s.t.Helper()
-	out, err := bootstrap.WithProviderID([]byte(data), bootstrap.CloudConfig)
+	out, err := bootstrap.Merge([]byte(data), bootstrap.CloudConfig, bootstrap.Guest{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

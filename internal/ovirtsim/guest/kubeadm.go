@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,8 +27,10 @@ var (
 type node struct {
 	name       string
 	providerID string
-	// addresses are the node's InternalIPs, IPv4 first.
-	addresses    []string
+	// addresses are the node's InternalIPs, those of nodeIPs in their order, else IPv4 first.
+	addresses []string
+	// nodeIPs are what the kubelet is told to register; empty lets it look for itself.
+	nodeIPs      []string
 	version      string
 	controlPlane bool
 	init         bool
@@ -156,6 +159,9 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 			return err
 		}
 		n.name, n.providerID = doc.NodeRegistration.Name, args["provider-id"]
+		if n.nodeIPs = nil; args["node-ip"] != "" {
+			n.nodeIPs = strings.Split(args["node-ip"], ",")
+		}
 		n.labels = parseLabels(args["node-labels"])
 		if doc.NodeRegistration.Taints != nil {
 			n.taints = *doc.NodeRegistration.Taints
@@ -166,6 +172,21 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 	if !found {
 		return fmt.Errorf("it has no %sConfiguration", strings.ToUpper(call.verb[:1])+call.verb[1:])
 	}
+	return nil
+}
+
+// register decides the addresses with which the kubelet registers, of those that its guest has.
+func (n *node) register(found []string) error {
+	n.addresses = found
+	if len(n.nodeIPs) == 0 {
+		return nil
+	}
+	for _, address := range n.nodeIPs {
+		if !slices.Contains(found, address) {
+			return fmt.Errorf("kubelet: failed to validate nodeIP: node IP: %q not found in the host's network interfaces, which have %s", address, strings.Join(found, ", "))
+		}
+	}
+	n.addresses = n.nodeIPs
 	return nil
 }
 

@@ -108,7 +108,9 @@ func (g *Guests) run(b *boot, machine ovirtsim.GuestVM, known *member, ready fun
 	if err != nil {
 		return err
 	}
-	n.addresses = network.nodeAddresses
+	if err := n.register(network.nodeAddresses); err != nil {
+		return err
+	}
 	m := &member{node: n, profiles: profiles, boot: b}
 	if n.init {
 		return g.initCluster(machine.ID, m)
@@ -213,7 +215,10 @@ func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
 		if m.cluster.closed || !m.node.controlPlane && len(m.cluster.apiServers) == 0 {
 			return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
 		}
-		m.node.addresses, m.boot = addresses, b
+		if err := m.node.register(addresses); err != nil {
+			return err
+		}
+		m.boot = b
 		return m.cluster.start(g.ctx, m.node)
 	})
 }

@@ -1,0 +1,96 @@
+package v1
+
+// UserData is what is added to the bootstrap data of machines. What the bootstrap data says already is never overwritten:
+// where both say different things, the machine is not made, and the BootstrapDataAvailable condition names both.
+type UserData struct {
+	// proxy that the container runtime and the kubelet use. A machine's replaces its cluster's.
+	// +optional
+	Proxy *ProxySettings `json:"proxy,omitempty"`
+
+	// ssh lets somebody log in, in addition to those that the bootstrap data lets in. A machine's replaces its cluster's.
+	// +optional
+	SSH *SSHAccess `json:"ssh,omitempty"`
+
+	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version) or
+	// Butane where it is Ignition. A machine's come after its cluster's.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Extra []ExtraUserData `json:"extra,omitempty"`
+}
+
+// ProxySettings are those of an HTTP proxy.
+// +kubebuilder:validation:XValidation:rule="has(self.httpProxy) || has(self.httpsProxy)",message="set httpProxy, httpsProxy or both"
+type ProxySettings struct {
+	// httpProxy is the URL of the proxy for http.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	HTTPProxy string `json:"httpProxy,omitempty"`
+
+	// httpsProxy is the URL of the proxy for https.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	HTTPSProxy string `json:"httpsProxy,omitempty"`
+
+	// noProxy are names, domains, addresses and networks that are asked directly, beside the cluster's own: its networks,
+	// its endpoint, the machine's subnets, localhost, and the names of services.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	NoProxy []string `json:"noProxy,omitempty"`
+}
+
+// SSHAccess is a user of the guest and the keys with which to log in.
+type SSHAccess struct {
+	// user to log in as. Empty means the image's default user, which is core where Ignition reads the data.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^$|^[a-z_][a-z0-9_-]*$`
+	User string `json:"user,omitempty"`
+
+	// authorizedKeys are public keys, as in the file authorized_keys.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=8192
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+}
+
+// ExtraUserData is a configuration to merge.
+// +kubebuilder:validation:XValidation:rule="[has(self.inline), has(self.configMap), has(self.secret)].filter(x, x).size() == 1",message="set exactly one of inline, configMap and secret"
+type ExtraUserData struct {
+	// inline is the configuration.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	Inline string `json:"inline,omitempty"`
+
+	// configMap of the same namespace that has the configuration.
+	// +optional
+	ConfigMap *KeyReference `json:"configMap,omitempty"`
+
+	// secret of the same namespace that has the configuration.
+	// +optional
+	Secret *KeyReference `json:"secret,omitempty"`
+}
+
+// KeyReference names a key of a ConfigMap or Secret.
+type KeyReference struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// key in its data.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}

@@ -1,0 +1,278 @@
+package bootstrap
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// hostNameVariable are the spellings of the guest's host name in a jinja template. The engine puts its own first line
+// before the data, so that cloud-init does not see that it is one.
+var hostNameVariable = regexp.MustCompile(`\{\{-?\s*(ds\.meta_data\.(local_hostname|local-hostname|hostname)|v1\.local_hostname|local_hostname)\s*-?\}\}`)
+
+// cloudConfig is a cloud-config document that is being merged.
+type cloudConfig struct {
+	root *yaml.Node
+	// changed says that it must be encoded again.
+	changed bool
+	// before are commands that run before all others.
+	before []string
+	// sources say where each part that was added came from, by its place.
+	sources sources
+}
+
+// mergeCloudConfig merges into a cloud-config; data that nothing is added to comes back as it is.
+func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
+	if hostNameVariable.Match(data) {
+		if guest.HostName == "" {
+			return nil, errors.New("the cloud-config asks for the host name, and there is none")
+		}
+		data = hostNameVariable.ReplaceAllLiteral(data, []byte(guest.HostName))
+	}
+	root, err := parseCloudConfig(data, "bootstrap data")
+	if err != nil {
+		return nil, err
+	}
+	c := &cloudConfig{root: root, sources: sources{}}
+	for _, extra := range guest.Extra {
+		more, err := parseCloudConfig(extra.Data, extra.Source)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.add(more, extra.Source); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.addFiles(guest); err != nil {
+		return nil, err
+	}
+	c.addKeys(guest.SSH)
+	if err := c.addKubelet(guest); err != nil {
+		return nil, err
+	}
+	if !c.changed {
+		return data, nil
+	}
+	c.prependCommands()
+	return c.encode(data)
+}
+
+// parseCloudConfig reads the one mapping that a cloud-config is.
+func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("%s is not a cloud-config: %w", source, err)
+	}
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s is not a cloud-config: it is no mapping", source)
+	}
+	return document.Content[0], nil
+}
+
+// add merges another cloud-config: mappings by their keys, lists at their ends.
+func (c *cloudConfig) add(more *yaml.Node, source string) error {
+	if len(more.Content) == 0 {
+		return nil
+	}
+	c.changed = true
+	if files := value(more, "write_files"); files != nil {
+		for _, file := range files.Content {
+			if err := c.addFile(file, source); err != nil {
+				return err
+			}
+		}
+	}
+	return c.merge(c.root, more, "", source)
+}
+
+// merge adds the keys of one mapping to another; write_files at the root is merged by addFile.
+func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
+	for i := 0; i+1 < len(from.Content); i += 2 {
+		key, given := from.Content[i].Value, from.Content[i+1]
+		at := strings.TrimPrefix(path+"."+key, ".")
+		if at == "write_files" {
+			continue
+		}
+		there := value(into, key)
+		switch {
+		case there == nil:
+			into.Content = append(into.Content, text(key), given)
+			c.sources[at] = source
+		case there.Tag == "!!null":
+			*there = *given
+		case there.Kind == yaml.MappingNode && given.Kind == yaml.MappingNode:
+			if err := c.merge(there, given, at, source); err != nil {
+				return err
+			}
+		case there.Kind == yaml.SequenceNode && given.Kind == yaml.SequenceNode:
+			there.Content = append(there.Content, given.Content...)
+		case given.Tag == "!!null" || there.Kind == yaml.ScalarNode && given.Kind == yaml.ScalarNode && there.Value == given.Value:
+		default:
+			return conflict(at+" of the cloud-config", c.sources.of(at), source)
+		}
+	}
+	return nil
+}
+
+// addFile adds one of write_files, unless it is there already. Two may write to one path only where the later one appends.
+func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
+	path := value(file, "path")
+	if path == nil {
+		return fmt.Errorf("%s: a file of write_files has no path", source)
+	}
+	files := ensure(c.root, "write_files", yaml.SequenceNode)
+	appends := value(file, "append")
+	if appends == nil || appends.Value != "true" {
+		for _, other := range files.Content {
+			if there := value(other, "path"); there == nil || there.Value != path.Value {
+				continue
+			}
+			if sameFile(other, file) {
+				return nil
+			}
+			return conflict("the file "+path.Value, c.sources.of("write_files["+path.Value+"]"), source)
+		}
+	}
+	files.Content = append(files.Content, file)
+	c.sources["write_files["+path.Value+"]"], c.changed = source, true
+	return nil
+}
+
+// sameFile compares two of write_files.
+func sameFile(a, b *yaml.Node) bool {
+	for _, key := range []string{"content", "encoding", "append"} {
+		x, y := value(a, key), value(b, key)
+		if (x == nil) != (y == nil) || x != nil && x.Value != y.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// addFiles adds what the guest gets as files: its own, those of its units, and those for the proxy.
+func (c *cloudConfig) addFiles(guest Guest) error {
+	files := slices.Clone(guest.Files)
+	for _, unit := range guest.Units {
+		if unit.Contents != "" {
+			files = append(files, File{Path: "/etc/systemd/system/" + unit.Name, Content: unit.Contents, Mode: 0o644})
+		}
+	}
+	proxied := guest.Proxy.files()
+	for _, file := range append(files, proxied...) {
+		node := mapping("path", file.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", file.Mode), "content", file.Content)
+		node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
+		if err := c.addFile(node, machineSource); err != nil {
+			return err
+		}
+	}
+	if len(proxied)+len(guest.Units) > 0 {
+		c.before = append(c.before, "systemctl daemon-reload")
+	}
+	if len(proxied) > 0 {
+		c.before = append(c.before, "systemctl try-restart "+strings.Join(proxiedServices, " "))
+	}
+	for _, unit := range guest.Units {
+		c.before = append(c.before, "systemctl enable --now "+unit.Name)
+	}
+	return nil
+}
+
+// addKeys lets somebody log in.
+func (c *cloudConfig) addKeys(ssh *SSH) {
+	if ssh == nil || len(ssh.AuthorizedKeys) == 0 {
+		return
+	}
+	c.changed = true
+	at := c.root
+	if ssh.User != "" {
+		users := ensure(c.root, "users", yaml.SequenceNode)
+		if len(users.Content) == 0 {
+			users.Content = []*yaml.Node{text("default")} // without it the image's own user is not made
+		}
+		at = nil
+		for _, user := range users.Content {
+			if name := value(user, "name"); name != nil && name.Value == ssh.User {
+				at = user
+			}
+		}
+		if at == nil {
+			at = mapping("name", ssh.User)
+			users.Content = append(users.Content, at)
+		}
+	}
+	keys := ensure(at, "ssh_authorized_keys", yaml.SequenceNode)
+	for _, key := range ssh.AuthorizedKeys {
+		keys.Content = append(keys.Content, text(key))
+	}
+}
+
+// addKubelet adds to kubeadm's configuration.
+func (c *cloudConfig) addKubelet(guest Guest) error {
+	files := value(c.root, "write_files")
+	if files == nil {
+		return nil
+	}
+	for _, file := range files.Content {
+		path, content := value(file, "path"), value(file, "content")
+		if path == nil || content == nil || !isKubeadmFile(path.Value) {
+			continue
+		}
+		edit, err := editKubeadm(content.Value, guest)
+		if err != nil {
+			return fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
+		}
+		if edit.changed {
+			content.Value, content.Style, c.changed = edit.text, yaml.LiteralStyle, true
+		}
+		if edit.needsUUID {
+			c.before = append(c.before, putUUID(path.Value))
+		}
+	}
+	return nil
+}
+
+// prependCommands puts commands before all others of runcmd.
+func (c *cloudConfig) prependCommands() {
+	if len(c.before) == 0 {
+		return
+	}
+	list := ensure(c.root, "runcmd", yaml.SequenceNode)
+	var first []*yaml.Node
+	for _, command := range c.before {
+		first = append(first, text(command))
+	}
+	list.Content = append(first, list.Content...)
+}
+
+// encode writes the document behind the comment lines that the data began with.
+func (c *cloudConfig) encode(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString(header(data))
+	c.root.HeadComment = ""
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(c.root); err != nil {
+		return nil, fmt.Errorf("failed to encode the cloud-config: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// header is the comment lines that tell cloud-init what the data is.
+func header(data []byte) string {
+	var lines strings.Builder
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		lines.WriteString(line)
+	}
+	if lines.Len() == 0 {
+		return "#cloud-config\n"
+	}
+	return lines.String()
+}

@@ -1,0 +1,355 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	butaneutil "github.com/coreos/butane/base/util"
+	butane "github.com/coreos/butane/config"
+	butanecommon "github.com/coreos/butane/config/common"
+	"github.com/coreos/go-semver/semver"
+	"github.com/coreos/ign-converter/translate/v23tov30"
+	"github.com/coreos/ignition/config/v2_3"
+	types2 "github.com/coreos/ignition/config/v2_3/types"
+	"github.com/coreos/ignition/v2/config/util"
+	"github.com/coreos/ignition/v2/config/v3_6"
+	"github.com/coreos/vcontext/report"
+	"github.com/vincent-petithory/dataurl"
+)
+
+// kubeadmUnit is the unit in which the kubeadm bootstrap provider runs kubeadm.
+const kubeadmUnit = "kubeadm.service"
+
+// ignitionConfig is an Ignition configuration of the third generation that is being merged: JSON, so that what this version
+// of Ignition does not know is kept until Ignition's own parser judges it.
+type ignitionConfig struct {
+	root map[string]any
+	// version is the highest that a part of it needs.
+	version semver.Version
+	// sources say which source each part came from, by its place.
+	sources sources
+}
+
+// mergeIgnition merges into an Ignition configuration of any generation; what comes back is of the third.
+func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
+	c := &ignitionConfig{root: map[string]any{}, version: semver.Version{Major: 3}, sources: sources{}}
+	if err := c.add(data, providerSource); err != nil {
+		return nil, fmt.Errorf("bootstrap data: %w", err)
+	}
+	for _, extra := range guest.Extra {
+		raw := extra.Data
+		if !isJSON(raw) {
+			var messages report.Report
+			var err error
+			if raw, messages, err = butane.TranslateBytes(raw, butanecommon.TranslateBytesOptions{Raw: true}); err != nil {
+				return nil, fmt.Errorf("%s is neither Ignition nor Butane: %w", extra.Source, refusal(err, messages))
+			} else if len(messages.Entries) > 0 {
+				return nil, fmt.Errorf("%s: %w", extra.Source, refusal(errors.New("it has warnings of Butane"), messages))
+			}
+		}
+		if err := c.add(raw, extra.Source); err != nil {
+			return nil, fmt.Errorf("%s: %w", extra.Source, err)
+		}
+	}
+	ours, err := c.overlay(guest)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.merge(c.root, ours, "", machineSource); err != nil {
+		return nil, err
+	}
+	return c.encode()
+}
+
+func isJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) }
+
+// add merges a configuration of any generation.
+func (c *ignitionConfig) add(data []byte, source string) error {
+	version, messages, err := util.GetConfigVersion(data)
+	if err != nil {
+		return refusal(fmt.Errorf("it is not an Ignition configuration: %w", err), messages)
+	}
+	if version.Major == 2 {
+		if data, err = translate2(data); err != nil {
+			return err
+		}
+		version = semver.Version{Major: 3}
+	}
+	if _, messages, err := v3_6.ParseCompatibleVersion(data); err != nil {
+		return refusal(fmt.Errorf("it is not a valid Ignition configuration: %w", err), messages)
+	}
+	var root map[string]any
+	if err := json.Unmarshal(data, &root); err != nil {
+		return fmt.Errorf("it is not JSON: %w", err)
+	}
+	if c.version.LessThan(version) {
+		c.version = version
+	}
+	delete(root["ignition"].(map[string]any), "version") // which the parser saw
+	return c.merge(c.root, root, "", source)
+}
+
+// translate2 makes a configuration of the third generation of one of the second.
+func translate2(data []byte) ([]byte, error) {
+	old, messages, err := v2_3.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("it is not a valid Ignition 2 configuration: %w: %s", err, strings.TrimSpace(messages.String()))
+	}
+	old.Storage.Files = lastWritten(old.Storage.Files)
+	config, err := v23tov30.Translate(old, mountPoints(old))
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be translated to Ignition 3: %w", err)
+	}
+	raw, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode Ignition 3: %w", err)
+	}
+	return raw, nil
+}
+
+// lastWritten leaves files out that a later one replaces: the second generation writes them one after another, the third
+// refuses them.
+func lastWritten(files []types2.File) []types2.File {
+	var out []types2.File
+	for _, file := range files {
+		if !file.Append {
+			out = slices.DeleteFunc(out, func(before types2.File) bool { return before.Path == file.Path && before.Filesystem == file.Filesystem })
+		}
+		out = append(out, file)
+	}
+	return out
+}
+
+// mountPoints are where file systems of the second generation are in the guest, which the third must be told: mount units
+// say it.
+func mountPoints(config types2.Config) map[string]string {
+	out := map[string]string{}
+	for _, system := range config.Storage.Filesystems {
+		if system.Path != nil {
+			out[system.Name] = *system.Path
+			continue
+		}
+		out[system.Name] = "/"
+		for _, unit := range config.Systemd.Units {
+			if system.Mount == nil || path.Ext(unit.Name) != ".mount" {
+				continue
+			}
+			what, where := setting(unit.Contents, "What"), setting(unit.Contents, "Where")
+			if what == system.Mount.Device || system.Mount.Label != nil && what == "/dev/disk/by-label/"+*system.Mount.Label {
+				out[system.Name] = where
+			}
+		}
+	}
+	return out
+}
+
+// setting of a unit.
+func setting(contents, key string) string {
+	for line := range strings.Lines(contents) {
+		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// overlay is what the guest adds, in Ignition's terms. It edits kubeadm's configuration where it is.
+func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
+	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Proxy.files())
+	var units []any
+	for _, unit := range guest.Units {
+		made := map[string]any{"name": unit.Name, "enabled": true}
+		if unit.Contents != "" {
+			made["contents"] = unit.Contents
+		}
+		units = append(units, made)
+	}
+	commands, err := c.editKubeadm(guest)
+	if err != nil {
+		return nil, err
+	}
+	if len(commands) > 0 {
+		files = append(files, File{Path: kubeadmPrepare, Mode: 0o700, Content: "#!/bin/bash\nset -e\n" + strings.Join(commands, "\n") + "\n"})
+		units = append(units, map[string]any{"name": kubeadmUnit, "dropins": []any{map[string]any{"name": "10-capolvm.conf", "contents": "[Unit]\nWants=network-online.target\nAfter=network-online.target\n" +
+			"[Service]\nExecStartPre=/bin/bash " + kubeadmPrepare + "\n"}}})
+	}
+	out := map[string]any{"ignition": map[string]any{}}
+	if len(units) > 0 {
+		out["systemd"] = map[string]any{"units": units}
+	}
+	var made []any
+	for _, file := range files {
+		contents, err := contentsOf(file.Content)
+		if err != nil {
+			return nil, err
+		}
+		// What the image has at the path is replaced.
+		made = append(made, map[string]any{"path": file.Path, "mode": float64(file.Mode), "overwrite": true, "contents": contents})
+	}
+	if len(made) > 0 {
+		out["storage"] = map[string]any{"files": made}
+	}
+	if guest.SSH != nil && len(guest.SSH.AuthorizedKeys) > 0 {
+		user := guest.SSH.User
+		if user == "" {
+			user = "core"
+		}
+		var keys []any
+		for _, key := range guest.SSH.AuthorizedKeys {
+			keys = append(keys, key)
+		}
+		out["passwd"] = map[string]any{"users": []any{map[string]any{"name": user, "sshAuthorizedKeys": keys}}}
+	}
+	return out, nil
+}
+
+// contentsOf is the shortest way to write the contents of a file.
+func contentsOf(content string) (map[string]any, error) {
+	source, compression, err := butaneutil.MakeDataURL([]byte(content), nil, true)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode a file: %w", err)
+	}
+	out := map[string]any{"source": source}
+	if compression != nil && *compression != "" {
+		out["compression"] = *compression
+	}
+	return out, nil
+}
+
+// editKubeadm adds to kubeadm's configuration, and returns the commands that go before kubeadm.
+func (c *ignitionConfig) editKubeadm(guest Guest) ([]string, error) {
+	var commands []string
+	storage, _ := c.root["storage"].(map[string]any)
+	files, _ := storage["files"].([]any)
+	for _, each := range files {
+		file, _ := each.(map[string]any)
+		where, _ := file["path"].(string)
+		contents, _ := file["contents"].(map[string]any)
+		source, _ := contents["source"].(string)
+		compression, _ := contents["compression"].(string)
+		if !isKubeadmFile(where) || !strings.HasPrefix(source, "data:") || compression != "" {
+			continue
+		}
+		url, err := dataurl.DecodeString(source)
+		if err != nil {
+			return nil, fmt.Errorf("bootstrap data: %s: failed to read a data URL: %w", where, err)
+		}
+		edit, err := editKubeadm(string(url.Data), guest)
+		if err != nil {
+			return nil, fmt.Errorf("bootstrap data: %s: %w", where, err)
+		}
+		if edit.changed {
+			if file["contents"], err = contentsOf(edit.text); err != nil {
+				return nil, err
+			}
+		}
+		if edit.needsUUID {
+			commands = append(commands, putUUID(where))
+		}
+	}
+	return commands, nil
+}
+
+// identities are the keys by which elements of lists are the same.
+var identities = []string{"path", "name", "device", "source"}
+
+func identity(element any) string {
+	object, ok := element.(map[string]any)
+	if !ok {
+		return fmt.Sprint(element)
+	}
+	for _, key := range identities {
+		if name, ok := object[key].(string); ok {
+			return name
+		}
+	}
+	return ""
+}
+
+// merge adds one object to another. Elements of lists are the same where they have the same path, name or device; other
+// values that differ are a conflict.
+func (c *ignitionConfig) merge(into, from map[string]any, at, source string) error {
+	for key, given := range from {
+		where := strings.TrimPrefix(at+"."+key, ".")
+		there, known := into[key]
+		if !known || there == nil {
+			into[key] = given
+			c.sources[where] = source
+			continue
+		}
+		if err := c.mergeValue(func(merged any) { into[key] = merged }, there, given, where, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *ignitionConfig) mergeValue(set func(any), there, given any, where, source string) error {
+	switch given := given.(type) {
+	case nil:
+		return nil
+	case map[string]any:
+		if object, ok := there.(map[string]any); ok {
+			return c.merge(object, given, where, source)
+		}
+	case []any:
+		if list, ok := there.([]any); ok {
+			merged, err := c.mergeList(list, given, where, source)
+			set(merged)
+			return err
+		}
+	default:
+		if there == given {
+			return nil
+		}
+	}
+	return conflict(where+" of the Ignition configuration", c.sources.of(where), source)
+}
+
+func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]any, error) {
+	for _, element := range more {
+		name := identity(element)
+		place := fmt.Sprintf("%s[%s]", where, name)
+		at := slices.IndexFunc(list, func(other any) bool { return name != "" && identity(other) == name })
+		if at < 0 {
+			list = append(list, element)
+			c.sources[place] = source
+			continue
+		}
+		if err := c.mergeValue(func(merged any) { list[at] = merged }, list[at], element, place, source); err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// encode writes the configuration, once Ignition's parser has found nothing in it.
+func (c *ignitionConfig) encode() ([]byte, error) {
+	header, _ := c.root["ignition"].(map[string]any)
+	if header == nil {
+		header = map[string]any{}
+		c.root["ignition"] = header
+	}
+	header["version"] = c.version.String()
+	out, err := json.Marshal(c.root)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the Ignition configuration: %w", err)
+	}
+	if _, messages, err := v3_6.ParseCompatibleVersion(out); err != nil {
+		return nil, refusal(fmt.Errorf("the merged Ignition configuration is not valid: %w", err), messages)
+	}
+	return out, nil
+}
+
+// refusal joins an error with what was reported.
+func refusal(err error, messages report.Report) error {
+	if text := strings.Join(strings.Fields(messages.String()), " "); text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package bootstrap
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// kubeadmFiles are where the kubeadm bootstrap provider puts kubeadm's configuration: two with cloud-init, one with
+// Ignition.
+var kubeadmFiles = []string{"/run/kubeadm/kubeadm.yaml", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubeadm.yml"}
+
+func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path) }
+
+// kubeadmEdit is what was done to kubeadm's configuration.
+type kubeadmEdit struct {
+	text string
+	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot.
+	changed, needsUUID bool
+}
+
+// editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes first.
+func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(config))
+	out := kubeadmEdit{text: config}
+	var documents []*yaml.Node
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			return out, fmt.Errorf("it is not YAML: %w", err)
+		}
+		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+			continue
+		}
+		root := document.Content[0]
+		documents = append(documents, root)
+		kind := value(root, "kind")
+		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
+			continue
+		}
+		registration := ensure(root, "nodeRegistration", yaml.MappingNode)
+		if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
+			out.changed, out.needsUUID = true, true
+		}
+		if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs)) {
+			out.changed = true
+		}
+	}
+	if !out.changed {
+		return out, nil
+	}
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	for _, document := range documents {
+		if err := encoder.Encode(document); err != nil {
+			return out, fmt.Errorf("failed to encode it: %w", err)
+		}
+	}
+	out.text = text.String()
+	return out, nil
+}
+
+// setArgument adds a kubelet argument in the shape that is there: a mapping (kubeadm v1beta3), else a list (v1beta4).
+func setArgument(registration *yaml.Node, name, argument string) bool {
+	if args := value(registration, "kubeletExtraArgs"); args != nil && args.Kind == yaml.MappingNode {
+		if value(args, name) != nil {
+			return false
+		}
+		args.Content = append(args.Content, text(name), text(argument))
+		return true
+	}
+	args := ensure(registration, "kubeletExtraArgs", yaml.SequenceNode)
+	for _, arg := range args.Content {
+		if n := value(arg, "name"); n != nil && n.Value == name {
+			return false
+		}
+	}
+	args.Content = append(args.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text("name"), text(name), text("value"), text(argument)}})
+	return true
+}
+
+// putUUID is the command that puts the VM's UUID into kubeadm's configuration.
+func putUUID(path string) string { return fmt.Sprintf(vmUUIDCommand, vmUUIDInKubeadm, path) }
+
+// join writes addresses with commas between them.
+func join(addresses []netip.Addr) string {
+	var list []string
+	for _, address := range addresses {
+		list = append(list, address.String())
+	}
+	return strings.Join(list, ",")
+}

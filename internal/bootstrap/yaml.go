@@ -1,0 +1,44 @@
+package bootstrap
+
+import (
+	"go.yaml.in/yaml/v3"
+)
+
+// value returns the value of a key in a mapping, nil where it has none.
+func value(mapping *yaml.Node, key string) *yaml.Node {
+	if mapping == nil || mapping.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// ensure returns the value of a key in a mapping, and makes it where there is none.
+func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
+	if found := value(mapping, key); found != nil && found.Kind == kind {
+		return found
+	} else if found != nil && found.Tag == "!!null" {
+		*found = yaml.Node{Kind: kind}
+		return found
+	}
+	made := &yaml.Node{Kind: kind}
+	mapping.Content = append(mapping.Content, text(key), made)
+	return made
+}
+
+func text(value string) *yaml.Node {
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+}
+
+// mapping makes a mapping of texts: key, value, key, value.
+func mapping(pairs ...string) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode}
+	for _, item := range pairs {
+		out.Content = append(out.Content, text(item))
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package resolve
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// ignitionOS is the operating system with which the engine hands the user data to Ignition; with all others it is for
+// cloud-init.
+const ignitionOS = "rhcos_x64"
+
+// Bootstrap is the bootstrap data of a machine, and what else it is made of.
+type Bootstrap struct {
+	// Source names the Secret in errors.
+	Source string
+	// Data and Format of the bootstrap Secret.
+	Data   []byte
+	Format bootstrap.Format
+	// Extra are the configurations that UserDataOf refers to.
+	Extra []bootstrap.Extra
+	// Network of the Cluster.
+	Network clusterv1.ClusterNetwork
+}
+
+// UserDataOf is what is asked to be added to the bootstrap data of a machine: the machine's, and its cluster's.
+func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
+	var out infrav1.UserData
+	for _, asked := range []*infrav1.UserData{cluster.UserData, machine.UserData} {
+		if asked == nil {
+			continue
+		}
+		out.Proxy, out.SSH = cmp.Or(asked.Proxy, out.Proxy), cmp.Or(asked.SSH, out.SSH)
+		out.Extra = slices.Concat(out.Extra, asked.Extra)
+	}
+	return out
+}
+
+// usesIgnition says what reads the user data of a machine of the template.
+func usesIgnition(in Input, template *engine.Template) bool {
+	return or(in.Spec.VirtualMachine.OSType, template.OS.Type) == ignitionOS
+}
+
+// userData merges the bootstrap data with what only the infrastructure knows.
+func userData(in Input, template *engine.Template) (string, error) {
+	if in.Bootstrap == nil {
+		return "", nil
+	}
+	ignition := usesIgnition(in, template)
+	if given := in.Bootstrap.Format == bootstrap.Ignition; given != ignition {
+		field, os := "spec.virtualMachine.osType", or(in.Spec.VirtualMachine.OSType, template.OS.Type)
+		if given {
+			return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
+				"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config", os, in.Bootstrap.Source, ignitionOS)}
+		}
+		return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
+			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of the KubeadmConfig to ignition, or another osType for an image with cloud-init", os, in.Bootstrap.Source)}
+	}
+	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guestOf(in))
+	if err != nil {
+		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
+	}
+	return string(merged), nil
+}
+
+// guestOf is what the guest of a machine is told.
+func guestOf(in Input) bootstrap.Guest {
+	asked := UserDataOf(in.Spec, in.Cluster)
+	out := bootstrap.Guest{HostName: in.VMName, Extra: in.Bootstrap.Extra, NodeIPs: nodeIPs(in)}
+	for _, nic := range in.NICs {
+		if nic.Guest == nil {
+			continue
+		}
+		out.Interfaces = append(out.Interfaces, interfaceOf(nic, in))
+		for _, server := range nic.Guest.DNSServers {
+			if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
+				out.DNSServers = union(out.DNSServers, []netip.Addr{address})
+			}
+		}
+		out.SearchDomains = union(out.SearchDomains, nic.Guest.SearchDomains)
+	}
+	if asked.SSH != nil {
+		out.SSH = &bootstrap.SSH{User: asked.SSH.User, AuthorizedKeys: asked.SSH.AuthorizedKeys}
+	}
+	if asked.Proxy != nil {
+		out.Proxy = &bootstrap.Proxy{HTTP: asked.Proxy.HTTPProxy, HTTPS: asked.Proxy.HTTPSProxy, NoProxy: noProxy(in, asked.Proxy.NoProxy)}
+	}
+	return out
+}
+
+// interfaceOf is the configuration of a network interface in the guest.
+func interfaceOf(nic NIC, in Input) bootstrap.Interface {
+	g := nic.Guest
+	out := bootstrap.Interface{Name: g.Interface, DefaultRoute: g.first}
+	if g.DHCPv4 {
+		out.IPv4.Method = bootstrap.DHCP
+	}
+	switch {
+	case g.DHCPv6:
+		out.IPv6.Method = bootstrap.DHCP
+	case g.AutoConf:
+		out.IPv6.Method = bootstrap.AutoConf
+	}
+	for _, address := range in.Addresses[nic.VNICName] {
+		family := &out.IPv6
+		if address.Is4() {
+			family = &out.IPv4
+		}
+		*family = bootstrap.IP{Method: bootstrap.Static, Address: address.Prefix, Gateway: address.Gateway}
+	}
+	return out
+}
+
+// nodeIPs are the addresses that the kubelet is to register, where they are known: those of the first interface, of the
+// families that the cluster's pods have. A kubelet that looks for itself has one at most, and may find the control plane
+// endpoint, which some node has too.
+func nodeIPs(in Input) []netip.Addr {
+	var v4, v6 netip.Addr
+	for _, address := range in.Addresses[in.NICs[0].VNICName] {
+		if address.Is4() {
+			v4 = address.Addr()
+		} else {
+			v6 = address.Addr()
+		}
+	}
+	var out []netip.Addr
+	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
+		network, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			continue // Cluster API's to refuse
+		}
+		address := v6
+		if network.Addr().Is4() {
+			address = v4
+		}
+		if !address.IsValid() {
+			return nil // the guest has an address of this family that only it knows, or none
+		}
+		out = union(out, []netip.Addr{address})
+	}
+	if len(out) == 0 && v4.IsValid() {
+		return []netip.Addr{v4}
+	}
+	return out
+}
+
+// noProxy are what nodes ask directly: the cluster itself, and what is written.
+func noProxy(in Input, written []string) []string {
+	network := in.Bootstrap.Network
+	domain := or(network.ServiceDomain, "cluster.local")
+	out := []string{"localhost", "127.0.0.1", "::1", "169.254.169.254", ".svc", "." + domain}
+	out = union(out, network.Services.CIDRBlocks)
+	out = union(out, network.Pods.CIDRBlocks)
+	if host := in.Cluster.ControlPlaneEndpoint.Host; host != "" {
+		out = union(out, []string{host})
+	}
+	for _, nic := range in.NICs {
+		for _, address := range in.Addresses[nic.VNICName] {
+			out = union(out, []string{address.Prefix.Masked().String()})
+		}
+	}
+	return union(out, written)
+}
