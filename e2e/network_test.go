@@ -35,6 +35,9 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 		var errs []error
 		for _, object := range objects {
 			switch object.GetKind() {
+			case "Cluster":
+				errs = append(errs, unstructured.SetNestedStringSlice(object.Object, []string{"10.244.0.0/16", "fd01::/48"}, "spec", "clusterNetwork", "pods", "cidrBlocks"),
+					unstructured.SetNestedStringSlice(object.Object, []string{"10.96.0.0/12", "fd02::/108"}, "spec", "clusterNetwork", "services", "cidrBlocks"))
 			case "OLVMCluster":
 				errs = append(errs, unstructured.SetNestedSlice(object.Object, []any{map[string]any{
 					"name": "control-plane", "gateway": prefix + "1", "dnsServers": []any{prefix + "53"},

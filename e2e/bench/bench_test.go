@@ -194,7 +194,7 @@ func (r *report) judge(t *testing.T) {
 		if one.Machines == 1 {
 			promise("seconds from Machine to the engine's create call, idle", one.Requested.Max, 0.3)
 		}
-		missed(fmt.Sprintf("seconds from up to provisioned, %d machines", one.Machines), one.Provisioned.Max, 2, 10)
+		missed(fmt.Sprintf("seconds from up to provisioned, %d machines", one.Machines), one.Provisioned.Max, 2, 3)
 		if one.Machines >= 100 {
 			promise(fmt.Sprintf("MiB of memory, %d machines at once", one.Machines), one.PeakMiB, memoryBudget)
 		}

@@ -243,12 +243,25 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 	first := newBench(t, withoutGroups)
 	probe := func() bool { return len(first.Executors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
-	first.engine.set(nil)
-	first.api.set(nil)
-	first.life(t, "dry")
+	// A call that only one of two lives has is a matter of time, and may be in none of those that follow.
+	common := map[call]int{}
+	for _, name := range []string{"dry", "dry-again"} {
+		first.Process.Kill() // what is known already is not read again
+		if err := first.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		first.engine.set(nil)
+		first.api.set(nil)
+		first.life(t, name)
+		for _, g := range first.gates() {
+			for _, c := range g.seen() {
+				common[c]++
+			}
+		}
+	}
 	first.engine.probe, first.api.probe = nil, nil
 	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool {
-		return !strings.Contains(c.name, "olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name) // the cluster's, once
+		return common[c] == 2 && !strings.Contains(c.name, "olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name) // the cluster's, once
 	})
 	pool <- first
 	for range benches - 1 {

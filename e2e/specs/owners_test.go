@@ -70,8 +70,17 @@ var finalizers = finalizerAssertions{
 		if strings.HasPrefix(name.Name, statePrefix) {
 			return []string{tfstate.Finalizer}
 		}
-		return nil
+		return access(name)
 	},
+	"ConfigMap": access,
+}
+
+// access are the finalizers of what the OLVMClusters need to reach their engine.
+func access(name types.NamespacedName) []string {
+	if name.Name == "ovirt-credentials" || name.Name == "ovirt-ca" {
+		return []string{infrav1.AccessFinalizer}
+	}
+	return nil
 }
 
 // resilient takes owners and finalizers away from all objects of a cluster, as a restored backup does, and expects them back;

@@ -156,7 +156,7 @@ func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	records := []string{clusterctlv1.BlockMoveAnnotation}
 	switch object.GetObjectKind().GroupVersionKind().Kind {
 	case "OLVMCluster":
-		records = append(records, infrav1.GroupsRequestedAnnotation)
+		records = append(records, infrav1.GroupsRequestedAnnotation, infrav1.RouterIDsAnnotation)
 	case "OLVMMachine":
 		records = append(records, infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation)
 	}

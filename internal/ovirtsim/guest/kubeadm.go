@@ -177,8 +177,8 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 
 // register decides the addresses with which the kubelet registers, of those that its guest has.
 func (n *node) register(found []string) error {
-	n.addresses = found
 	if len(n.nodeIPs) == 0 {
+		n.addresses = found[:1] // a kubelet that looks for itself takes one
 		return nil
 	}
 	for _, address := range n.nodeIPs {

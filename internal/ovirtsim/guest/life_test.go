@@ -1,7 +1,10 @@
 package guest
 
 import (
+	"fmt"
+	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
@@ -99,23 +103,55 @@ func TestARestartedNodeReportsItsNewAddress(t *testing.T) {
 	}
 }
 
-func TestANodeWithTwoFamiliesReportsIPv4First(t *testing.T) {
-	s := newSite(t, "127.41.2.5:6443")
-	m := machine("cp-1", "127.40.0.10", s.initData("v1.36.1"))
+func TestANodeReportsTheAddressesThatItsKubeletIsTold(t *testing.T) {
+	for i, test := range []struct {
+		told string
+		want []string
+	}{{"", []string{"127.40.0.10"}}, {"fd00::10,127.40.0.10", []string{"fd00::10", "127.40.0.10"}}, {"fd00::10", []string{"fd00::10"}}, {"127.40.0.11", nil}} {
+		t.Run(test.told, func(t *testing.T) { expectNodeAddresses(t, fmt.Sprintf("127.41.2.%d:6443", 5+i), test.told, test.want) })
+	}
+}
+
+func expectNodeAddresses(t *testing.T, endpoint, told string, want []string) {
+	s := newSite(t, endpoint)
+	data := s.initData("v1.36.1")
+	if told != "" {
+		var ips []netip.Addr
+		for _, text := range strings.Split(told, ",") {
+			ips = append(ips, netip.MustParseAddr(text))
+		}
+		merged, err := bootstrap.Merge([]byte(data), bootstrap.CloudConfig, bootstrap.Guest{NodeIPs: ips})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = string(merged)
+	}
+	m := machine("cp-1", "127.40.0.10", data)
 	m.NICs[0] = v6(m.NICs[0], "fd00::10", "64", "")
-	vm := s.mustStart(m)
+	vm := s.start(m)
 	if reported := <-vm.reported; len(reported) != 1 || reported[0].MAC != m.Interfaces[0].MAC || len(reported[0].Addresses) != 2 {
 		t.Errorf("reported: %+v", reported)
+	}
+	if err := vm.up(); want == nil {
+		if err == nil || !strings.Contains(err.Error(), `kubelet: failed to validate nodeIP: node IP: "127.40.0.11" not found`) {
+			t.Errorf("an address of somebody else: %v", err)
+		}
+		return
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	var n corev1.Node
 	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, &n); err != nil {
 		t.Fatal(err)
 	}
-	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.40.0.10"}, {Type: corev1.NodeInternalIP, Address: "fd00::10"}, {Type: corev1.NodeHostName, Address: "cp-1"}}
-	for i, w := range want {
-		if n.Status.Addresses[i] != w {
-			t.Errorf("address %d: %+v", i, n.Status.Addresses[i])
+	var got []string
+	for _, address := range n.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			got = append(got, address.Address)
 		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("addresses: %q, want %q", got, want)
 	}
 }
 
