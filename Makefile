@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-guestnet test-reliability test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -36,6 +36,10 @@ test-conformance: ## Let software that others wrote use the simulator; libgovirt
 .PHONY: test-integration
 test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
 	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
+
+.PHONY: test-guestnet
+test-guestnet: tools ## Run what nodes do for their endpoints with real keepalived, haproxy and nginx; as root, where they are installed
+	go test ./e2e/guestnet -count=1 -timeout 10m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end

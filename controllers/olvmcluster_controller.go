@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,8 +80,9 @@ type OLVMClusterReconciler struct {
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 
-	states *tfstate.Store
-	crowds crowds
+	states    *tfstate.Store
+	crowds    crowds
+	routerIDs sync.Mutex
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -176,6 +178,8 @@ type clusterScope struct {
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
+	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
+	servicesErr error
 	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
@@ -271,6 +275,9 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 
 func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	reconcileEndpoint(scope)
+	if err := r.reconcileServices(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
 	r.reconcileEngine(ctx, scope)
 	if scope.engineErr != nil {
 		reason, _ := resolve.EngineReason(scope.engineErr)
@@ -278,7 +285,7 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 		return ctrl.Result{RequeueAfter: jitter(nextTry(downFor(scope.olvmCluster)))}, nil
 	}
 	r.reconcileFailureDomains(ctx, scope)
-	if endpointReady(scope.olvmCluster) && scope.domainsErr == nil {
+	if endpointReady(scope.olvmCluster) && scope.servicesErr == nil && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 	if err := r.reconcileState(ctx, scope); err != nil {
@@ -314,7 +321,7 @@ func nextLook(scope *clusterScope) time.Duration {
 	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
 		after = jitter(hostCheck)
 	}
-	if scope.domainsErr != nil || scope.groupsErr != nil {
+	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil {
 		after = engineRetry
 	}
 	if scope.incomplete {

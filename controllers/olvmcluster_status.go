@@ -28,7 +28,7 @@ func updateClusterStatus(scope *clusterScope) {
 	c := scope.olvmCluster
 	if c.DeletionTimestamp.IsZero() {
 		conditions.Set(c, metav1.Condition{Type: infrav1.DeletingCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotDeletingReason})
-		setEndpointCondition(c)
+		setEndpointCondition(scope)
 		setEngineCondition(scope)
 		setFailureDomains(scope)
 		setAffinity(scope)
@@ -140,11 +140,16 @@ func groupsCondition(groups []resolve.Group) (metav1.ConditionStatus, string, st
 	return status, reason, strings.Join(messages, "; ")
 }
 
-func setEndpointCondition(c *infrav1.OLVMCluster) {
+func setEndpointCondition(scope *clusterScope) {
+	c := scope.olvmCluster
 	condition := metav1.Condition{Type: infrav1.EndpointConfiguredCondition, Status: metav1.ConditionTrue, Reason: infrav1.EndpointConfiguredReason}
-	if !endpointReady(c) {
+	switch {
+	case !endpointReady(c):
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
 		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the load balancer of the API server"
+	case scope.servicesErr != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = renderReason(scope.servicesErr)
 	}
 	conditions.Set(c, condition)
 }

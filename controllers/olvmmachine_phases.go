@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -305,7 +306,17 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		scope.renderErr = err
 		return engineRetry, nil // the OLVMCluster wakes the machine when the group is there
 	}
+	nodes, err := r.controlPlaneNodes(ctx, scope)
+	if err != nil {
+		return 0, err
+	}
+	ids, err := resolve.RecordedRouterIDs(scope.olvmCluster)
+	if err != nil {
+		scope.renderErr = err
+		return vmSteady, nil
+	}
 	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
+		ControlPlane: util.IsControlPlaneMachine(scope.machine), ControlPlaneNodes: nodes, RouterIDs: ids,
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec, Cluster: scope.olvmCluster.Spec, VMName: scope.machine.Name, Owner: ownerOf(scope.olvmMachine),
 		NICs: scope.nics, Addresses: scope.addresses, Bootstrap: scope.bootstrap, Config: scope.config,
@@ -328,6 +339,35 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 		return engineRetry, nil // the engine may answer, or have the name, later
 	}
 	return 0, nil
+}
+
+// controlPlaneNodes are the addresses of the control plane's machines that are recorded, where the machine's first boot
+// needs them.
+func (r *OLVMMachineReconciler) controlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
+	if scope.bootstrap == nil || scope.olvmCluster.Spec.ControlPlaneServices == nil || !util.IsControlPlaneMachine(scope.machine) {
+		return nil, nil
+	}
+	var owners clusterv1.MachineList
+	if err := r.Client.List(ctx, &owners, client.InNamespace(scope.machine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: scope.cluster.Name}); err != nil {
+		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", scope.cluster.Name, err)
+	}
+	var out []netip.Addr
+	for i := range owners.Items {
+		if !util.IsControlPlaneMachine(&owners.Items[i]) {
+			continue
+		}
+		var m infrav1.OLVMMachine
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: scope.machine.Namespace, Name: owners.Items[i].Spec.InfrastructureRef.Name}, &m); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
+		}
+		if recorded, err := resolve.Recorded(&m); err == nil { // a record that is spoilt is told by that machine
+			out = append(out, recorded[resolve.Networks(m.Spec)[0].VNICName]...)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out, nil
 }
 
 func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {

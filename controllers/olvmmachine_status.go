@@ -16,7 +16,6 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -164,7 +163,9 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	}
 	var out, endpoint []netip.Addr
 	if s.olvmCluster != nil {
-		endpoint = ipam.ParseAll([]string{s.olvmCluster.Spec.ControlPlaneEndpoint.Host})
+		for _, virtual := range resolve.VirtualAddresses(s.olvmCluster.Spec) {
+			endpoint = append(endpoint, virtual.Address)
+		}
 	}
 	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
 		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))

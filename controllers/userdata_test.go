@@ -2,13 +2,18 @@ package controllers
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // stockIgnition is Ignition 2.3, as stock Cluster API writes it.
@@ -29,6 +34,12 @@ func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
 		spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/extra, contents: {inline: extra}}\n"}}}
 	})
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is only up with an address
+	s.Eventually("the run is in the status", func() error {
+		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil || m.Status.Terraform == nil || m.Status.Terraform.Runs == 0 {
+			return fmt.Errorf("%+v, %w", m.Status.Terraform, err)
+		}
+		return nil
+	})
 	init := s.inspect("m").vm.Initialization
 	for _, want := range []string{`"version":"3.3.0"`, "/etc/NetworkManager/system-connections/enp1s0.nmconnection", "/etc/hostname", "/etc/motd", "/etc/extra", "ssh-ed25519 AAAA me", "10-capolvm-proxy.conf"} {
 		if !strings.Contains(init.CustomScript, want) {
@@ -123,5 +134,115 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 				t.Errorf("the user data:\n%s", script)
 			}
 		})
+	}
+}
+
+// written returns a file that the user data of a VM writes; empty where it writes none.
+func (s *site) written(vm, path string) string {
+	s.T.Helper()
+	var config struct {
+		WriteFiles []struct{ Path, Content string } `json:"write_files"`
+	}
+	if err := yaml.Unmarshal([]byte(s.inspect(vm).vm.Initialization.CustomScript), &config); err != nil {
+		s.T.Fatal(err)
+	}
+	for _, file := range config.WriteFiles {
+		if file.Path == path {
+			return file.Content
+		}
+	}
+	return ""
+}
+
+func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
+		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy", IngressVirtualIP: "10.0.0.6"}
+	})
+	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	ids, err := resolve.RecordedRouterIDs(s.OLVM)
+	if err != nil || ids.API == 0 || ids.Ingress == 0 || ids.API == ids.Ingress {
+		t.Fatalf("router IDs %+v, %v", ids, err)
+	}
+	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n    controlPlane: {}\n"
+	first := s.controlPlane("cp-1", "", nil)
+	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	second := s.controlPlane("cp-2", "", nil)
+	s.Expect(second, infrav1.ReadyCondition, "True/Ready")
+	worker := s.Machine("worker", nil)
+	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
+
+	if nodes := s.written("cp-2", "/etc/capolvm/control-plane"); nodes != second.Status.Addresses[0].Address+"\n"+first.Status.Addresses[0].Address+"\n" {
+		t.Errorf("the nodes that the second one knows: %q", nodes)
+	}
+	config := s.written("cp-2", "/etc/capolvm/keepalived.conf")
+	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids.API), fmt.Sprintf("virtual_router_id %d\n", ids.Ingress), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0", "unicast_src_ip " + second.Status.Addresses[0].Address} {
+		if !strings.Contains(config, want) {
+			t.Errorf("keepalived's configuration has no %q:\n%s", want, config)
+		}
+	}
+	if kubeadm := s.written("cp-2", "/run/kubeadm/kubeadm-join-config.yaml"); !strings.Contains(kubeadm, "bindPort: 6444") {
+		t.Errorf("kubeadm's configuration:\n%s", kubeadm)
+	}
+	if config := s.written("worker", "/etc/capolvm/keepalived.conf"); strings.Contains(config, "10.0.0.5") || !strings.Contains(config, "10.0.0.6/32") {
+		t.Errorf("a worker's keepalived:\n%s", config)
+	}
+	if s.written("worker", "/etc/capolvm/haproxy.cfg") != "" {
+		t.Error("a worker has the load balancer of the control plane")
+	}
+	inRange := s.Machine("in-range", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
+	})
+	if message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressPoolReason); !strings.Contains(message, "the ingress address 10.0.0.6 is inside") {
+		t.Error(message)
+	}
+}
+
+func TestTheEndpointWithKubeVIP(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
+		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
+	})
+	for name, test := range map[string]struct{ kind, path, config string }{
+		"init": {"InitConfiguration", "/run/kubeadm/kubeadm.yaml", "/etc/kubernetes/super-admin.conf"},
+		"join": {"JoinConfiguration\n    controlPlane: {}", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubernetes/admin.conf"},
+	} {
+		s.UserData = "#cloud-config\nwrite_files:\n- path: " + test.path + "\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: " + test.kind + "\n"
+		s.Expect(s.controlPlane(name, "", nil), infrav1.ReadyCondition, "True/Ready")
+		var pod corev1.Pod
+		if err := yaml.UnmarshalStrict([]byte(s.written(name, "/etc/kubernetes/manifests/kube-vip.yaml")), &pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Spec.Volumes[0].HostPath.Path != test.config || !slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "address" && e.Value == "10.0.0.5" }) {
+			t.Errorf("%s: %+v", name, pod.Spec)
+		}
+		if s.written(name, "/etc/capolvm/keepalived.conf") != "" {
+			t.Errorf("%s has keepalived, too", name)
+		}
+	}
+}
+
+func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
+	spoil := func(host string, services infrav1.ControlPlaneServices) *site {
+		return newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: host, Port: 6443}
+			c.Spec.ControlPlaneServices = &services
+		})
+	}
+	s := spoil("api.example.com", infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"})
+	if message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "False/"+infrav1.ControlPlaneServicesInvalidReason); !strings.Contains(message, "spec.controlPlaneEndpoint.host") {
+		t.Error(message)
+	}
+	for name, services := range map[string]infrav1.ControlPlaneServices{
+		"loadBalancer needs virtualIP Keepalived": {VirtualIP: "KubeVIP", LoadBalancer: "HAProxy"},
+		"set loadBalancer, or remove it":          {VirtualIP: "Keepalived", APIServerPort: 6445},
+		"nginxImage needs loadBalancer Nginx":     {VirtualIP: "Keepalived", NginxImage: "nginx"},
+		"kubeVIPImage needs virtualIP KubeVIP":    {VirtualIP: "Keepalived", KubeVIPImage: "kube-vip"},
+	} {
+		c := &infrav1.OLVMCluster{ObjectMeta: s.Meta("refused"), Spec: s.OLVM.Spec}
+		c.Spec.ControlPlaneServices = &services
+		if err := s.Client.Create(t.Context(), c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

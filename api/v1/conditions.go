@@ -60,6 +60,10 @@ const (
 	EndpointConfiguredReason = "ControlPlaneEndpointConfigured"
 	// EndpointMissingReason surfaces when neither the OLVMCluster nor the Cluster names an endpoint.
 	EndpointMissingReason = "ControlPlaneEndpointMissing"
+	// ControlPlaneServicesInvalidReason surfaces when controlPlaneServices cannot make the endpoint.
+	ControlPlaneServicesInvalidReason = "ControlPlaneServicesInvalid"
+	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked for.
+	VirtualRouterIDInUseReason = "VirtualRouterIDInUse"
 )
 
 // AffinitySatisfiedCondition is true if every affinity group exists in the

@@ -16,6 +16,10 @@ const AccessFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io/access"
 // OLVMCluster could use the credentials of everybody else.
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
+// RouterIDsAnnotation records the virtual router IDs of an OLVMCluster: a JSON object with those of api and ingress. An
+// annotation, because clusterctl move keeps annotations and drops status, and nodes that run have them.
+const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
+
 // GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is there,
 // a deletion looks for groups in the engine, whatever else was lost.
 const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
@@ -62,6 +66,11 @@ type OLVMClusterSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
+
+	// controlPlaneServices are what the nodes themselves do for the control plane endpoint. Without it the endpoint is
+	// somebody else's: a load balancer, or static pods of the KubeadmControlPlane.
+	// +optional
+	ControlPlaneServices *ControlPlaneServices `json:"controlPlaneServices,omitempty"`
 
 	// userData is added to the bootstrap data of all machines.
 	// +optional

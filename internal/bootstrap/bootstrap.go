@@ -48,6 +48,8 @@ type Guest struct {
 	Proxy *Proxy
 	// SSH keys of a user; nil for none.
 	SSH *SSH
+	// Services that make the cluster's endpoints; nil for none.
+	Services *Services
 	// Files to write.
 	Files []File
 	// Units of systemd to install.

@@ -48,13 +48,14 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := c.addFiles(guest); err != nil {
+	init, err := c.addKubelet(guest)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.addFiles(guest, init); err != nil {
 		return nil, err
 	}
 	c.addKeys(guest.SSH)
-	if err := c.addKubelet(guest); err != nil {
-		return nil, err
-	}
 	if !c.changed {
 		return data, nil
 	}
@@ -155,9 +156,9 @@ func sameFile(a, b *yaml.Node) bool {
 }
 
 // addFiles adds what the guest gets as files: its own, those of its units, and those for the proxy.
-func (c *cloudConfig) addFiles(guest Guest) error {
-	files := slices.Clone(guest.Files)
-	for _, unit := range guest.Units {
+func (c *cloudConfig) addFiles(guest Guest, init bool) error {
+	files, units := slices.Concat(guest.Files, guest.Services.files(init)), slices.Concat(guest.Units, guest.Services.units())
+	for _, unit := range units {
 		if unit.Contents != "" {
 			files = append(files, File{Path: "/etc/systemd/system/" + unit.Name, Content: unit.Contents, Mode: 0o644})
 		}
@@ -170,13 +171,13 @@ func (c *cloudConfig) addFiles(guest Guest) error {
 			return err
 		}
 	}
-	if len(proxied)+len(guest.Units) > 0 {
+	if len(proxied)+len(units) > 0 {
 		c.before = append(c.before, "systemctl daemon-reload")
 	}
 	if len(proxied) > 0 {
 		c.before = append(c.before, "systemctl try-restart "+strings.Join(proxiedServices, " "))
 	}
-	for _, unit := range guest.Units {
+	for _, unit := range units {
 		c.before = append(c.before, "systemctl enable --now "+unit.Name)
 	}
 	return nil
@@ -211,11 +212,11 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	}
 }
 
-// addKubelet adds to kubeadm's configuration.
-func (c *cloudConfig) addKubelet(guest Guest) error {
+// addKubelet adds to kubeadm's configuration, and says whether the node initialises its cluster.
+func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 	files := value(c.root, "write_files")
 	if files == nil {
-		return nil
+		return false, nil
 	}
 	for _, file := range files.Content {
 		path, content := value(file, "path"), value(file, "content")
@@ -224,8 +225,9 @@ func (c *cloudConfig) addKubelet(guest Guest) error {
 		}
 		edit, err := editKubeadm(content.Value, guest)
 		if err != nil {
-			return fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
+			return false, fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
 		}
+		init = init || edit.init
 		if edit.changed {
 			content.Value, content.Style, c.changed = edit.text, yaml.LiteralStyle, true
 		}
@@ -233,7 +235,7 @@ func (c *cloudConfig) addKubelet(guest Guest) error {
 			c.before = append(c.before, putUUID(path.Value))
 		}
 	}
-	return nil
+	return init, nil
 }
 
 // prependCommands puts commands before all others of runcmd.

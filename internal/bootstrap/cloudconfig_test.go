@@ -61,8 +61,8 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 			t.Errorf("there is %s", engine)
 		}
 	}
-	want := []string{"systemctl daemon-reload", "systemctl try-restart containerd.service crio.service kubelet.service", "systemctl enable --now keepalived.service", "systemctl enable --now ours.service",
-		putUUID("/run/kubeadm/kubeadm.yaml"), `echo "a && b" > /tmp/x`}
+	want := []string{putUUID("/run/kubeadm/kubeadm.yaml"), "systemctl daemon-reload", "systemctl try-restart containerd.service crio.service kubelet.service", "systemctl enable --now keepalived.service", "systemctl enable --now ours.service",
+		`echo "a && b" > /tmp/x`}
 	if len(got.RunCmd) != 8 || strings.Join(got.RunCmd[:6], "\n") != strings.Join(want, "\n") || got.RunCmd[7] != "last" {
 		t.Errorf("commands: %q", got.RunCmd)
 	}

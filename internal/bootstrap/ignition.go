@@ -160,18 +160,18 @@ func setting(contents, key string) string {
 
 // overlay is what the guest adds, in Ignition's terms. It edits kubeadm's configuration where it is.
 func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
-	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Proxy.files())
+	commands, init, err := c.editKubeadm(guest)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init), guest.Proxy.files())
 	var units []any
-	for _, unit := range guest.Units {
+	for _, unit := range slices.Concat(guest.Units, guest.Services.units()) {
 		made := map[string]any{"name": unit.Name, "enabled": true}
 		if unit.Contents != "" {
 			made["contents"] = unit.Contents
 		}
 		units = append(units, made)
-	}
-	commands, err := c.editKubeadm(guest)
-	if err != nil {
-		return nil, err
 	}
 	if len(commands) > 0 {
 		files = append(files, File{Path: kubeadmPrepare, Mode: 0o700, Content: "#!/bin/bash\nset -e\n" + strings.Join(commands, "\n") + "\n"})
@@ -221,9 +221,9 @@ func contentsOf(content string) (map[string]any, error) {
 	return out, nil
 }
 
-// editKubeadm adds to kubeadm's configuration, and returns the commands that go before kubeadm.
-func (c *ignitionConfig) editKubeadm(guest Guest) ([]string, error) {
-	var commands []string
+// editKubeadm adds to kubeadm's configuration, and returns the commands that go before kubeadm, and whether the node
+// initialises its cluster.
+func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool, err error) {
 	storage, _ := c.root["storage"].(map[string]any)
 	files, _ := storage["files"].([]any)
 	for _, each := range files {
@@ -237,22 +237,23 @@ func (c *ignitionConfig) editKubeadm(guest Guest) ([]string, error) {
 		}
 		url, err := dataurl.DecodeString(source)
 		if err != nil {
-			return nil, fmt.Errorf("bootstrap data: %s: failed to read a data URL: %w", where, err)
+			return nil, false, fmt.Errorf("bootstrap data: %s: failed to read a data URL: %w", where, err)
 		}
 		edit, err := editKubeadm(string(url.Data), guest)
 		if err != nil {
-			return nil, fmt.Errorf("bootstrap data: %s: %w", where, err)
+			return nil, false, fmt.Errorf("bootstrap data: %s: %w", where, err)
 		}
+		init = init || edit.init
 		if edit.changed {
 			if file["contents"], err = contentsOf(edit.text); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 		if edit.needsUUID {
 			commands = append(commands, putUUID(where))
 		}
 	}
-	return commands, nil
+	return commands, init, nil
 }
 
 // identities are the keys by which elements of lists are the same.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -21,8 +22,9 @@ func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path
 // kubeadmEdit is what was done to kubeadm's configuration.
 type kubeadmEdit struct {
 	text string
-	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot.
-	changed, needsUUID bool
+	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of a node
+	// which initialises its cluster.
+	changed, needsUUID, init bool
 }
 
 // editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes first.
@@ -47,6 +49,14 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
 			continue
 		}
+		out.init = out.init || kind.Value == "InitConfiguration"
+		if port := guest.Services.bindPort(); port != 0 {
+			changed, err := setBindPort(root, kind.Value, port)
+			if err != nil {
+				return out, err
+			}
+			out.changed = out.changed || changed
+		}
 		registration := ensure(root, "nodeRegistration", yaml.MappingNode)
 		if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
 			out.changed, out.needsUUID = true, true
@@ -68,6 +78,29 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	}
 	out.text = text.String()
 	return out, nil
+}
+
+// setBindPort sets the port of the node's API server, unless it has none.
+func setBindPort(root *yaml.Node, kind string, port int32) (bool, error) {
+	if kind == "JoinConfiguration" {
+		if root = value(root, "controlPlane"); root == nil || root.Kind != yaml.MappingNode {
+			return false, nil
+		}
+	}
+	endpoint, wanted := ensure(root, "localAPIEndpoint", yaml.MappingNode), strconv.Itoa(int(port))
+	there := value(endpoint, "bindPort")
+	if there == nil || there.Value == "0" {
+		if there == nil {
+			there = &yaml.Node{}
+			endpoint.Content = append(endpoint.Content, text("bindPort"), there)
+		}
+		*there = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: wanted}
+		return true, nil
+	}
+	if there.Value != wanted {
+		return false, fmt.Errorf("localAPIEndpoint.bindPort is %s, and the load balancer of controlPlaneServices looks for API servers at port %s; remove it, or set controlPlaneServices.apiServerPort to it", there.Value, wanted)
+	}
+	return false, nil
 }
 
 // setArgument adds a kubelet argument in the shape that is there: a mapping (kubeadm v1beta3), else a list (v1beta4).

@@ -50,10 +50,31 @@ func (h Held) Add(network string, address netip.Addr, holder string) {
 	h[network][address] = holder
 }
 
-// AddEndpoint adds the control plane endpoint of a cluster, which moves between machines.
+// VirtualAddress is an address of a cluster that moves between machines, and what it is.
+type VirtualAddress struct {
+	Address netip.Addr
+	What    string
+}
+
+// VirtualAddresses of a cluster: the control plane endpoint and that of ingress, as far as they are addresses.
+func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
+	var out []VirtualAddress
+	add := func(text, what string) {
+		for _, address := range ipam.ParseAll([]string{text}) {
+			out = append(out, VirtualAddress{address, what})
+		}
+	}
+	add(spec.ControlPlaneEndpoint.Host, "the control plane endpoint")
+	if spec.ControlPlaneServices != nil {
+		add(spec.ControlPlaneServices.IngressVirtualIP, "the ingress address")
+	}
+	return out
+}
+
+// AddEndpoint adds the virtual addresses of a cluster.
 func (h Held) AddEndpoint(cluster *infrav1.OLVMCluster) {
-	for _, address := range ipam.ParseAll([]string{cluster.Spec.ControlPlaneEndpoint.Host}) {
-		h.Add("", address, fmt.Sprintf("the control plane endpoint of OLVMCluster %s/%s", cluster.Namespace, cluster.Name))
+	for _, virtual := range VirtualAddresses(cluster.Spec) {
+		h.Add("", virtual.Address, fmt.Sprintf("%s of OLVMCluster %s/%s", virtual.What, cluster.Namespace, cluster.Name))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -61,6 +62,11 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
+	// ControlPlane says whether the machine is of the control plane, and ControlPlaneNodes are the addresses of its machines
+	// that are known. RouterIDs are those of the cluster.
+	ControlPlane      bool
+	ControlPlaneNodes []netip.Addr
+	RouterIDs         RouterIDs
 	// Bootstrap is what the user data is made of; nil for none.
 	Bootstrap *Bootstrap
 	// Config is the way to the engine.

@@ -201,7 +201,7 @@ func guestNIC(network infrav1.GuestNetwork, path string, first bool, cluster inf
 	if len(out.Pools)+len(out.FromPools) == 0 && !out.Dynamic(true) && !out.Dynamic(false) {
 		return nil, unusable(source, "it says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools")
 	}
-	return out, out.excludes(cluster.ControlPlaneEndpoint, addressing, source)
+	return out, out.excludes(VirtualAddresses(cluster), addressing, source)
 }
 
 // addFamilies reads where the addresses of both families come from.
@@ -285,12 +285,12 @@ func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error 
 	return nil
 }
 
-// excludes makes sure that the control plane endpoint is none of the addresses: a machine that got it would answer in
-// place of the API server.
-func (g *GuestNIC) excludes(endpoint infrav1.APIEndpoint, addressing infrav1.Addressing, source string) error {
-	for _, address := range ipam.ParseAll([]string{endpoint.Host}) {
+// excludes makes sure that the cluster's virtual addresses are none of the addresses: a machine that got one would answer
+// in place of the API server.
+func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
+	for _, v := range virtual {
 		for _, pool := range g.Pools {
-			if !pool.Contains(address) {
+			if !pool.Contains(v.Address) {
 				continue
 			}
 			field, ranges := ".ipv4.ipAddresses", []string(nil)
@@ -300,7 +300,7 @@ func (g *GuestNIC) excludes(endpoint infrav1.APIEndpoint, addressing infrav1.Add
 				field, ranges = ".ipv6.ipAddresses", addressing.IPv6.IPAddresses
 			}
 			return &Error{infrav1.EndpointInAddressPoolReason, source + field, fmt.Sprintf(
-				"the control plane endpoint %s is inside the machine ranges %s; take it out of the ranges", address, strings.Join(ranges, ", "))}
+				"%s %s is inside the machine ranges %s; take it out of the ranges", v.What, v.Address, strings.Join(ranges, ", "))}
 		}
 	}
 	return nil

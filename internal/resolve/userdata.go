@@ -63,7 +63,12 @@ func userData(in Input, template *engine.Template) (string, error) {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of the KubeadmConfig to ignition, or another osType for an image with cloud-init", os, in.Bootstrap.Source)}
 	}
-	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guestOf(in))
+	guest := guestOf(in)
+	var err error
+	if guest.Services, err = services(in); err != nil {
+		return "", err
+	}
+	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
 	}
@@ -140,12 +145,11 @@ func nodeIPs(in Input) []netip.Addr {
 		if network.Addr().Is4() {
 			address = v4
 		}
-		if !address.IsValid() {
-			return nil // the guest has an address of this family that only it knows, or none
+		if address.IsValid() { // else the guest has one that only it knows, or none
+			out = union(out, []netip.Addr{address})
 		}
-		out = union(out, []netip.Addr{address})
 	}
-	if len(out) == 0 && v4.IsValid() {
+	if len(in.Bootstrap.Network.Pods.CIDRBlocks) == 0 && v4.IsValid() {
 		return []netip.Addr{v4}
 	}
 	return out

@@ -1,0 +1,55 @@
+package v1
+
+// ControlPlaneServices are what the nodes do for the endpoints of their cluster.
+// +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None') || (has(self.virtualIP) && self.virtualIP == 'Keepalived')",message="loadBalancer needs virtualIP Keepalived"
+// +kubebuilder:validation:XValidation:rule="!has(self.apiServerPort) || self.apiServerPort == 0 || (has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None')",message="apiServerPort is where API servers listen behind a load balancer; set loadBalancer, or remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancer) && self.loadBalancer == 'Nginx')",message="nginxImage needs loadBalancer Nginx"
+// +kubebuilder:validation:XValidation:rule="!has(self.kubeVIPImage) || size(self.kubeVIPImage) == 0 || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')",message="kubeVIPImage needs virtualIP KubeVIP"
+type ControlPlaneServices struct {
+	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the nodes of
+	// the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is in
+	// Oracle's; or External. Empty means External.
+	// +optional
+	// +kubebuilder:validation:Enum="";External;KubeVIP;Keepalived
+	VirtualIP string `json:"virtualIP,omitempty"`
+
+	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which must
+	// be in the image; or None, with which the node that holds the address serves all. Empty means None.
+	// +optional
+	// +kubebuilder:validation:Enum="";None;HAProxy;Nginx
+	LoadBalancer string `json:"loadBalancer,omitempty"`
+
+	// apiServerPort is the port of the API servers behind the load balancer. 0 means 6444.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	APIServerPort int32 `json:"apiServerPort,omitempty"`
+
+	// virtualRouterID of VRRP for the control plane endpoint. 0 means one that no other cluster of the engine has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	VirtualRouterID int32 `json:"virtualRouterID,omitempty"`
+
+	// ingressVirtualIP is an IP address that keepalived, which must be in the image, gives to a node on which something
+	// answers at the ports 443 or 80.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	IngressVirtualIP string `json:"ingressVirtualIP,omitempty"`
+
+	// ingressVirtualRouterID of VRRP for ingressVirtualIP. 0 means one that no other cluster of the engine has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	IngressVirtualRouterID int32 `json:"ingressVirtualRouterID,omitempty"`
+
+	// nginxImage is a container image with which podman runs nginx. Empty means the nginx of the VM's image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	NginxImage string `json:"nginxImage,omitempty"`
+
+	// kubeVIPImage is the container image of kube-vip. Empty means ghcr.io/kube-vip/kube-vip:v0.8.9.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
+}

@@ -1,0 +1,198 @@
+package guestnet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+// failover is how long the endpoint may be away when the node that holds it is lost.
+const failover = 10 * time.Second
+
+func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.LoadBalancer) *cluster {
+	c := &cluster{lan: l, name: name, endpoint: netip.MustParseAddr(endpoint)}
+	c.services = bootstrap.APIEndpoint{VirtualAddress: bootstrap.VirtualAddress{Address: c.endpoint, RouterID: router}, Port: 6443, LoadBalancer: balancer, ServerPort: 6444}
+	return c
+}
+
+// answers waits until the endpoint is answered, and returns by whom, and how long that took.
+func (c *cluster) answers(most time.Duration, by ...string) (string, time.Duration) {
+	c.lan.t.Helper()
+	got := ""
+	took := c.lan.eventually("the endpoint of "+c.name+" answers", most, func() error {
+		if got = c.lan.ask(c.endpoint.String() + ":6443"); got == "" || len(by) > 0 && !slices.Contains(by, got) {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
+	return got, took
+}
+
+// held waits until one node has the endpoint's address.
+func (c *cluster) held() *node {
+	c.lan.t.Helper()
+	var out *node
+	c.lan.eventually("one node holds the endpoint of "+c.name, failover, func() (err error) {
+		if out, err = c.holder(c.endpoint); err == nil && out == nil {
+			err = errors.New("none does")
+		}
+		return err
+	})
+	return out
+}
+
+// TestTheEndpointMovesWhenItsHolderDies has three control planes and a second cluster beside them on the same network.
+func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
+	l := newLAN(t)
+	a, b := newCluster(l, "a", "10.99.0.5", 51, bootstrap.NoLoadBalancer), newCluster(l, "b", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
+	for i := range 3 {
+		a.start(fmt.Sprintf("10.99.0.%d", 11+i))
+	}
+	b.start("10.99.0.21")
+	b.start("10.99.0.22")
+	for _, c := range []*cluster{a, b} {
+		l.eventually("the nodes of "+c.name+" know each other, and no others", failover, func() error { return c.knowEachOther(c.nodes, "") })
+	}
+	// What a node does with a new peer may move the address once.
+	l.eventually("the addresses stay", 30*time.Second, func() error {
+		before, other := a.held(), b.held()
+		time.Sleep(4 * time.Second)
+		if a.held() != before || b.held() != other {
+			return errors.New("they move")
+		}
+		return nil
+	})
+	first, other := a.held(), b.held()
+	if by, _ := a.answers(failover); by != first.name {
+		t.Errorf("%s answers, and %s holds the address", by, first.name)
+	}
+	first.fail() // its API server alone
+	_, took := a.answers(failover)
+	t.Logf("%s: the endpoint answers again %.1f s after the API server of its holder ended", first.name, took.Seconds())
+	second := a.held()
+	if second == first {
+		t.Fatalf("%s holds the address without an API server", first.name)
+	}
+	second.off()
+	_, took = a.answers(failover)
+	t.Logf("%s: the endpoint answers again %.1f s after its holder was switched off", second.name, took.Seconds())
+	if third := a.held(); third == first || third == second {
+		t.Errorf("%s holds the address", third.name)
+	}
+	if now := b.held(); now != other {
+		t.Errorf("the other cluster's address went from %s to %s", other.name, now.name)
+	}
+	first.serve()
+	a.held()
+}
+
+// TestAnAddressHasOneHolderWhileNodesJoin has nodes join whose API servers are up before the others know of them: addresses
+// that are lower and higher than that of the holder, because VRRP decides by them.
+func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
+	l := newLAN(t)
+	c := newCluster(l, "c", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
+	c.joining = true
+	first := c.start("10.99.0.12")
+	c.answers(failover, first.name)
+	var joined []*node
+	for _, address := range []string{"10.99.0.11", "10.99.0.13"} {
+		joined = append(joined, c.start(address))
+	}
+	watch := func(long time.Duration) {
+		t.Helper()
+		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+			if now, err := c.holder(c.endpoint); err != nil || now != first {
+				t.Fatalf("%s does not hold the address alone: %v, %v", first.name, now, err)
+			}
+		}
+	}
+	watch(6 * time.Second) // longer than VRRP waits for a master
+	for _, n := range joined {
+		c.list(n)
+	}
+	l.eventually("the holder knows them", failover, func() error {
+		for _, n := range joined {
+			if !strings.Contains(first.config("keepalived/keepalived.conf"), "\n        "+n.address.String()+"\n") {
+				return errors.New(first.config("keepalived/keepalived.conf"))
+			}
+		}
+		return nil
+	})
+	c.held() // a reload may give it to another one, never to two
+	first.off()
+	_, took := c.answers(45 * time.Second) // they take part after a while
+	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off", took.Seconds())
+}
+
+// TestLoadBalancersFollowTheControlPlane begins with one node, adds two, and takes one away.
+func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
+	for i, test := range []struct {
+		balancer bootstrap.LoadBalancer
+		config   string
+	}{{bootstrap.HAProxy, "haproxy/haproxy.cfg"}, {bootstrap.Nginx, "capolvm/nginx/nginx.conf"}} {
+		t.Run(string(test.balancer), func(t *testing.T) {
+			l := newLAN(t)
+			c := newCluster(l, strings.ToLower(string(test.balancer)), fmt.Sprintf("10.99.0.%d", 5+i), 61+i, test.balancer)
+			first := c.start("10.99.0.11")
+			if by, _ := c.answers(failover); by != first.name {
+				t.Errorf("%s answers", by)
+			}
+			second, third := c.start("10.99.0.12"), c.start("10.99.0.13")
+			all := []*node{first, second, third}
+			l.eventually("all know each other", failover, func() error { return c.knowEachOther(all, test.config) })
+			l.eventually("all API servers get connections", failover, func() error { return c.spread(all) })
+
+			third.fail() // its load balancer goes on, with the other ones
+			l.eventually("the API servers that are left get connections", failover, func() error { return c.spread(all[:2]) })
+			for range 20 {
+				if by := l.ask(c.endpoint.String() + ":6443"); by != first.name && by != second.name {
+					t.Errorf("%q answers, whose API server has ended", by)
+				}
+			}
+			c.remove(third)
+			l.eventually("nobody knows it any more", failover, func() error { return c.knowEachOther(all[:2], test.config) })
+			c.answers(failover, first.name, second.name)
+		})
+	}
+}
+
+// knowEachOther says whose configuration does not have just these nodes; balancer is the file of the load balancer's, if there
+// is one.
+func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
+	for _, n := range nodes {
+		peers, backends := n.config("keepalived/keepalived.conf"), n.config(balancer)
+		for _, other := range []string{"10.99.0.11", "10.99.0.12", "10.99.0.13", "10.99.0.21", "10.99.0.22"} {
+			there := slices.ContainsFunc(nodes, func(node *node) bool { return node.address.String() == other })
+			if has := strings.Contains(peers, "\n        "+other+"\n"); has != (there && other != n.address.String()) {
+				return fmt.Errorf("%s: %s is a peer: %t\n%s", n.name, other, has, peers)
+			}
+			if has := strings.Contains(backends, other+":6444"); balancer != "" && has != there {
+				return fmt.Errorf("%s: %s is a backend: %t\n%s", n.name, other, has, backends)
+			}
+		}
+	}
+	return nil
+}
+
+// spread says which node gets no connection, or which one that should not.
+func (c *cluster) spread(nodes []*node) error {
+	seen := map[string]int{}
+	for range 30 {
+		seen[c.lan.ask(c.endpoint.String()+":6443")]++
+	}
+	for _, n := range nodes {
+		if seen[n.name] == 0 {
+			return fmt.Errorf("%s gets none: %v", n.name, seen)
+		}
+	}
+	if len(seen) != len(nodes) {
+		return fmt.Errorf("others answer, too: %v", seen)
+	}
+	return nil
+}

@@ -1,0 +1,440 @@
+package guestnet
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+// needs are the programs of the images that the tests run.
+var needs = []string{"keepalived", "haproxy", "nginx", "curl", "ip", "unshare"}
+
+// lan is a network of its own, with a client on it.
+type lan struct {
+	t      *testing.T
+	dir    string
+	prefix string // of the names of network namespaces
+	bridge string
+	client string
+	// kubectl is the path of it.
+	kubectl string
+	made    int
+}
+
+// lans counts them: their namespaces have names that the machine knows.
+var lans atomic.Int32
+
+// newLAN makes a bridge in a network namespace; the test is skipped where that cannot be.
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	for _, program := range needs {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed; on Debian: apt-get install keepalived haproxy nginx libnginx-mod-stream curl iproute2", program)
+		}
+	}
+	tools, err := toolchain.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tools.Build(t.Context(), "plane"); err != nil {
+		t.Fatal(err)
+	}
+	kubectl, err := tools.Path("plane", "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lan{t: t, dir: t.TempDir(), prefix: fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)), kubectl: kubectl}
+	l.bridge = l.namespace("lan")
+	l.in(l.bridge, "ip", "link", "add", "lan", "type", "bridge", "forward_delay", "0")
+	l.in(l.bridge, "ip", "link", "set", "lan", "up")
+	l.client = l.namespace("client")
+	l.connect(l.client, "10.99.0.250/24")
+	return l
+}
+
+// namespace makes a network namespace that goes with the test.
+func (l *lan) namespace(name string) string {
+	l.t.Helper()
+	name = l.prefix + "-" + name
+	run(l.t, "ip", "netns", "add", name)
+	l.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	return name
+}
+
+// connect plugs a namespace into the bridge as enp1s0.
+func (l *lan) connect(namespace, address string) {
+	l.t.Helper()
+	l.made++
+	outside := fmt.Sprintf("v%d", l.made)
+	run(l.t, "ip", "link", "add", outside, "netns", l.bridge, "type", "veth", "peer", "name", "enp1s0", "netns", namespace)
+	l.in(l.bridge, "ip", "link", "set", outside, "master", "lan", "up")
+	l.in(namespace, "ip", "address", "add", address, "dev", "enp1s0")
+	l.in(namespace, "ip", "link", "set", "lo", "up")
+	l.in(namespace, "ip", "link", "set", "enp1s0", "up")
+}
+
+func (l *lan) in(namespace string, command ...string) string {
+	l.t.Helper()
+	return run(l.t, "ip", append([]string{"netns", "exec", namespace}, command...)...)
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// ask gets the body of what answers at a host and port, from the client; empty where nothing does.
+func (l *lan) ask(endpoint string) string {
+	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time", "2", "https://"+endpoint+"/readyz").Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+// cluster is a workload cluster, as far as its endpoint is concerned.
+type cluster struct {
+	lan      *lan
+	name     string
+	endpoint netip.Addr
+	services bootstrap.APIEndpoint
+	ingress  *bootstrap.VirtualAddress
+	// joining says that nodes have just joined; else they did long ago.
+	joining bool
+
+	mu    sync.Mutex
+	nodes []*node
+}
+
+// node is a VM of the control plane.
+type node struct {
+	cluster   *cluster
+	name      string
+	address   netip.Addr
+	namespace string
+	root      string
+	process   *exec.Cmd
+	// unlisted says that the cluster does not know it as a node of the control plane yet.
+	unlisted bool
+	server   *httptest.Server
+}
+
+// list has the cluster know a node as one of the control plane, as kubeadm join does at its end.
+func (c *cluster) list(n *node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n.unlisted = false
+}
+
+// start runs a node from its user data, which names those nodes that there are.
+func (c *cluster) start(address string) *node {
+	t := c.lan.t
+	t.Helper()
+	n := &node{cluster: c, unlisted: c.joining && len(c.nodes) > 0, name: fmt.Sprintf("%s-%d", c.name, len(c.nodes)+1), address: netip.MustParseAddr(address)}
+	n.namespace = c.lan.namespace(n.name)
+	c.lan.connect(n.namespace, address+"/24")
+	n.root = filepath.Join(c.lan.dir, n.name)
+	c.mu.Lock()
+	api := c.services
+	for _, other := range c.nodes {
+		api.Nodes = append(api.Nodes, other.address)
+	}
+	c.nodes = append(c.nodes, n)
+	c.mu.Unlock()
+	guest := bootstrap.Guest{HostName: n.name, Services: &bootstrap.Services{HostName: n.name, Interface: "enp1s0", Self: n.address, API: &api, Ingress: c.ingress}}
+	n.install(guest)
+	n.serve()
+	n.power()
+	t.Cleanup(n.off)
+	return n
+}
+
+// install writes what the user data writes.
+func (n *node) install(guest bootstrap.Guest) {
+	t := n.cluster.lan.t
+	t.Helper()
+	stock, err := cloudinit.NewNode(&cloudinit.NodeInput{JoinConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ncontrolPlane: {}\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := bootstrap.Merge(stock, bootstrap.CloudConfig, guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		WriteFiles []struct{ Path, Permissions, Content string } `yaml:"write_files"`
+		RunCmd     []string                                      `yaml:"runcmd"`
+	}
+	if err := yaml.Unmarshal(merged, &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"etc", "work", "bin"} {
+		if err := os.MkdirAll(filepath.Join(n.root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range config.WriteFiles {
+		if rest, ok := strings.CutPrefix(file.Path, "/etc/"); ok {
+			n.write(filepath.Join("etc", rest), file.Content, file.Permissions == "0755" || file.Permissions == "0700")
+		}
+	}
+	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://%s', insecure-skip-tls-verify: true}\ncontexts:\n- name: c\n  context: {cluster: c, user: c}\ncurrent-context: c\nusers: [{name: c, user: {token: t}}]\n",
+		netip.AddrPortFrom(n.cluster.endpoint, 6443))
+	n.write("etc/kubernetes/admin.conf", kubeconfig, false)
+	if !n.cluster.joining {
+		n.write("etc/capolvm/joined", "", false)
+		long := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(filepath.Join(n.root, "etc/capolvm/joined"), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// kubeadm and what is about the firmware are the guest's own business.
+	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool { return !strings.HasPrefix(command, "systemctl ") })
+	if len(commands) < 4 {
+		t.Fatalf("the user data starts nothing:\n%s", merged)
+	}
+	n.write("commands.sh", "set -e\n"+strings.Join(commands, "\n")+"\n", true)
+	systemctl, err := os.ReadFile("testdata/systemctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.write("bin/systemctl", string(systemctl), true)
+	if err := os.Symlink(n.cluster.lan.kubectl, filepath.Join(n.root, "bin", "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) write(path, content string, executable bool) {
+	mode := os.FileMode(0o644)
+	if executable {
+		mode = 0o755
+	}
+	path = filepath.Join(n.root, path)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), mode)
+	}
+	if err != nil {
+		n.cluster.lan.t.Fatal(err)
+	}
+}
+
+// power runs the inside of the node.
+func (n *node) power() {
+	t := n.cluster.lan.t
+	script, err := filepath.Abs("testdata/node.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.process = exec.Command("ip", "netns", "exec", n.namespace, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/bash", script)
+	n.process.Env = append(os.Environ(), "ROOT="+n.root, "PATH="+filepath.Join(n.root, "bin")+":"+os.Getenv("PATH"), "HOME="+n.root)
+	if _, err := n.process.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(n.root, "node.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.process.Stdout, n.process.Stderr = log, log
+	if err := n.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	n.cluster.lan.eventually(n.name+" has started", 20*time.Second, func() error {
+		if content, _ := os.ReadFile(log.Name()); !bytes.Contains(content, []byte("started")) {
+			return fmt.Errorf("its log: %s", content)
+		}
+		return nil
+	})
+}
+
+// off cuts the power.
+func (n *node) off() {
+	if n.process == nil {
+		return
+	}
+	defer func() {
+		_ = n.process.Process.Kill()
+		_ = n.process.Wait()
+		n.process = nil
+		n.fail()
+	}()
+	if n.cluster.lan.t.Failed() {
+		out, err := exec.Command("ip", "netns", "exec", n.namespace, n.cluster.lan.kubectl, "--kubeconfig", filepath.Join(n.root, "etc/kubernetes/admin.conf"), "--request-timeout", "5s", "get", "nodes", "--selector", "node-role.kubernetes.io/control-plane").CombinedOutput()
+		n.cluster.lan.t.Logf("%s: kubectl: %v\n%s", n.name, err, out)
+		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log", "capolvm-nginx.service.log", "capolvm-follow.timer.log", "etc/keepalived/keepalived.conf"} {
+			content, _ := os.ReadFile(filepath.Join(n.root, name))
+			n.cluster.lan.t.Logf("%s %s:\n%s", n.name, name, content[max(0, len(content)-1500):])
+		}
+	}
+}
+
+// serve is the node's API server: it is ready, and knows the nodes of the control plane.
+func (n *node) serve() {
+	t := n.cluster.lan.t
+	port := int32(6443)
+	if n.cluster.services.LoadBalancer != bootstrap.NoLoadBalancer {
+		port = n.cluster.services.ServerPort
+	}
+	listener, err := listenIn(n.namespace, fmt.Sprintf(":%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: n, ReadHeaderTimeout: time.Second}, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
+	n.server.Config.ErrorLog = nil
+	n.server.StartTLS()
+}
+
+// fail ends the API server alone.
+func (n *node) fail() {
+	if n.server != nil {
+		n.server.CloseClientConnections()
+		n.server.Close()
+		n.server = nil
+	}
+}
+
+func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	var out any
+	switch r.URL.Path {
+	case "/readyz":
+		_, _ = fmt.Fprint(w, n.name)
+		return
+	case "/api":
+		out = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	case "/apis":
+		out = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	case "/api/v1":
+		out = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: []string{"get", "list"}}}}
+	case "/api/v1/nodes":
+		if r.URL.Query().Get("labelSelector") != "node-role.kubernetes.io/control-plane" {
+			http.Error(w, "another selector", http.StatusBadRequest)
+			return
+		}
+		out = n.cluster.nodeList()
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+func (c *cluster) nodeList() corev1.NodeList {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
+	for _, n := range c.nodes {
+		if n.unlisted {
+			continue
+		}
+		out.Items = append(out.Items, corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: n.name}, {Type: corev1.NodeInternalIP, Address: n.address.String()}, {Type: corev1.NodeInternalIP, Address: "fd00::" + n.address.String()[strings.LastIndex(n.address.String(), ".")+1:]},
+		}}})
+	}
+	return out
+}
+
+// remove takes a node out of the cluster, once its power is off.
+func (c *cluster) remove(gone *node) {
+	gone.off()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool { return n == gone })
+}
+
+// holder is the node that has an address; nil where none has it, and an error where two do.
+func (c *cluster) holder(address netip.Addr) (*node, error) {
+	var found *node
+	for _, n := range c.nodes {
+		out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0").Output()
+		if err != nil || n.process == nil || !bytes.Contains(out, []byte(" "+address.String()+"/")) {
+			continue
+		}
+		if found != nil {
+			return nil, fmt.Errorf("%s and %s both have %s", found.name, n.name, address)
+		}
+		found = n
+	}
+	return found, nil
+}
+
+// config of a service, as it is now.
+func (n *node) config(path string) string {
+	content, _ := os.ReadFile(filepath.Join(n.root, "etc", path))
+	return string(content)
+}
+
+// eventually waits, and returns how long it took.
+func (l *lan) eventually(what string, most time.Duration, check func() error) time.Duration {
+	l.t.Helper()
+	begin := time.Now()
+	for {
+		err := check()
+		if err == nil {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > most {
+			l.t.Fatalf("%s: not within %s: %v", what, most, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// listenIn listens in a network namespace.
+func listenIn(namespace, address string) (net.Listener, error) {
+	type result struct {
+		listener net.Listener
+		err      error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		file, err := os.Open("/run/netns/" + namespace)
+		if err == nil {
+			defer file.Close()
+			err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
+		}
+		if err != nil {
+			done <- result{nil, err}
+			return
+		}
+		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+		done <- result{listener, err}
+	}()
+	out := <-done
+	return out.listener, out.err
+}

@@ -1,0 +1,10 @@
+#!/bin/bash
+# The inside of a node, in namespaces of its own: /etc is the image's with the files of the user data, and the commands of the
+# user data run. ROOT has the files; PATH begins with the programs that stand in for systemd's.
+set -euo pipefail
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$ROOT/etc,workdir=$ROOT/work" /etc
+mount -t tmpfs tmpfs /run
+ip link set lo up
+/bin/bash "$ROOT/commands.sh"
+echo started
+exec cat >/dev/null # until the test ends, however it does

@@ -1,0 +1,58 @@
+package bootstrap
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// kubeVIP is the static pod that holds the endpoint's address. The nodes elect who has it with a lease, so that they need
+// not know each other.
+//
+// While kubeadm init runs, admin.conf has no rights yet: from Kubernetes 1.29 on super-admin.conf has them, which only the
+// node has that initialised the cluster.
+func kubeVIP(s *Services, init bool) string {
+	kubeconfig := "/etc/kubernetes/admin.conf"
+	if init {
+		kubeconfig = "/etc/kubernetes/super-admin.conf"
+	}
+	env := []corev1.EnvVar{
+		{Name: "vip_arp", Value: "true"},
+		{Name: "port", Value: strconv.Itoa(int(s.API.Port))},
+		{Name: "vip_interface", Value: s.Interface},
+		{Name: "vip_subnet", Value: strconv.Itoa(s.API.Address.BitLen())},
+		{Name: "cp_enable", Value: "true"},
+		{Name: "cp_namespace", Value: metav1.NamespaceSystem},
+		{Name: "svc_enable", Value: "false"},
+		{Name: "vip_leaderelection", Value: "true"},
+		{Name: "vip_leasename", Value: "plndr-cp-lock"},
+		{Name: "vip_leaseduration", Value: "5"},
+		{Name: "vip_renewdeadline", Value: "3"},
+		{Name: "vip_retryperiod", Value: "1"},
+		{Name: "address", Value: s.API.Address.String()},
+	}
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-vip", Namespace: metav1.NamespaceSystem},
+		Spec: corev1.PodSpec{
+			HostNetwork:       true,
+			PriorityClassName: "system-node-critical",
+			HostAliases:       []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"kubernetes"}}}, // where it asks, not at the address that it is to hold
+			Containers: []corev1.Container{{
+				Name: "kube-vip", Image: s.API.KubeVIPImage, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"manager"}, Env: env,
+				SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "kubeconfig", MountPath: "/etc/kubernetes/admin.conf", ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "kubeconfig", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: kubeconfig, Type: ptr.To(corev1.HostPathFile)}}}},
+		},
+	}
+	text, err := yaml.Marshal(pod)
+	if err != nil {
+		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making
+	}
+	return string(text)
+}

@@ -1,0 +1,202 @@
+package bootstrap
+
+import (
+	"embed"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/template"
+)
+
+//go:embed files
+var serviceFiles embed.FS
+
+var serviceTemplates = template.Must(template.ParseFS(serviceFiles, "files/*"))
+
+// render fills a template of ours. The values are addresses, numbers and checked names.
+func render(name string, values any) string {
+	var out strings.Builder
+	if err := serviceTemplates.ExecuteTemplate(&out, name, values); err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
+	}
+	return out.String()
+}
+
+// LoadBalancer spreads connections to the control plane over its API servers.
+type LoadBalancer string
+
+// The load balancers; none means that each API server is at the endpoint's port itself.
+const (
+	NoLoadBalancer LoadBalancer = ""
+	HAProxy        LoadBalancer = "HAProxy"
+	Nginx          LoadBalancer = "Nginx"
+)
+
+// Services make the cluster's endpoints on its nodes.
+type Services struct {
+	// HostName of the node.
+	HostName string
+	// Interface that has the virtual addresses, and the node's own address there.
+	Interface string
+	Self      netip.Addr
+	// API is the endpoint of the control plane; nil on workers, or where somebody else makes it.
+	API *APIEndpoint
+	// Ingress is the virtual address of whatever serves the ports 80 and 443; nil for none.
+	Ingress *VirtualAddress
+}
+
+// APIEndpoint is the endpoint of the control plane, on a node of it.
+type APIEndpoint struct {
+	VirtualAddress
+	// Port of the endpoint.
+	Port int32
+	// Nodes are the addresses of the control plane's nodes that are known, of the address's family.
+	Nodes []netip.Addr
+	// LoadBalancer in front of the API servers, which listen on ServerPort then.
+	LoadBalancer LoadBalancer
+	ServerPort   int32
+	// NginxImage runs nginx with podman; empty means the nginx of the image of the VM.
+	NginxImage string
+	// KubeVIPImage holds the address with kube-vip; empty means with keepalived.
+	KubeVIPImage string
+}
+
+// VirtualAddress is an address that one of several nodes has.
+type VirtualAddress struct {
+	Address netip.Addr
+	// RouterID of VRRP, 1 to 255: others on the network have other ones.
+	RouterID int
+}
+
+// VIP is the address, for the templates.
+func (v VirtualAddress) VIP() netip.Addr { return v.Address }
+
+// bindPort is the port of the API server of this node; zero leaves it.
+func (s *Services) bindPort() int32 {
+	if s == nil || s.API == nil || s.API.LoadBalancer == NoLoadBalancer {
+		return 0
+	}
+	return s.API.ServerPort
+}
+
+// keepalived says whether it holds an address here.
+func (s *Services) keepalived() bool {
+	return s.Ingress != nil || s.API != nil && s.API.KubeVIPImage == ""
+}
+
+// files of the services; init says that the node initialises its cluster.
+func (s *Services) files(init bool) []File {
+	if s == nil {
+		return nil
+	}
+	var out []File
+	add := func(path string, mode int, content string) {
+		out = append(out, File{Path: path, Mode: mode, Content: content})
+	}
+	if s.keepalived() {
+		add("/etc/capolvm/keepalived.conf", 0o644, s.keepalivedConfig())
+		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
+		add("/etc/capolvm/control-plane", 0o644, s.knownNodes())
+	}
+	if s.Ingress != nil {
+		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, render("check-ingress.sh", nil))
+	}
+	api := s.API
+	if api == nil {
+		return out
+	}
+	if api.KubeVIPImage != "" {
+		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
+	} else {
+		add("/etc/keepalived/capolvm-check-api.sh", 0o755, render("check-api.sh", api))
+	}
+	switch api.LoadBalancer {
+	case HAProxy:
+		add("/etc/capolvm/haproxy.cfg", 0o644, render("haproxy.cfg", api))
+	case Nginx:
+		add("/etc/capolvm/nginx.conf", 0o644, render("nginx.conf", api))
+	}
+	return out
+}
+
+func (s *Services) keepalivedConfig() string {
+	type instance struct {
+		VirtualAddress
+		Interface string
+		Self      netip.Addr
+	}
+	values := struct {
+		HostName     string
+		API, Ingress *instance
+	}{HostName: s.HostName}
+	if s.API != nil && s.API.KubeVIPImage == "" {
+		values.API = &instance{s.API.VirtualAddress, s.Interface, s.Self}
+	}
+	if s.Ingress != nil {
+		values.Ingress = &instance{*s.Ingress, s.Interface, s.Self}
+	}
+	return render("keepalived.conf", values)
+}
+
+func (s *Services) followScript() string {
+	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": true}
+	if s.Self.Is6() {
+		values["Separator"], values["Open"], values["Close"] = ":", "[", "]"
+	}
+	if s.API != nil {
+		values["BackendPort"] = s.API.ServerPort
+		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
+	}
+	return render("follow.sh", values)
+}
+
+// knownNodes is what is known at the first boot.
+func (s *Services) knownNodes() string {
+	lines := []string{s.Self.String()}
+	if s.API != nil {
+		for _, node := range s.API.Nodes {
+			if node != s.Self {
+				lines = append(lines, node.String())
+			}
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// units of the services, in the order in which they start.
+func (s *Services) units() []Unit {
+	if s == nil || !s.keepalived() {
+		return nil
+	}
+	before, started := "keepalived.service", []Unit{}
+	if s.API != nil {
+		switch s.API.LoadBalancer {
+		case HAProxy:
+			before += " haproxy.service"
+			started = append(started, Unit{Name: "haproxy.service"})
+		case Nginx:
+			before += " capolvm-nginx.service"
+			started = append(started, Unit{Name: "capolvm-nginx.service", Contents: nginxUnit(s.API.NginxImage)})
+		}
+	}
+	out := []Unit{{Name: "capolvm-follow.service", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
+		"\n[Service]\nType=oneshot\nExecStart=/bin/bash /etc/capolvm/follow.sh\n[Install]\nWantedBy=multi-user.target\n"}}
+	out = append(out, started...)
+	out = append(out, Unit{Name: "keepalived.service"})
+	if s.API != nil {
+		out = append(out, Unit{Name: "capolvm-follow.timer", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\n" +
+			"[Timer]\nOnActiveSec=10s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"})
+	}
+	return out
+}
+
+// nginxUnit runs nginx with a configuration of its own, so that the one of the image is left alone.
+func nginxUnit(image string) string {
+	start, reload := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n", "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"
+	if image != "" {
+		start = "ExecStartPre=-/usr/bin/podman rm --force capolvm-nginx\nExecStart=/usr/bin/podman run --rm --name capolvm-nginx --network host --volume /etc/capolvm/nginx:/etc/nginx:ro,Z " + escapeUnit(image) + "\nExecStop=/usr/bin/podman stop capolvm-nginx\n"
+		reload = "ExecReload=/usr/bin/podman kill --signal HUP capolvm-nginx\n"
+	}
+	return "[Unit]\nDescription=Load balancer of the control plane\nAfter=network-online.target capolvm-follow.service\nWants=network-online.target\n[Service]\n" + start + reload +
+		"Restart=always\nRestartSec=2\n[Install]\nWantedBy=multi-user.target\n"
+}

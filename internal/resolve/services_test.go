@@ -1,0 +1,68 @@
+package resolve
+
+import (
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
+	asked := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"}
+	first, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil)
+	if err != nil || first.API == 0 || first.Ingress == 0 || first.API == first.Ingress || first.API > 255 || first.Ingress > 255 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if again, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil); err != nil || again != first {
+		t.Errorf("the same cluster elsewhere: %+v, %v", again, err)
+	}
+	if other, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, []int{first.API, first.Ingress}); err != nil || other.API == first.API || other.Ingress == first.Ingress || other.API == other.Ingress {
+		t.Errorf("IDs that others have: %+v, %v", other, err)
+	}
+	if kept, err := ChooseRouterIDs("ns/a", asked, RouterIDs{API: 7, Ingress: 9}, []int{first.API}); err != nil || kept != (RouterIDs{API: 7, Ingress: 9}) {
+		t.Errorf("IDs that machines have: %+v, %v", kept, err)
+	}
+	if none, err := ChooseRouterIDs("ns/a", &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, RouterIDs{}, nil); err != nil || none != (RouterIDs{}) {
+		t.Errorf("kube-vip needs none: %+v, %v", none, err)
+	}
+	written := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", VirtualRouterID: 51}
+	if got, err := ChooseRouterIDs("ns/a", written, RouterIDs{API: 7}, nil); err != nil || got.API != 51 {
+		t.Errorf("one that is written: %+v, %v", got, err)
+	}
+	if got, err := ChooseRouterIDs("ns/a", written, RouterIDs{}, []int{51}); err == nil || !strings.Contains(err.Error(), "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another cluster") {
+		t.Errorf("one that is written and taken: %+v, %v", got, err)
+	}
+	var all []int
+	for id := 1; id <= 255; id++ {
+		all = append(all, id)
+	}
+	if got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, all); err == nil || !strings.Contains(err.Error(), "all 255 IDs are in use") {
+		t.Errorf("none is free: %+v, %v", got, err)
+	}
+	if got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, append(all[:99:99], all[100:]...)); err == nil || got.API != 100 {
+		t.Errorf("one is free, and two are needed: %+v, %v", got, err)
+	}
+}
+
+func TestServicesThatCannotWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		host     string
+		services infrav1.ControlPlaneServices
+		want     string
+	}{
+		"kube-vip without an address":   {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, `spec.controlPlaneEndpoint.host: "api.example.com" is not an IP address`},
+		"keepalived without an address": {"", infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}, "spec.controlPlaneEndpoint.host"},
+		"the same port twice":           {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy", APIServerPort: 6443}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
+		"no ingress address":            {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "apps"}, `spec.controlPlaneServices.ingressVirtualIP: "apps" is not an IP address`},
+		"one address for both":          {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.5"}, "ingress needs an address of its own"},
+		"an external name":              {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
+		"all of it":                     {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", IngressVirtualIP: "10.0.0.6"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ValidateServices(infrav1.OLVMClusterSpec{ControlPlaneEndpoint: infrav1.APIEndpoint{Host: test.host}, ControlPlaneServices: &test.services})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
