@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,23 +26,37 @@ import (
 func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	w := prepare(t, name)
+	w.applyTemplates(subnet, nil, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "Cluster" {
+			loseQuickly(t, object)
+			place(t, object, subnet)
+		}
+	}, "clusterclass-olvm.yaml", "cluster-template-topology.yaml")
+	return w
+}
+
+// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables that are not what
+// most templates have.
+func (w *workload) applyTemplates(subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string) {
+	w.t.Helper()
 	variables := map[string]string{
-		"CLUSTER_NAME": name, "NAMESPACE": w.namespace, "KUBERNETES_VERSION": "v1.36.1", "CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1",
+		"CLUSTER_NAME": w.name, "NAMESPACE": w.namespace, "KUBERNETES_VERSION": "v1.36.1", "CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1",
 		"CONTROL_PLANE_ENDPOINT_HOST": "127.20.S.5", "OLVM_SERVER_URL": suite.plane.Engine.URL, "OLVM_VM_TEMPLATE": "ol9-k8s",
 		"OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan", "OLVM_SUBNET": "127.20.S.0/24", "OLVM_GATEWAY": "127.20.S.1",
 		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19", "OLVM_WORKER_ADDRESSES": "127.20.S.100-127.20.S.109,127.20.S.120",
 	}
-	for _, file := range []string{"clusterclass-olvm.yaml", "cluster-template-topology.yaml"} {
+	maps.Copy(variables, more)
+	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		text := string(content)
 		if strings.HasPrefix(file, "cluster-template") { // a class is for many clusters and has no variables of this kind
 			text = expand(text, func(name, fallback string) string {
 				value, ok := variables[name]
 				if !ok && fallback == "" {
-					t.Errorf("%s asks for %s", file, name)
+					w.t.Errorf("%s asks for %s", file, name)
 				}
 				if !ok {
 					value = fallback
@@ -51,20 +66,16 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 		}
 		objects, err := localplane.ReadObjects([]byte(text))
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		for _, object := range objects {
 			object.SetNamespace(w.namespace)
-			if object.GetKind() == "Cluster" {
-				loseQuickly(t, object)
-				place(t, object, subnet)
-			}
+			change(object)
 		}
 		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
-			return localplane.Apply(t.Context(), suite.plane.Client, objects...)
+			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
 		})
 	}
-	return w
 }
 
 // variable of a template, with the value that it has where nobody gives it one.

@@ -63,7 +63,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	suite.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(),
+		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(), FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
 		Progress: func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 	})
 	if err != nil {
@@ -366,6 +366,21 @@ func TestClustersAtOnce(t *testing.T) {
 		w.expectAddresses()
 		w.delete()
 		w.expectNoClaims()
+	})
+	t.Run("Ignition of stock Cluster API, keepalived and nginx: flavor ock", func(t *testing.T) {
+		t.Parallel()
+		w := prepare(t, "zeta")
+		w.applyTemplates(36, map[string]string{"OLVM_VM_TEMPLATE": "ock-1.36", "CONTROL_PLANE_MACHINE_COUNT": "3"}, func(*unstructured.Unstructured) {}, "cluster-template-ock.yaml")
+		w.expectMachines(3, 1)
+		w.expectFollowers(36)
+		w.delete()
+	})
+	t.Run("the default flavor, with kube-vip", func(t *testing.T) {
+		t.Parallel()
+		w := prepare(t, "eta")
+		w.applyTemplates(37, nil, func(*unstructured.Unstructured) {}, "cluster-template.yaml")
+		w.expectMachines(1, 1)
+		w.delete()
 	})
 	t.Run("move to another management cluster, scale there, and back", func(t *testing.T) {
 		t.Parallel()

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_0"
+	"github.com/vincent-petithory/dataurl"
+)
+
+// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation, with
+func (w *workload) expectFollowers(subnet int) {
+	w.t.Helper()
+	known := map[int]bool{} // by the number of nodes
+	w.eventually("the user data of the control plane can be read", func() error {
+		for _, vm := range w.vms() {
+			if !strings.Contains(vm.Name, "control-plane") {
+				continue
+			}
+			nodes, err := w.followed(vm.ID, subnet)
+			if err != nil {
+				return fmt.Errorf("VM %s: %w", vm.Name, err)
+			}
+			known[nodes] = true
+		}
+		return nil
+	})
+	for n := 1; n <= 3; n++ {
+		if !known[n] {
+			w.t.Errorf("no node was told of %d nodes: %v", n, known)
+		}
+	}
+}
+
+// followed is how many nodes of the control plane a VM is told of.
+func (w *workload) followed(id string, subnet int) (int, error) {
+	vm, err := suite.engine.VMWithInitialization(context.Background(), id)
+	if err != nil {
+		return 0, err
+	}
+	config, messages, err := v3_0.Parse([]byte(vm.Initialization.CustomScript))
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s", err, messages.String())
+	}
+	nodes := 0
+	for _, file := range config.Storage.Files {
+		if file.Contents.Source == nil || file.Contents.Compression != nil && *file.Contents.Compression != "" {
+			continue
+		}
+		content, err := dataurl.DecodeString(*file.Contents.Source)
+		if err != nil {
+			return 0, err
+		}
+		if file.Path == "/etc/capolvm/control-plane" {
+			nodes = strings.Count(string(content.Data), fmt.Sprintf("127.20.%d.", subnet))
+		}
+	}
+	if nodes == 0 {
+		return 0, errors.New("it knows no node, not even itself")
+	}
+	return nodes, nil
+}
