@@ -99,6 +99,7 @@ func TestConflictsInACloudConfigAreNamed(t *testing.T) {
 		"a list and a value":           {"packages: [a]\n", Guest{Extra: extra("packages: a")}, "packages of the cloud-config is set differently"},
 		"a file without a path":        {"{}\n", Guest{Extra: extra("write_files: [{content: b}]")}, "extra 1: a file of write_files has no path"},
 		"no cloud-config":              {"{}\n", Guest{Extra: extra("- a")}, "extra 1 is not a cloud-config"},
+		"a port of the API server":     {"write_files: [{path: /run/kubeadm/kubeadm.yaml, content: \"kind: InitConfiguration\\nlocalAPIEndpoint: {bindPort: 6443}\"}]\n", Guest{Services: &Services{API: &APIEndpoint{LoadBalancer: HAProxy, ServerPort: 6444}}}, "bootstrap data: /run/kubeadm/kubeadm.yaml: localAPIEndpoint.bindPort is 6443, and the load balancer of controlPlaneServices looks for API servers at port 6444"},
 		"nobody knows the host name":   {"a: '{{ local_hostname }}'\n", Guest{}, "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,6 +135,9 @@ func services(in Input) (*bootstrap.Services, error) {
 	if err := ValidateServices(in.Cluster); err != nil {
 		return nil, err
 	}
+	if asked.VirtualIP == keepalived && in.RouterIDs.API == 0 || asked.IngressVirtualIP != "" && in.RouterIDs.Ingress == 0 {
+		return nil, &Error{infrav1.WaitingForClusterInfrastructureReason, "OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]", "the virtual router IDs are not chosen yet"}
+	}
 	out := &bootstrap.Services{HostName: in.VMName}
 	if guest := in.NICs[0].Guest; guest != nil {
 		out.Interface = guest.Interface

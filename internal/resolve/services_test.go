@@ -66,3 +66,20 @@ func TestServicesThatCannotWork(t *testing.T) {
 		})
 	}
 }
+
+func TestServicesWaitForTheirRouterIDs(t *testing.T) {
+	in := Input{ControlPlane: true, NICs: []NIC{{}}}
+	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
+	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	if _, err := services(in); err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
+		t.Errorf("keepalived without an ID: %v", err)
+	}
+	in.Cluster.ControlPlaneServices.VirtualIP = "KubeVIP"
+	if made, err := services(in); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
+		t.Errorf("kube-vip needs none: %+v, %v", made, err)
+	}
+	in.ControlPlane = false
+	if made, err := services(in); err != nil || made != nil {
+		t.Errorf("a worker: %+v, %v", made, err)
+	}
+}
