@@ -66,8 +66,8 @@ func (s *site) certificates() secret.Certificates {
 }
 
 func ignitionMachine(name string, data []byte, specification string) ovirtsim.GuestVM {
-	m := machine(name, "127.40.0.99", string(data)) // whose configuration an Ignition guest does not see
-	m.Ignition, m.IgnitionVersion, m.HostName = true, specification, ""
+	m := machine(name, "", string(data))
+	m.Ignition, m.IgnitionVersion, m.HostName, m.NICs = true, specification, "", nil
 	return m
 }
 
@@ -355,10 +355,37 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 func TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork(t *testing.T) {
 	s := newSite(t, "127.40.5.5:6443")
 	payload := newConfig3("3.4.0").file(keyfilePath, 0o644, keyfileFor("127.40.0.51"))
-	err := s.start(ignitionMachine("vm-1", payload.raw(), "")).up()
+	vm := ignitionMachine("vm-1", payload.raw(), "")
+	vm.NICs = machine("vm-1", "127.40.0.51", "").NICs // which an Ignition guest does not see
+	err := s.start(vm).up()
 	for _, want := range []string{"network: no interface has an address", "has no DHCP", "NetworkManager ignores " + keyfilePath + ": its permissions 0644 are insecure, they must be 0600"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+func TestAnIgnitionGuestWhoseKeyfileSaysAnotherAddressIsRefused(t *testing.T) {
+	s := newSite(t, "127.40.7.5:6443")
+	for name, test := range map[string]struct{ keyfile, want string }{
+		"the same":        {keyfileFor("127.40.0.71"), ""},
+		"another address": {keyfileFor("127.40.0.72"), "says static 127.40.0.72/24 via 127.40.0.1, and the NIC configuration of the VM's initialization says static 127.40.0.71/24 via 127.40.0.1"},
+		"another gateway": {strings.Replace(keyfileFor("127.40.0.71"), ",127.40.0.1", ",127.40.0.2", 1), "says static 127.40.0.71/24 via 127.40.0.2"},
+		"DHCP":            {"[connection]\nid=enp1s0\ntype=ethernet\ninterface-name=enp1s0\n[ipv4]\nmethod=auto\n", "says DHCP, and the NIC"},
+		"IPv6 beside it":  {keyfileFor("127.40.0.71") + "[ipv6]\nmethod=auto\n", "says SLAAC, and the NIC configuration of the VM's initialization says none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := ignitionMachine("vm-"+strings.ReplaceAll(name, " ", "-"), newConfig3("3.4.0").file("/etc/hostname", 0o644, "a\n").file(keyfilePath, 0o600, test.keyfile).raw(), "")
+			vm.NICs = machine("vm", "127.40.0.71", "").NICs
+			started := s.start(vm)
+			if test.want == "" {
+				<-started.reported
+				started.halt()
+				return
+			}
+			if err := started.up(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }

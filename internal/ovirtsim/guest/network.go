@@ -66,7 +66,43 @@ func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warn
 		}
 	}
 	keyfiles, warnings, err := readKeyfiles(sys)
+	if err == nil && machine.Ignition {
+		err = compare(machine.NICs, keyfiles)
+	}
 	return append(profiles, keyfiles...), warnings, err
+}
+
+// compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have an
+// address that nobody expects, or that somebody else has.
+func compare(nics []ovirtsim.GuestNIC, keyfiles []profile) error {
+	for _, nic := range nics {
+		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
+		told, err := profileFromNIC(nic)
+		if err != nil {
+			return err
+		}
+		if at < 0 {
+			continue // a guest without an address is told so
+		}
+		for _, family := range []struct{ told, written addressing }{{told.v4, keyfiles[at].v4}, {told.v6, keyfiles[at].v6}} {
+			if family.told.method != family.written.method || !slices.Equal(family.told.addresses, family.written.addresses) || family.told.gateway != family.written.gateway {
+				return fmt.Errorf("network: %s: %s says %s, and %s says %s", nic.Interface, keyfiles[at].source, family.written, told.source, family.told)
+			}
+		}
+	}
+	return nil
+}
+
+// String is how messages name it.
+func (a addressing) String() string {
+	words := []string{[]string{"none", "static", "DHCP", "SLAAC"}[a.method]}
+	for _, prefix := range a.addresses {
+		words = append(words, prefix.String())
+	}
+	if a.gateway.IsValid() {
+		words = append(words, "via "+a.gateway.String())
+	}
+	return strings.Join(words, " ")
 }
 
 // configureNetwork decides the addresses of all devices. A device that nothing configures uses DHCP, as NetworkManager
