@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,6 +76,8 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	waiting(s.Machine("conflict", func(spec *infrav1.OLVMMachineSpec) {
 		spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "write_files: [{path: /a, content: c}]\n"}}}
 	}), "the file /a is set differently by the bootstrap data and by userData.extra[0].inline")
+	s.UserData = "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
+	waiting(s.Machine("large", nil), "bootstrap Secret large-bootstrap", "and at most 524288 can be given to a VM")
 	if vms := s.Sim.Summary().VMs; vms != 0 {
 		t.Errorf("%d VMs were made", vms)
 	}
@@ -244,5 +248,18 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 		if err := s.Client.Create(t.Context(), c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What is allowed must go all the way: through Terraform, and its state in a Secret, where it cannot be packed.
+func TestLargeUserDataIsDelivered(t *testing.T) {
+	s := newSite(t, nil)
+	content := make([]byte, 350<<10)
+	_, _ = rand.Read(content) // never fails
+	text := base64.StdEncoding.EncodeToString(content)
+	s.UserData = "#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: " + text + "}]\n"
+	s.Expect(s.Machine("m", nil), infrav1.ReadyCondition, "True/Ready")
+	if script := s.inspect("m").vm.Initialization.CustomScript; !strings.Contains(script, text) {
+		t.Errorf("%d bytes of user data arrived", len(script))
 	}
 }

@@ -17,6 +17,10 @@ import (
 // cloud-init.
 const ignitionOS = "rhcos_x64"
 
+// maxUserData is how many bytes of user data a VM is given. Terraform's state has them in clear, and is in a Secret, of which the
+// API server takes 1 MiB.
+const maxUserData = 512 << 10
+
 // Bootstrap is the bootstrap data of a machine, and what else it is made of.
 type Bootstrap struct {
 	// Source names the Secret in errors.
@@ -71,6 +75,10 @@ func userData(in Input, template *engine.Template) (string, error) {
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
+	}
+	if len(merged) > maxUserData {
+		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, fmt.Sprintf(
+			"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), maxUserData)}
 	}
 	return string(merged), nil
 }
