@@ -49,9 +49,6 @@ const (
 	engineRetry = 10 * time.Second
 	// hostCheck is how often a cluster looks at hosts on which affinity groups or failure domains depend.
 	hostCheck = 30 * time.Second
-
-	// defaultAPIServerPort stands in for a port that is not set.
-	defaultAPIServerPort = 6443
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch;update
@@ -340,7 +337,7 @@ func reconcileEndpoint(scope *clusterScope) {
 		endpoint.Host, endpoint.Port = asked.Host, asked.Port
 	}
 	if endpoint.Host != "" && endpoint.Port == 0 {
-		endpoint.Port = defaultAPIServerPort
+		endpoint.Port = resolve.DefaultEndpointPort
 	}
 }
 

@@ -39,10 +39,17 @@ func (r *OLVMClusterReconciler) reconcileServices(ctx context.Context, scope *cl
 
 // chooseRouterIDs records the virtual router IDs of a cluster, and says whether they are others than before.
 func (r *OLVMClusterReconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster) (changed bool, err error) {
-	has, err := resolve.RecordedRouterIDs(c)
+	recorded, err := resolve.RecordedRouterIDs(c)
 	if err != nil {
 		return false, err
 	}
+	name := client.ObjectKeyFromObject(c).String()
+	// Nobody takes away what a cluster has that may have machines: there is no need to look at the others.
+	none, made := recorded == resolve.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
+	if wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil); err == nil && wanted == recorded && (none || made) {
+		return false, nil
+	}
+	has := recorded
 	var all infrav1.OLVMClusterList
 	if err := r.APIReader.List(ctx, &all); err != nil {
 		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -62,12 +69,11 @@ func (r *OLVMClusterReconciler) chooseRouterIDs(ctx context.Context, c *infrav1.
 		}
 		inUse = append(inUse, ids.API, ids.Ingress)
 	}
-	wanted, err := resolve.ChooseRouterIDs(client.ObjectKeyFromObject(c).String(), c.Spec.ControlPlaneServices, has, inUse)
+	wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
 	if err != nil {
 		return false, err
 	}
-	before, _ := resolve.RecordedRouterIDs(c)
-	if wanted == before {
+	if wanted == recorded {
 		return false, nil
 	}
 	text, err := json.Marshal(wanted)

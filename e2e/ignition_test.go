@@ -11,6 +11,7 @@ import (
 )
 
 // expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation, with
+// which each node knows those that were there before it.
 func (w *workload) expectFollowers(subnet int) {
 	w.t.Helper()
 	known := map[int]bool{} // by the number of nodes
@@ -46,16 +47,14 @@ func (w *workload) followed(id string, subnet int) (int, error) {
 	}
 	nodes := 0
 	for _, file := range config.Storage.Files {
-		if file.Contents.Source == nil || file.Contents.Compression != nil && *file.Contents.Compression != "" {
+		if file.Path != "/etc/capolvm/control-plane" {
 			continue
 		}
 		content, err := dataurl.DecodeString(*file.Contents.Source)
 		if err != nil {
 			return 0, err
 		}
-		if file.Path == "/etc/capolvm/control-plane" {
-			nodes = strings.Count(string(content.Data), fmt.Sprintf("127.20.%d.", subnet))
-		}
+		nodes = strings.Count(string(content.Data), fmt.Sprintf("127.20.%d.", subnet))
 	}
 	if nodes == 0 {
 		return 0, errors.New("it knows no node, not even itself")

@@ -165,9 +165,6 @@ func conflict(what, one, other string) error {
 
 // The names of sources in errors.
 const (
-	providerSource  = "the bootstrap data"
-	machineSource   = "the OLVMMachine or OLVMCluster"
-	kubeadmPrepare  = "/etc/capolvm/prepare-kubeadm.sh"
-	vmUUIDCommand   = `sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`
-	vmUUIDInKubeadm = "__OLVM_VM_UUID__"
+	providerSource = "the bootstrap data"
+	machineSource  = "the OLVMMachine or OLVMCluster"
 )

@@ -13,6 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+const (
+	// kubeadmPrepare is the script that runs before kubeadm where Ignition reads the data.
+	kubeadmPrepare = "/etc/capolvm/prepare-kubeadm.sh"
+	// vmUUIDInKubeadm stands for the VM's UUID in kubeadm's configuration.
+	vmUUIDInKubeadm = "__OLVM_VM_UUID__"
+)
+
 // kubeadmFiles are where the kubeadm bootstrap provider puts kubeadm's configuration: two with cloud-init, one with
 // Ignition.
 var kubeadmFiles = []string{"/run/kubeadm/kubeadm.yaml", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubeadm.yml"}
@@ -61,7 +68,7 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 		if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
 			out.changed, out.needsUUID = true, true
 		}
-		if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs)) {
+		if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs, ",")) {
 			out.changed = true
 		}
 	}
@@ -123,13 +130,15 @@ func setArgument(registration *yaml.Node, name, argument string) bool {
 }
 
 // putUUID is the command that puts the VM's UUID into kubeadm's configuration.
-func putUUID(path string) string { return fmt.Sprintf(vmUUIDCommand, vmUUIDInKubeadm, path) }
+func putUUID(path string) string {
+	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`, vmUUIDInKubeadm, path)
+}
 
-// join writes addresses with commas between them.
-func join(addresses []netip.Addr) string {
+// join writes addresses with a separator between them.
+func join(addresses []netip.Addr, separator string) string {
 	var list []string
 	for _, address := range addresses {
 		list = append(list, address.String())
 	}
-	return strings.Join(list, ",")
+	return strings.Join(list, separator)
 }

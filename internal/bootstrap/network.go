@@ -57,7 +57,7 @@ func (i Interface) section(out *strings.Builder, name string, ip IP, servers []n
 		out.WriteString("never-default=true\n")
 	}
 	if len(servers) > 0 {
-		fmt.Fprintf(out, "dns=%s;\n", strings.ReplaceAll(join(servers), ",", ";"))
+		fmt.Fprintf(out, "dns=%s;\n", join(servers, ";"))
 	}
 	if len(domains) > 0 {
 		fmt.Fprintf(out, "dns-search=%s;\n", strings.Join(domains, ";"))

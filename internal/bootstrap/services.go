@@ -79,10 +79,11 @@ func (s *Services) bindPort() int32 {
 	return s.API.ServerPort
 }
 
+// keepalived says whether it holds the address here.
+func (a *APIEndpoint) keepalived() bool { return a != nil && a.KubeVIPImage == "" }
+
 // keepalived says whether it holds an address here.
-func (s *Services) keepalived() bool {
-	return s.Ingress != nil || s.API != nil && s.API.KubeVIPImage == ""
-}
+func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepalived() }
 
 // files of the services; init says that the node initialises its cluster.
 func (s *Services) files(init bool) []File {
@@ -105,10 +106,10 @@ func (s *Services) files(init bool) []File {
 	if api == nil {
 		return out
 	}
-	if api.KubeVIPImage != "" {
-		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
-	} else {
+	if api.keepalived() {
 		add("/etc/keepalived/capolvm-check-api.sh", 0o755, render("check-api.sh", api))
+	} else {
+		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
 	}
 	switch api.LoadBalancer {
 	case HAProxy:
@@ -129,7 +130,7 @@ func (s *Services) keepalivedConfig() string {
 		HostName     string
 		API, Ingress *instance
 	}{HostName: s.HostName}
-	if s.API != nil && s.API.KubeVIPImage == "" {
+	if s.API.keepalived() {
 		values.API = &instance{s.API.VirtualAddress, s.Interface, s.Self}
 	}
 	if s.Ingress != nil {
@@ -139,7 +140,7 @@ func (s *Services) keepalivedConfig() string {
 }
 
 func (s *Services) followScript() string {
-	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": true}
+	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": ""}
 	if s.Self.Is6() {
 		values["Separator"], values["Open"], values["Close"] = ":", "[", "]"
 	}

@@ -116,7 +116,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if !usesIgnition(in, template) {
 		machine.HostName = in.VMName // Ignition gets it as a file: the engine would add the same
 	}
-	if machine.UserData, err = userData(in, template); err != nil {
+	if machine.UserData, err = userData(in, template, machine); err != nil {
 		return fail(err)
 	}
 	network, profile, err := networks(ctx, client, dc, template, in.NICs, &machine)

@@ -19,9 +19,11 @@ const (
 	noLoadBalancer = "None"
 
 	defaultAPIServerPort = 6444
-	defaultEndpointPort  = 6443
 	defaultKubeVIPImage  = "ghcr.io/kube-vip/kube-vip:v0.8.9"
 )
+
+// DefaultEndpointPort stands in for a port of the control plane endpoint that is not set.
+const DefaultEndpointPort = 6443
 
 // RouterIDs are the virtual router IDs of a cluster; zero for one that it does not need.
 type RouterIDs struct {
@@ -112,7 +114,7 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 		}
 	}
 	if services.LoadBalancer != "" && services.LoadBalancer != noLoadBalancer {
-		if port := or(services.APIServerPort, defaultAPIServerPort); port == or(cluster.ControlPlaneEndpoint.Port, defaultEndpointPort) {
+		if port := or(services.APIServerPort, defaultAPIServerPort); port == or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
 			return wrong("spec.controlPlaneServices.apiServerPort", "the load balancer listens at port %d itself; choose another", port)
 		}
 	}
@@ -155,7 +157,7 @@ func services(in Input) (*bootstrap.Services, error) {
 	}
 	if vip, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host); err == nil && in.ControlPlane && asked.VirtualIP != "" && asked.VirtualIP != "External" {
 		api := &bootstrap.APIEndpoint{
-			VirtualAddress: bootstrap.VirtualAddress{Address: vip, RouterID: in.RouterIDs.API}, Port: or(in.Cluster.ControlPlaneEndpoint.Port, defaultEndpointPort),
+			VirtualAddress: bootstrap.VirtualAddress{Address: vip, RouterID: in.RouterIDs.API}, Port: or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
 			ServerPort: or(asked.APIServerPort, defaultAPIServerPort), NginxImage: asked.NginxImage,
 		}
 		if asked.LoadBalancer != noLoadBalancer {

@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // ignitionOS is the operating system with which the engine hands the user data to Ignition; with all others it is for
@@ -52,8 +53,8 @@ func usesIgnition(in Input, template *engine.Template) bool {
 	return or(in.Spec.VirtualMachine.OSType, template.OS.Type) == ignitionOS
 }
 
-// userData merges the bootstrap data with what only the infrastructure knows.
-func userData(in Input, template *engine.Template) (string, error) {
+// userData merges the bootstrap data with what only the infrastructure knows. The machine has the names of its guests.
+func userData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
 		return "", nil
 	}
@@ -67,7 +68,7 @@ func userData(in Input, template *engine.Template) (string, error) {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of the KubeadmConfig to ignition, or another osType for an image with cloud-init", os, in.Bootstrap.Source)}
 	}
-	guest := guestOf(in)
+	guest := guestOf(in, machine)
 	var err error
 	if guest.Services, err = services(in); err != nil {
 		return "", err
@@ -84,20 +85,18 @@ func userData(in Input, template *engine.Template) (string, error) {
 }
 
 // guestOf is what the guest of a machine is told.
-func guestOf(in Input) bootstrap.Guest {
+func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 	asked := UserDataOf(in.Spec, in.Cluster)
-	out := bootstrap.Guest{HostName: in.VMName, Extra: in.Bootstrap.Extra, NodeIPs: nodeIPs(in)}
+	out := bootstrap.Guest{HostName: in.VMName, SearchDomains: machine.SearchDomains, Extra: in.Bootstrap.Extra, NodeIPs: nodeIPs(in)}
 	for _, nic := range in.NICs {
-		if nic.Guest == nil {
-			continue
+		if nic.Guest != nil {
+			out.Interfaces = append(out.Interfaces, interfaceOf(nic, in))
 		}
-		out.Interfaces = append(out.Interfaces, interfaceOf(nic, in))
-		for _, server := range nic.Guest.DNSServers {
-			if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
-				out.DNSServers = union(out.DNSServers, []netip.Addr{address})
-			}
+	}
+	for _, server := range machine.DNSServers { // in their order
+		if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
+			out.DNSServers = union(out.DNSServers, []netip.Addr{address})
 		}
-		out.SearchDomains = union(out.SearchDomains, nic.Guest.SearchDomains)
 	}
 	if asked.SSH != nil {
 		out.SSH = &bootstrap.SSH{User: asked.SSH.User, AuthorizedKeys: asked.SSH.AuthorizedKeys}

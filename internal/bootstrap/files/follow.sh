@@ -39,12 +39,10 @@ write() {
     chmod 644 "$1.new"
     mv "$1.new" "$1"
 }
-{{- if .Keepalived}}
 
 if write /etc/keepalived/keepalived.conf /etc/capolvm/keepalived.conf '        %' "$self"; then
     systemctl --no-block reload-or-restart keepalived.service
 fi
-{{- end}}
 {{- if .HAProxy}}
 
 if write /etc/haproxy/haproxy.cfg /etc/capolvm/haproxy.cfg '    server % {{.Open}}%{{.Close}}:{{.BackendPort}}'; then
