@@ -38,7 +38,7 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 	go test ./controllers ./internal/tfprovider -parallel 8 -timeout 10m
 
 .PHONY: test-guestnet
-test-guestnet: tools ## Run what nodes do for their endpoints with real keepalived, haproxy and nginx; as root, where they are installed
+test-guestnet: tools tools-dns ## Run what nodes do for their endpoints with real keepalived, haproxy, nginx and CoreDNS; as root, where they are installed
 	go test ./e2e/guestnet -count=1 -timeout 10m
 
 .PHONY: test-e2e
@@ -93,8 +93,8 @@ build: ## Build all commands into bin/
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache
 	@$(TOOLS) plane executor
 
-.PHONY: tools-ipam tools-clusterctl
-tools-ipam tools-clusterctl:
+.PHONY: tools-ipam tools-clusterctl tools-dns
+tools-ipam tools-clusterctl tools-dns:
 	@$(TOOLS) $(@:tools-%=%)
 
 .PHONY: executor

@@ -344,7 +344,8 @@ func (r *OLVMMachineReconciler) reconcileConfiguration(ctx context.Context, scop
 // controlPlaneNodes are the addresses of the control plane's machines that are recorded, where the machine's first boot
 // needs them.
 func (r *OLVMMachineReconciler) controlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
-	if scope.bootstrap == nil || scope.olvmCluster.Spec.ControlPlaneServices == nil || !util.IsControlPlaneMachine(scope.machine) {
+	services := scope.olvmCluster.Spec.ControlPlaneServices
+	if scope.bootstrap == nil || services == nil || !util.IsControlPlaneMachine(scope.machine) && services.DNS == nil {
 		return nil, nil
 	}
 	var owners clusterv1.MachineList

@@ -226,6 +226,62 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 	}
 }
 
+func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
+		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
+			VirtualIP: "Keepalived", AdditionalVirtualIP: "fd00::5", IngressVirtualIP: "10.0.0.6", AdditionalIngressVirtualIP: "fd00::6", DNS: &infrav1.ClusterDNS{Domain: "one.example.com"},
+		}
+	})
+	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
+	dual := func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
+		spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::40"}}
+	}
+	init := "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: ClusterConfiguration\n    apiServer: {certSANs: [%s]}\n    ---\n    kind: InitConfiguration\n"
+	s.UserData = fmt.Sprintf(init, `api-int.one.example.com, "fd00:0::5"`)
+	lacks := s.controlPlane("lacks", "", dual)
+	if message := s.Expect(lacks, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason); !strings.Contains(message, "would lack api.one.example.com") || !strings.Contains(message, "apiServer.certSANs of the KubeadmControlPlane") {
+		t.Error(message)
+	}
+	s.UserData = fmt.Sprintf(init, `api.one.example.com, api-int.one.example.com, "fd00:0::5"`)
+	first := s.controlPlane("cp", "", dual)
+	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
+	self4, self6 := first.Status.Addresses[0].Address, first.Status.Addresses[1].Address
+	told := s.inspect("cp").vm.Initialization
+	if told.DNSServers != self4+" 10.0.0.53" || told.DNSSearch != "one.example.com" {
+		t.Errorf("the guest asks %q, in %q", told.DNSServers, told.DNSSearch)
+	}
+	for path, wants := range map[string][]string{
+		"/etc/capolvm/dns/Corefile":                  {"bind " + self4 + " " + self6 + " 10.0.0.5 fd00::5\n", "file /etc/coredns/nodes.zone", "forward . 10.0.0.53 {"},
+		"/etc/capolvm/dns/endpoint.zone":             {"@ IN A 10.0.0.5\n@ IN AAAA fd00::5\n"},
+		"/etc/capolvm/dns/apps.zone":                 {"* IN A 10.0.0.6\n* IN AAAA fd00::6\n"},
+		"/etc/capolvm/dns/nodes.zone":                {"cp IN A " + self4 + "\ncp IN AAAA " + self6 + "\n"},
+		"/etc/kubernetes/manifests/capolvm-dns.yaml": {"registry.k8s.io/coredns/coredns:"},
+		"/etc/capolvm/keepalived.conf":               {"fd00::5/128 dev enp1s0", "fd00::6/128 dev enp1s0"},
+	} {
+		for _, want := range wants {
+			if got := s.written("cp", path); !strings.Contains(got, want) {
+				t.Errorf("%s has no %q:\n%s", path, want, got)
+			}
+		}
+	}
+
+	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
+	worker := s.Machine("worker", dual)
+	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
+	if got := s.written("worker", "/etc/capolvm/dns/Corefile"); !strings.Contains(got, "forward . 10.0.0.5 fd00::5 10.0.0.1") || !strings.Contains(got, " "+self4+" ") || !strings.Contains(got, " "+self6+" ") || strings.Contains(got, "nodes.zone") || strings.Contains(got, "bind 10.0.0.5") {
+		t.Errorf("a worker's:\n%s", got)
+	}
+	leased := s.Machine("leased", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{DHCP: true}
+		spec.VirtualMachine.Network.Gateway = ""
+	})
+	if message := s.Expect(leased, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ControlPlaneServicesInvalidReason); !strings.Contains(message, "no static address, at which the node could answer") {
+		t.Error(message)
+	}
+}
+
 func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 	spoil := func(host string, services infrav1.ControlPlaneServices) *site {
 		return newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
@@ -242,6 +298,9 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 		"set loadBalancer, or remove it":          {VirtualIP: "Keepalived", APIServerPort: 6445},
 		"nginxImage needs loadBalancer Nginx":     {VirtualIP: "Keepalived", NginxImage: "nginx"},
 		"kubeVIPImage needs virtualIP KubeVIP":    {VirtualIP: "Keepalived", KubeVIPImage: "kube-vip"},
+		"additionalVirtualIP needs virtualIP":     {AdditionalVirtualIP: "fd00::5"},
+		"IP needs ingressVirtualIP":               {AdditionalIngressVirtualIP: "fd00::6"},
+		"dns.domain":                              {DNS: &infrav1.ClusterDNS{Domain: "Example.com"}},
 	} {
 		c := &infrav1.OLVMCluster{ObjectMeta: s.Meta("refused"), Spec: s.OLVM.Spec}
 		c.Spec.ControlPlaneServices = &services

@@ -1,6 +1,8 @@
 package v1
 
 // ControlPlaneServices are what the nodes do for the endpoints of their cluster.
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalVirtualIP) || size(self.additionalVirtualIP) == 0 || (has(self.virtualIP) && self.virtualIP in ['KubeVIP', 'Keepalived'])",message="additionalVirtualIP needs virtualIP KubeVIP or Keepalived"
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalIngressVirtualIP) || size(self.additionalIngressVirtualIP) == 0 || (has(self.ingressVirtualIP) && size(self.ingressVirtualIP) > 0)",message="additionalIngressVirtualIP needs ingressVirtualIP"
 // +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None') || (has(self.virtualIP) && self.virtualIP == 'Keepalived')",message="loadBalancer needs virtualIP Keepalived"
 // +kubebuilder:validation:XValidation:rule="!has(self.apiServerPort) || self.apiServerPort == 0 || (has(self.loadBalancer) && size(self.loadBalancer) > 0 && self.loadBalancer != 'None')",message="apiServerPort is where API servers listen behind a load balancer; set loadBalancer, or remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancer) && self.loadBalancer == 'Nginx')",message="nginxImage needs loadBalancer Nginx"
@@ -12,6 +14,12 @@ type ControlPlaneServices struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";External;KubeVIP;Keepalived
 	VirtualIP string `json:"virtualIP,omitempty"`
+
+	// additionalVirtualIP is an IP address of the other family, for dual stack: whoever holds controlPlaneEndpoint.host has it,
+	// too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	AdditionalVirtualIP string `json:"additionalVirtualIP,omitempty"`
 
 	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which must
 	// be in the image; or None, with which the node that holds the address serves all. Empty means None.
@@ -37,6 +45,11 @@ type ControlPlaneServices struct {
 	// +kubebuilder:validation:MaxLength=45
 	IngressVirtualIP string `json:"ingressVirtualIP,omitempty"`
 
+	// additionalIngressVirtualIP is an IP address of the other family, for dual stack, which the same node has.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	AdditionalIngressVirtualIP string `json:"additionalIngressVirtualIP,omitempty"`
+
 	// ingressVirtualRouterID of VRRP for ingressVirtualIP. 0 means one that no other cluster of the engine has.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -52,4 +65,26 @@ type ControlPlaneServices struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
+
+	// dns has each node answer for the names of the cluster, where the site has no DNS that knows them. Nodes ask themselves
+	// first, then the DNS servers of their network.
+	// +optional
+	DNS *ClusterDNS `json:"dns,omitempty"`
+}
+
+// ClusterDNS are the names of a cluster: api and api-int are the control plane endpoint, all names below apps the ingress
+// address, and each node has its own.
+type ClusterDNS struct {
+	// domain of the cluster, below which the names are; all of it is the cluster's own. api.DOMAIN and api-int.DOMAIN need to be
+	// in apiServer.certSANs of the KubeadmControlPlane.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`
+	Domain string `json:"domain,omitempty"`
+
+	// image is the container image of CoreDNS. Empty means registry.k8s.io/coredns/coredns:v1.12.1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
 }

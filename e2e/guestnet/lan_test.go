@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	kyaml "sigs.k8s.io/yaml"
+
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +43,9 @@ type lan struct {
 	prefix string // of the names of network namespaces
 	bridge string
 	client string
-	// kubectl is the path of it.
-	kubectl string
-	made    int
+	// kubectl and coredns are their paths.
+	kubectl, coredns string
+	made             int
 }
 
 // lans counts them: their namespaces have names that the machine knows.
@@ -65,19 +67,22 @@ func newLAN(t *testing.T) *lan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tools.Build(t.Context(), "plane"); err != nil {
-		t.Fatal(err)
+	tool := func(module, name string) string {
+		if err := tools.Build(t.Context(), module); err != nil {
+			t.Fatal(err)
+		}
+		path, err := tools.Path(module, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	kubectl, err := tools.Path("plane", "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lan{t: t, dir: t.TempDir(), prefix: fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)), kubectl: kubectl}
+	l := &lan{t: t, dir: t.TempDir(), prefix: fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)), kubectl: tool("plane", "kubectl"), coredns: tool("dns", "coredns")}
 	l.bridge = l.namespace("lan")
 	l.in(l.bridge, "ip", "link", "add", "lan", "type", "bridge", "forward_delay", "0")
 	l.in(l.bridge, "ip", "link", "set", "lan", "up")
 	l.client = l.namespace("client")
-	l.connect(l.client, "10.99.0.250/24")
+	l.connect(l.client, "10.99.0.250")
 	return l
 }
 
@@ -90,14 +95,18 @@ func (l *lan) namespace(name string) string {
 	return name
 }
 
-// connect plugs a namespace into the bridge as enp1s0.
+// v6 is the address of IPv6 that goes with one of IPv4 on the network.
+func v6(address string) string { return "fd00:99::" + address[strings.LastIndex(address, ".")+1:] }
+
+// connect plugs a namespace into the bridge as enp1s0, with an address of IPv4 and the one of IPv6 that goes with it.
 func (l *lan) connect(namespace, address string) {
 	l.t.Helper()
 	l.made++
 	outside := fmt.Sprintf("v%d", l.made)
 	run(l.t, "ip", "link", "add", outside, "netns", l.bridge, "type", "veth", "peer", "name", "enp1s0", "netns", namespace)
 	l.in(l.bridge, "ip", "link", "set", outside, "master", "lan", "up")
-	l.in(namespace, "ip", "address", "add", address, "dev", "enp1s0")
+	l.in(namespace, "ip", "address", "add", address+"/24", "dev", "enp1s0")
+	l.in(namespace, "ip", "address", "add", v6(address)+"/64", "dev", "enp1s0", "nodad")
 	l.in(namespace, "ip", "link", "set", "lo", "up")
 	l.in(namespace, "ip", "link", "set", "enp1s0", "up")
 }
@@ -132,6 +141,8 @@ type cluster struct {
 	endpoint netip.Addr
 	services bootstrap.APIEndpoint
 	ingress  *bootstrap.VirtualAddress
+	// domain of the nodes' own DNS; empty for none.
+	domain string
 	// joining says that nodes have just joined; else they did long ago.
 	joining bool
 
@@ -147,6 +158,7 @@ type node struct {
 	namespace string
 	root      string
 	process   *exec.Cmd
+	worker    bool
 	// unlisted says that the cluster does not know it as a node of the control plane yet.
 	unlisted bool
 	server   *httptest.Server
@@ -159,13 +171,18 @@ func (c *cluster) list(n *node) {
 	n.unlisted = false
 }
 
-// start runs a node from its user data, which names those nodes that there are.
+// start runs a node of the control plane from its user data, which names those nodes that there are.
 func (c *cluster) start(address string) *node {
+	c.lan.t.Helper()
+	return c.startNode(address, false)
+}
+
+func (c *cluster) startNode(address string, worker bool) *node {
 	t := c.lan.t
 	t.Helper()
-	n := &node{cluster: c, unlisted: c.joining && len(c.nodes) > 0, name: fmt.Sprintf("%s-%d", c.name, len(c.nodes)+1), address: netip.MustParseAddr(address)}
+	n := &node{cluster: c, worker: worker, unlisted: c.joining && len(c.nodes) > 0, name: fmt.Sprintf("%s-%d", c.name, len(c.nodes)+1), address: netip.MustParseAddr(address)}
 	n.namespace = c.lan.namespace(n.name)
-	c.lan.connect(n.namespace, address+"/24")
+	c.lan.connect(n.namespace, address)
 	n.root = filepath.Join(c.lan.dir, n.name)
 	c.mu.Lock()
 	api := c.services
@@ -174,9 +191,26 @@ func (c *cluster) start(address string) *node {
 	}
 	c.nodes = append(c.nodes, n)
 	c.mu.Unlock()
-	guest := bootstrap.Guest{HostName: n.name, Services: &bootstrap.Services{HostName: n.name, Interface: "enp1s0", Self: n.address, API: &api, Ingress: c.ingress}}
-	n.install(guest)
-	n.serve()
+	services := &bootstrap.Services{HostName: n.name, Interface: "enp1s0", Self: n.address, Ingress: c.ingress}
+	if c.domain != "" {
+		services.DNS = &bootstrap.DNS{
+			Domain: c.domain, Addresses: []netip.Addr{n.address, netip.MustParseAddr(v6(address))}, Endpoint: api.All(), ControlPlane: !worker, Servers: append(api.All(), api.Nodes...), Image: "coredns",
+			Upstream: []netip.Addr{netip.MustParseAddr("10.99.0.250")},
+		}
+		if c.ingress != nil {
+			services.DNS.Ingress = c.ingress.All()
+		}
+	}
+	if !worker {
+		services.API = &api
+		if c.domain != "" {
+			services.DNS.Floating = api.All()
+		}
+	}
+	n.install(bootstrap.Guest{HostName: n.name, Services: services})
+	if !worker {
+		n.serve()
+	}
 	n.power()
 	t.Cleanup(n.off)
 	return n
@@ -186,7 +220,11 @@ func (c *cluster) start(address string) *node {
 func (n *node) install(guest bootstrap.Guest) {
 	t := n.cluster.lan.t
 	t.Helper()
-	stock, err := cloudinit.NewNode(&cloudinit.NodeInput{JoinConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ncontrolPlane: {}\n"})
+	join := "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n"
+	if !n.worker {
+		join += "controlPlane: {}\n"
+	}
+	stock, err := cloudinit.NewNode(&cloudinit.NodeInput{JoinConfiguration: join})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +251,9 @@ func (n *node) install(guest bootstrap.Guest) {
 	}
 	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://%s', insecure-skip-tls-verify: true}\ncontexts:\n- name: c\n  context: {cluster: c, user: c}\ncurrent-context: c\nusers: [{name: c, user: {token: t}}]\n",
 		netip.AddrPortFrom(n.cluster.endpoint, 6443))
-	n.write("etc/kubernetes/admin.conf", kubeconfig, false)
+	if !n.worker {
+		n.write("etc/kubernetes/admin.conf", kubeconfig, false)
+	}
 	if !n.cluster.joining {
 		n.write("etc/capolvm/joined", "", false)
 		long := time.Now().Add(-time.Hour)
@@ -223,18 +263,52 @@ func (n *node) install(guest bootstrap.Guest) {
 	}
 	// kubeadm and what is about the firmware are the guest's own business.
 	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool { return !strings.HasPrefix(command, "systemctl ") })
-	if len(commands) < 4 {
+	if len(commands) < 4 && !n.worker {
 		t.Fatalf("the user data starts nothing:\n%s", merged)
 	}
-	n.write("commands.sh", "set -e\n"+strings.Join(commands, "\n")+"\n", true)
+	n.write("commands.sh", "set -e\n"+strings.Join(commands, "\n")+"\n"+n.staticPods(), true)
 	systemctl, err := os.ReadFile("testdata/systemctl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.write("bin/systemctl", string(systemctl), true)
-	if err := os.Symlink(n.cluster.lan.kubectl, filepath.Join(n.root, "bin", "kubectl")); err != nil {
+	for name, path := range map[string]string{"kubectl": n.cluster.lan.kubectl, "coredns": n.cluster.lan.coredns} {
+		if err := os.Symlink(path, filepath.Join(n.root, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// staticPods are the commands with which the kubelet stands in for the static pods: a container is the program that its image
+// is called, which sees its volumes where they are mounted, and is started again when it ends.
+func (n *node) staticPods() string {
+	t := n.cluster.lan.t
+	paths, err := filepath.Glob(filepath.Join(n.root, "etc/kubernetes/manifests/*.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	var out strings.Builder
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		var pod corev1.Pod
+		if err == nil {
+			err = kyaml.UnmarshalStrict(content, &pod)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !pod.Spec.HostNetwork {
+			t.Fatalf("%s would need the cluster's network:\n%s", path, content)
+		}
+		for _, container := range pod.Spec.Containers {
+			for _, mount := range container.VolumeMounts {
+				at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+				fmt.Fprintf(&out, "mkdir -p %[2]s\nmount --bind %[1]s %[2]s\n", pod.Spec.Volumes[at].HostPath.Path, mount.MountPath)
+			}
+			fmt.Fprintf(&out, "while sleep 0.3; do %s %s; done >>\"$ROOT/%s.log\" 2>&1 &\n", container.Image, strings.Join(container.Args, " "), pod.Name)
+		}
+	}
+	return out.String()
 }
 
 func (n *node) write(path, content string, executable bool) {
@@ -294,7 +368,7 @@ func (n *node) off() {
 	if n.cluster.lan.t.Failed() {
 		out, err := exec.Command("ip", "netns", "exec", n.namespace, n.cluster.lan.kubectl, "--kubeconfig", filepath.Join(n.root, "etc/kubernetes/admin.conf"), "--request-timeout", "5s", "get", "nodes", "--selector", "node-role.kubernetes.io/control-plane").CombinedOutput()
 		n.cluster.lan.t.Logf("%s: kubectl: %v\n%s", n.name, err, out)
-		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log", "capolvm-nginx.service.log", "capolvm-follow.timer.log", "etc/keepalived/keepalived.conf"} {
+		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log", "capolvm-nginx.service.log", "capolvm-follow.timer.log", "capolvm-dns.log", "etc/keepalived/keepalived.conf"} {
 			content, _ := os.ReadFile(filepath.Join(n.root, name))
 			n.cluster.lan.t.Logf("%s %s:\n%s", n.name, name, content[max(0, len(content)-1500):])
 		}
@@ -341,10 +415,6 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
 			APIResources: []metav1.APIResource{{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: []string{"get", "list"}}}}
 	case "/api/v1/nodes":
-		if r.URL.Query().Get("labelSelector") != "node-role.kubernetes.io/control-plane" {
-			http.Error(w, "another selector", http.StatusBadRequest)
-			return
-		}
 		out = n.cluster.nodeList()
 	default:
 		http.NotFound(w, r)
@@ -361,8 +431,12 @@ func (c *cluster) nodeList() corev1.NodeList {
 		if n.unlisted {
 			continue
 		}
-		out.Items = append(out.Items, corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeHostName, Address: n.name}, {Type: corev1.NodeInternalIP, Address: n.address.String()}, {Type: corev1.NodeInternalIP, Address: "fd00::" + n.address.String()[strings.LastIndex(n.address.String(), ".")+1:]},
+		labels := map[string]string{"kubernetes.io/hostname": n.name}
+		if !n.worker {
+			labels["node-role.kubernetes.io/control-plane"] = ""
+		}
+		out.Items = append(out.Items, corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: n.name}, {Type: corev1.NodeInternalIP, Address: n.address.String()}, {Type: corev1.NodeInternalIP, Address: v6(n.address.String())},
 		}}})
 	}
 	return out
@@ -381,7 +455,7 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
 	for _, n := range c.nodes {
 		out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0").Output()
-		if err != nil || n.process == nil || !bytes.Contains(out, []byte(" "+address.String()+"/")) {
+		if err != nil || n.process == nil || n.worker || !bytes.Contains(out, []byte(" "+address.String()+"/")) {
 			continue
 		}
 		if found != nil {
@@ -416,25 +490,38 @@ func (l *lan) eventually(what string, most time.Duration, check func() error) ti
 
 // listenIn listens in a network namespace.
 func listenIn(namespace, address string) (net.Listener, error) {
+	return within(namespace, func() (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	})
+}
+
+// dialIn connects from a network namespace; the address is not a name.
+func dialIn(ctx context.Context, namespace, network, address string) (net.Conn, error) {
+	return within(namespace, func() (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	})
+}
+
+// within makes something of the network inside of a namespace, where it stays.
+func within[T any](namespace string, do func() (T, error)) (T, error) {
 	type result struct {
-		listener net.Listener
-		err      error
+		made T
+		err  error
 	}
 	done := make(chan result)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		var out result
 		file, err := os.Open("/run/netns/" + namespace)
 		if err == nil {
 			defer file.Close()
 			err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
 		}
-		if err != nil {
-			done <- result{nil, err}
-			return
+		if out.err = err; err == nil {
+			out.made, out.err = do()
 		}
-		listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
-		done <- result{listener, err}
+		done <- out
 	}()
 	out := <-done
-	return out.listener, out.err
+	return out.made, out.err
 }

@@ -53,6 +53,11 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 		root := document.Content[0]
 		documents = append(documents, root)
 		kind := value(root, "kind")
+		if kind != nil && kind.Value == "ClusterConfiguration" {
+			if err := checkNames(root, guest.Services.names()); err != nil {
+				return out, err
+			}
+		}
 		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
 			continue
 		}
@@ -85,6 +90,24 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	}
 	out.text = text.String()
 	return out, nil
+}
+
+// checkNames says which name or address of the API server its certificate would lack. It is not added here: Cluster API takes
+// the names for machines that it makes later from the KubeadmControlPlane alone.
+func checkNames(root *yaml.Node, names []string) error {
+	given := value(value(root, "apiServer"), "certSANs")
+	for _, name := range names {
+		if given == nil || !slices.ContainsFunc(given.Content, func(n *yaml.Node) bool { return n.Value == name || sameAddress(n.Value, name) }) {
+			return fmt.Errorf("the API server's certificate would lack %s, which controlPlaneServices gives it; add it to spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs of the KubeadmControlPlane", name)
+		}
+	}
+	return nil
+}
+
+func sameAddress(one, other string) bool {
+	a, err := netip.ParseAddr(one)
+	b, failed := netip.ParseAddr(other)
+	return err == nil && failed == nil && a == b
 }
 
 // setBindPort sets the port of the node's API server, unless it has none.

@@ -20,11 +20,18 @@ func kubeVIP(s *Services, init bool) string {
 	if init {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
 	}
+	addresses, masks := "", ""
+	for i, address := range s.API.All() {
+		if i > 0 {
+			addresses, masks = addresses+",", masks+","
+		}
+		addresses, masks = addresses+address.String(), masks+strconv.Itoa(address.BitLen())
+	}
 	env := []corev1.EnvVar{
 		{Name: "vip_arp", Value: "true"},
 		{Name: "port", Value: strconv.Itoa(int(s.API.Port))},
 		{Name: "vip_interface", Value: s.Interface},
-		{Name: "vip_subnet", Value: strconv.Itoa(s.API.Address.BitLen())},
+		{Name: "vip_subnet", Value: masks},
 		{Name: "cp_enable", Value: "true"},
 		{Name: "cp_namespace", Value: metav1.NamespaceSystem},
 		{Name: "svc_enable", Value: "false"},
@@ -33,7 +40,7 @@ func kubeVIP(s *Services, init bool) string {
 		{Name: "vip_leaseduration", Value: "5"},
 		{Name: "vip_renewdeadline", Value: "3"},
 		{Name: "vip_retryperiod", Value: "1"},
-		{Name: "address", Value: s.API.Address.String()},
+		{Name: "address", Value: addresses},
 	}
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},

@@ -43,6 +43,8 @@ type Services struct {
 	API *APIEndpoint
 	// Ingress is the virtual address of whatever serves the ports 80 and 443; nil for none.
 	Ingress *VirtualAddress
+	// DNS answers for the names of the cluster; nil for none.
+	DNS *DNS
 }
 
 // APIEndpoint is the endpoint of the control plane, on a node of it.
@@ -64,12 +66,22 @@ type APIEndpoint struct {
 // VirtualAddress is an address that one of several nodes has.
 type VirtualAddress struct {
 	Address netip.Addr
+	// Additional address of the other family, which the same node has; invalid for none.
+	Additional netip.Addr
 	// RouterID of VRRP, 1 to 255: others on the network have other ones.
 	RouterID int
 }
 
 // VIP is the address, for the templates.
 func (v VirtualAddress) VIP() netip.Addr { return v.Address }
+
+// All are the addresses.
+func (v VirtualAddress) All() []netip.Addr {
+	if !v.Additional.IsValid() {
+		return []netip.Addr{v.Address}
+	}
+	return []netip.Addr{v.Address, v.Additional}
+}
 
 // bindPort is the port of the API server of this node; zero leaves it.
 func (s *Services) bindPort() int32 {
@@ -79,11 +91,26 @@ func (s *Services) bindPort() int32 {
 	return s.API.ServerPort
 }
 
+// names are what the API server is reached by, beside its endpoint.
+func (s *Services) names() []string {
+	if s == nil {
+		return nil
+	}
+	out := s.DNS.APINames()
+	if s.API != nil && s.API.Additional.IsValid() {
+		out = append(out, s.API.Additional.String())
+	}
+	return out
+}
+
 // keepalived says whether it holds the address here.
 func (a *APIEndpoint) keepalived() bool { return a != nil && a.KubeVIPImage == "" }
 
 // keepalived says whether it holds an address here.
 func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepalived() }
+
+// follows says whether the node's services follow the nodes of the cluster.
+func (s *Services) follows() bool { return s.keepalived() || s.DNS != nil && s.DNS.ControlPlane }
 
 // files of the services; init says that the node initialises its cluster.
 func (s *Services) files(init bool) []File {
@@ -94,11 +121,14 @@ func (s *Services) files(init bool) []File {
 	add := func(path string, mode int, content string) {
 		out = append(out, File{Path: path, Mode: mode, Content: content})
 	}
+	if s.follows() {
+		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
+	}
 	if s.keepalived() {
 		add("/etc/capolvm/keepalived.conf", 0o644, s.keepalivedConfig())
-		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
 		add("/etc/capolvm/control-plane", 0o644, s.knownNodes())
 	}
+	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
 		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, render("check-ingress.sh", nil))
 	}
@@ -140,7 +170,10 @@ func (s *Services) keepalivedConfig() string {
 }
 
 func (s *Services) followScript() string {
-	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": ""}
+	values := map[string]any{"Self": s.Self, "Separator": ".", "Open": "", "Close": "", "Keepalived": s.keepalived()}
+	if s.DNS != nil && s.DNS.ControlPlane {
+		values["Domain"] = s.DNS.Domain
+	}
 	if s.Self.Is6() {
 		values["Separator"], values["Open"], values["Close"] = ":", "[", "]"
 	}
@@ -166,10 +199,13 @@ func (s *Services) knownNodes() string {
 
 // units of the services, in the order in which they start.
 func (s *Services) units() []Unit {
-	if s == nil || !s.keepalived() {
+	if s == nil || !s.follows() {
 		return nil
 	}
-	before, started := "keepalived.service", []Unit{}
+	before, started := "kubelet.service", []Unit{}
+	if s.keepalived() {
+		before += " keepalived.service"
+	}
 	if s.API != nil {
 		switch s.API.LoadBalancer {
 		case HAProxy:
@@ -183,8 +219,10 @@ func (s *Services) units() []Unit {
 	out := []Unit{{Name: "capolvm-follow.service", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
 		"\n[Service]\nType=oneshot\nExecStart=/bin/bash /etc/capolvm/follow.sh\n[Install]\nWantedBy=multi-user.target\n"}}
 	out = append(out, started...)
-	out = append(out, Unit{Name: "keepalived.service"})
-	if s.API != nil {
+	if s.keepalived() {
+		out = append(out, Unit{Name: "keepalived.service"})
+	}
+	if s.API != nil || s.DNS != nil && s.DNS.ControlPlane {
 		out = append(out, Unit{Name: "capolvm-follow.timer", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\n" +
 			"[Timer]\nOnActiveSec=10s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"})
 	}

@@ -70,7 +70,7 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 		Users: []bootstrapv1.User{{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA ops"}}}, NTP: &bootstrapv1.NTP{Servers: []string{"ntp.example.com"}},
 	}
 	first, err := cloudinit.NewInitControlPlane(&cloudinit.ControlPlaneInput{BaseUserData: base, Certificates: secret.Certificates{},
-		ClusterConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n", InitConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"})
+		ClusterConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  certSANs: [fd00::5, api.one.example.com, api-int.one.example.com]\n", InitConfiguration: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +83,9 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 		api.VirtualAddress, api.Port, api.ServerPort = vip, 6443, 6444
 		return &Services{HostName: "demo-1", Interface: "enp1s0", Self: netip.MustParseAddr("10.20.30.7"), API: &api, Ingress: &VirtualAddress{Address: netip.MustParseAddr("10.20.30.6"), RouterID: 52}}
 	}
+	dual := services(APIEndpoint{KubeVIPImage: "kube-vip"})
+	dual.API.Additional = netip.MustParseAddr("fd00::5")
+	dual.DNS = &DNS{Domain: "one.example.com", Addresses: []netip.Addr{dual.Self}, Endpoint: dual.API.All(), ControlPlane: true, Image: "coredns"}
 	everything := ignitionGuest()
 	everything.Extra = []Extra{{Source: "extra", Data: []byte("packages: [keepalived]\nwrite_files:\n- {path: /etc/more, content: more, append: true}\n")}}
 	for name, test := range map[string]struct {
@@ -94,6 +97,7 @@ func TestCloudInitAcceptsWhatIsMerged(t *testing.T) {
 		"the first node with HAProxy":     {first, services(APIEndpoint{LoadBalancer: HAProxy}), &SSH{User: "ops", AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}}},
 		"the first node with Nginx":       {first, services(APIEndpoint{LoadBalancer: Nginx, NginxImage: "nginx"}), &SSH{User: "me", AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}}},
 		"the first node with kube-vip":    {first, services(APIEndpoint{KubeVIPImage: "kube-vip"}), nil},
+		"the first node of dual stack":    {first, dual, nil},
 		"bootstrap data that does little": {[]byte("#cloud-config\n{}\n"), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,7 +66,9 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	}
 	add(spec.ControlPlaneEndpoint.Host, "the control plane endpoint")
 	if spec.ControlPlaneServices != nil {
+		add(spec.ControlPlaneServices.AdditionalVirtualIP, "the additional address of the control plane endpoint")
 		add(spec.ControlPlaneServices.IngressVirtualIP, "the ingress address")
+		add(spec.ControlPlaneServices.AdditionalIngressVirtualIP, "the additional ingress address")
 	}
 	return out
 }

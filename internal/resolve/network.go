@@ -343,7 +343,7 @@ func guests(in Input, out *render.Machine) error {
 		out.DNSServers = union(out.DNSServers, g.DNSServers)
 		out.SearchDomains = union(out.SearchDomains, g.SearchDomains)
 	}
-	return nil
+	return clusterDNS(in, out)
 }
 
 // union appends what is not there yet.

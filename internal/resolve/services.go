@@ -9,7 +9,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // The ways to hold the control plane endpoint, and the defaults of controlPlaneServices.
@@ -20,6 +20,7 @@ const (
 
 	defaultAPIServerPort = 6444
 	defaultKubeVIPImage  = "ghcr.io/kube-vip/kube-vip:v0.8.9"
+	defaultCoreDNSImage  = "registry.k8s.io/coredns/coredns:v1.12.1"
 )
 
 // DefaultEndpointPort stands in for a port of the control plane endpoint that is not set.
@@ -118,18 +119,74 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 			return wrong("spec.controlPlaneServices.apiServerPort", "the load balancer listens at port %d itself; choose another", port)
 		}
 	}
-	if services.IngressVirtualIP != "" {
-		if address, err := netip.ParseAddr(services.IngressVirtualIP); err != nil {
-			return wrong("spec.controlPlaneServices.ingressVirtualIP", "%q is not an IP address", services.IngressVirtualIP)
-		} else if address.String() == cluster.ControlPlaneEndpoint.Host {
-			return wrong("spec.controlPlaneServices.ingressVirtualIP", "%s is the control plane endpoint; ingress needs an address of its own", address)
+	addresses := map[netip.Addr]string{}
+	var first netip.Addr
+	for _, each := range []struct {
+		field, text string
+		additional  bool
+	}{
+		{"controlPlaneEndpoint.host", cluster.ControlPlaneEndpoint.Host, false}, {"controlPlaneServices.additionalVirtualIP", services.AdditionalVirtualIP, true},
+		{"controlPlaneServices.ingressVirtualIP", services.IngressVirtualIP, false}, {"controlPlaneServices.additionalIngressVirtualIP", services.AdditionalIngressVirtualIP, true},
+	} {
+		address, err := netip.ParseAddr(each.text)
+		if each.text == "" || err != nil && each.field == "controlPlaneEndpoint.host" {
+			continue // it may be a name, where nobody here has to hold it
+		}
+		field := "spec." + each.field
+		if err != nil {
+			return wrong(field, "%q is not an IP address", each.text)
+		}
+		if other, taken := addresses[address]; taken {
+			return wrong(field, "%s is that of %s, too; they need addresses of their own", address, other)
+		}
+		if addresses[address] = each.field; !each.additional {
+			first = address
+		} else if first.Is4() == address.Is4() {
+			return wrong(field, "%s is of the same family as %s; write one of the other family, or remove it", address, first)
+		}
+	}
+	if services.DNS != nil {
+		if _, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host); err != nil {
+			return wrong("spec.controlPlaneEndpoint.host", "%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns", cluster.ControlPlaneEndpoint.Host, services.DNS.Domain)
 		}
 	}
 	return nil
 }
 
-// services are what the node does for the endpoints of its cluster.
-func services(in Input) (*bootstrap.Services, error) {
+// clusterDNS has the guest ask its own name server first, which answers for the names of the cluster.
+func clusterDNS(in Input, out *render.Machine) error {
+	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil {
+		return nil
+	}
+	own := ownAddresses(in)
+	if len(own) == 0 {
+		if in.NamePools {
+			return nil // it will have one
+		}
+		return &Error{infrav1.ControlPlaneServicesInvalidReason, in.NICs[0].field[:len(in.NICs[0].field)-1],
+			"the first network interface has no static address, at which the node could answer for the names of controlPlaneServices.dns; give it one, or have the DNS of the site know them"}
+	}
+	out.DNSServers = union([]string{own[0].String()}, out.DNSServers)
+	out.SearchDomains = union(out.SearchDomains, []string{in.Cluster.ControlPlaneServices.DNS.Domain})
+	return nil
+}
+
+// ownAddresses are the static addresses of the machine's first interface, those of the endpoint's family first.
+func ownAddresses(in Input) []netip.Addr {
+	endpoint, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host)
+	var first, others []netip.Addr
+	for _, address := range in.Addresses[in.NICs[0].VNICName] {
+		if err == nil && address.Is4() == endpoint.Is4() {
+			first = append(first, address.Addr())
+		} else {
+			others = append(others, address.Addr())
+		}
+	}
+	return append(first, others...)
+}
+
+// services are what the node does for the endpoints of its cluster. dnsServers are those that the guest asks.
+func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	asked := in.Cluster.ControlPlaneServices
 	if asked == nil {
 		return nil, nil
@@ -144,47 +201,75 @@ func services(in Input) (*bootstrap.Services, error) {
 	if guest := in.NICs[0].Guest; guest != nil {
 		out.Interface = guest.Interface
 	}
+	own := ownAddresses(in)
 	self := func(like netip.Addr) netip.Addr {
-		at := slices.IndexFunc(in.Addresses[in.NICs[0].VNICName], func(a ipam.Address) bool { return a.Addr().Is4() == like.Is4() })
-		if at < 0 {
-			return netip.Addr{}
+		if at := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == like.Is4() }); at >= 0 {
+			return own[at]
 		}
-		return in.Addresses[in.NICs[0].VNICName][at].Addr()
+		return netip.Addr{}
 	}
 	none := func(what string, address netip.Addr) error {
 		return &Error{infrav1.ControlPlaneServicesInvalidReason, in.NICs[0].field[:len(in.NICs[0].field)-1], fmt.Sprintf(
 			"the first network interface has no static address of the family of %s %s, which keepalived is to hold; give it one, or use virtualIP KubeVIP", what, address)}
 	}
-	if vip, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host); err == nil && in.ControlPlane && asked.VirtualIP != "" && asked.VirtualIP != "External" {
+	endpoint, ingress := virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API), virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP, in.RouterIDs.Ingress)
+	held := endpoint != nil && (asked.VirtualIP == kubeVIP || asked.VirtualIP == keepalived)
+	if held && in.ControlPlane {
 		api := &bootstrap.APIEndpoint{
-			VirtualAddress: bootstrap.VirtualAddress{Address: vip, RouterID: in.RouterIDs.API}, Port: or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
-			ServerPort: or(asked.APIServerPort, defaultAPIServerPort), NginxImage: asked.NginxImage,
+			VirtualAddress: *endpoint, Port: or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort), ServerPort: or(asked.APIServerPort, defaultAPIServerPort), NginxImage: asked.NginxImage,
 		}
 		if asked.LoadBalancer != noLoadBalancer {
 			api.LoadBalancer = bootstrap.LoadBalancer(asked.LoadBalancer)
 		}
 		if asked.VirtualIP == kubeVIP {
 			api.KubeVIPImage = or(asked.KubeVIPImage, defaultKubeVIPImage)
-		} else if out.Self = self(vip); !out.Self.IsValid() {
-			return nil, none("the control plane endpoint", vip)
+		} else if out.Self = self(endpoint.Address); !out.Self.IsValid() {
+			return nil, none("the control plane endpoint", endpoint.Address)
 		}
 		for _, node := range in.ControlPlaneNodes {
-			if node.Is4() == vip.Is4() {
+			if node.Is4() == endpoint.Address.Is4() {
 				api.Nodes = append(api.Nodes, node)
 			}
 		}
 		out.API = api
 	}
-	if ingress, err := netip.ParseAddr(asked.IngressVirtualIP); err == nil {
-		out.Ingress = &bootstrap.VirtualAddress{Address: ingress, RouterID: in.RouterIDs.Ingress}
-		if address := self(ingress); !out.Self.IsValid() {
+	if ingress != nil {
+		out.Ingress = ingress
+		if address := self(ingress.Address); !out.Self.IsValid() {
 			if out.Self = address; !address.IsValid() {
-				return nil, none("the ingress address", ingress)
+				return nil, none("the ingress address", ingress.Address)
 			}
 		}
 	}
-	if out.API == nil && out.Ingress == nil {
+	if asked.DNS != nil {
+		out.DNS = &bootstrap.DNS{
+			Domain: asked.DNS.Domain, Addresses: own, Endpoint: endpoint.All(), ControlPlane: in.ControlPlane, Image: or(asked.DNS.Image, defaultCoreDNSImage),
+			Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool { return slices.Contains(own, a) }),
+		}
+		if ingress != nil {
+			out.DNS.Ingress = ingress.All()
+		}
+		if held {
+			out.DNS.Servers = endpoint.All() // whoever holds it knows all nodes, also those that are made later
+		}
+		if held && in.ControlPlane {
+			out.DNS.Floating = endpoint.All()
+		}
+		out.DNS.Servers = union(out.DNS.Servers, in.ControlPlaneNodes)
+	}
+	if out.API == nil && out.Ingress == nil && out.DNS == nil {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// virtualAddress reads one; nil where it is not an address.
+func virtualAddress(text, additional string, routerID int) *bootstrap.VirtualAddress {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil
+	}
+	out := &bootstrap.VirtualAddress{Address: address, RouterID: routerID}
+	out.Additional, _ = netip.ParseAddr(additional) // checked by ValidateServices
+	return out
 }

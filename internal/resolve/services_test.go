@@ -54,9 +54,12 @@ func TestServicesThatCannotWork(t *testing.T) {
 		"keepalived without an address": {"", infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}, "spec.controlPlaneEndpoint.host"},
 		"the same port twice":           {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy", APIServerPort: 6443}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
 		"no ingress address":            {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "apps"}, `spec.controlPlaneServices.ingressVirtualIP: "apps" is not an IP address`},
-		"one address for both":          {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.5"}, "ingress needs an address of its own"},
+		"one address for both":          {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.5"}, "10.0.0.5 is that of controlPlaneEndpoint.host, too"},
+		"not an address of IPv6":        {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", AdditionalVirtualIP: "fd00"}, `additionalVirtualIP: "fd00" is not an IP address`},
+		"two of one family":             {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "fd00::6", AdditionalIngressVirtualIP: "fd00::7"}, "additionalIngressVirtualIP: fd00::7 is of the same family as fd00::6"},
+		"names of a name":               {"api.example.com", infrav1.ControlPlaneServices{DNS: &infrav1.ClusterDNS{Domain: "a.example.com"}}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
 		"an external name":              {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
-		"all of it":                     {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", IngressVirtualIP: "10.0.0.6"}, ""},
+		"all of it":                     {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", IngressVirtualIP: "10.0.0.6", AdditionalVirtualIP: "fd00::5", AdditionalIngressVirtualIP: "fd00::6", DNS: &infrav1.ClusterDNS{Domain: "a.example.com"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := ValidateServices(infrav1.OLVMClusterSpec{ControlPlaneEndpoint: infrav1.APIEndpoint{Host: test.host}, ControlPlaneServices: &test.services})
@@ -71,15 +74,15 @@ func TestServicesWaitForTheirRouterIDs(t *testing.T) {
 	in := Input{ControlPlane: true, NICs: []NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
 	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
-	if _, err := services(in); err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
+	if _, err := services(in, nil); err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
 		t.Errorf("keepalived without an ID: %v", err)
 	}
 	in.Cluster.ControlPlaneServices.VirtualIP = "KubeVIP"
-	if made, err := services(in); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
+	if made, err := services(in, nil); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
 		t.Errorf("kube-vip needs none: %+v, %v", made, err)
 	}
 	in.ControlPlane = false
-	if made, err := services(in); err != nil || made != nil {
+	if made, err := services(in, nil); err != nil || made != nil {
 		t.Errorf("a worker: %+v, %v", made, err)
 	}
 }

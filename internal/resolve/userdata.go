@@ -70,7 +70,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	}
 	guest := guestOf(in, machine)
 	var err error
-	if guest.Services, err = services(in); err != nil {
+	if guest.Services, err = services(in, guest.DNSServers); err != nil {
 		return "", err
 	}
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)

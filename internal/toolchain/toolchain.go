@@ -52,6 +52,7 @@ var modules = map[string][]tool{
 	"ipam":       {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
 	"clusterctl": {{"clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl", "sigs.k8s.io/cluster-api", ""}},
 	"tofu":       {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
+	"dns":        {{"coredns", ".", "github.com/coredns/coredns", ""}},
 	"dev":        {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
 	"lint":       {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
 	"vuln":       {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
@@ -111,11 +112,15 @@ func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache, by the content of its go.mod: other versions are other folders.
+// Dir of a module's tools in the cache, by the content of its go.mod, and of its main.go where it has one: other versions are
+// other folders.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("failed to read the versions of %s: %w", module, err)
+	}
+	if program, err := os.ReadFile(filepath.Join(t.moduleDir(module), "main.go")); err == nil {
+		content = append(content, program...)
 	}
 	return filepath.Join(CacheDir(), "tools", fmt.Sprintf("%s-%x", module, sha256.Sum256(content))[:len(module)+13]), nil
 }

@@ -1,24 +1,53 @@
 #!/bin/bash
-# Made by capolvm: writes the configuration of keepalived and of the load balancer, for the nodes that the control plane has
-# now, and reloads what changed. A timer runs it.
+# Made by capolvm: writes the configuration of those services that know the nodes of the cluster, for the nodes that it has now,
+# and reloads what changed. A timer runs it.
 set -euo pipefail
 umask 022
+
+# Name, labels as JSON, and addresses of each node; nothing where there is no answer.
+nodes=""
+if [ -f /etc/kubernetes/admin.conf ]; then
+    nodes=$(kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s get nodes \
+        --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null || true)
+fi
+{{- if .Domain}}
+
+# Who does not hold the endpoint's address answers at it as soon as it does.
+sysctl -qw net.ipv4.ip_nonlocal_bind=1 net.ipv6.ip_nonlocal_bind=1 || true
+zone=/etc/capolvm/dns/nodes.zone
+records=$(while read -r name _ addresses; do
+    for address in $addresses; do
+        case "$address" in *:*) kind=AAAA ;; *) kind=A ;; esac
+        printf '%s IN %s %s\n' "${name%.{{.Domain}}}" "$kind" "$address"
+    done
+done <<<"$nodes" | sort -u)
+if [ -n "$records" ] && [ "$records" != "$(tail -n +5 "$zone" | sort -u)" ]; then
+    head -n 4 "$zone" | sed -E "s/^(@ IN SOA @ hostmaster) [0-9]+/\1 $(date +%s)/" >"$zone.new"
+    printf '%s\n' "$records" >>"$zone.new"
+    mv "$zone.new" "$zone"
+fi
+{{- end}}
+{{- if .Keepalived}}
+
 self={{.Self}}
 known=/etc/capolvm/control-plane # one address per line
 joined=/etc/capolvm/joined       # since when this node is one of them
 
-if [ -f /etc/kubernetes/admin.conf ]; then
-    nodes=$(kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s get nodes --selector node-role.kubernetes.io/control-plane \
-        --output 'jsonpath={range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}' 2>/dev/null || true)
-    # Their addresses of this node's family. Where this node itself is missing, the answer says nothing yet.
-    found=$(printf '%s\n' "$nodes" | tr ' ' '\n' | grep -F '{{.Separator}}' | sort -u || true)
-    if printf '%s\n' "$found" | grep -qxF "$self"; then
-        if ! [ -f "$joined" ]; then
-            # Who was alone until now, or is the only one, joins nobody.
-            if [ "$(wc -l <"$known")" -gt 1 ]; then touch "$joined"; else touch --date '1 hour ago' "$joined"; fi
-        fi
-        printf '%s\n' "$found" >"$known"
+# The addresses of the control plane of this node's family. Where this node itself is missing, the answer says nothing yet.
+found=$(while read -r _ labels addresses; do
+    case "$labels" in *'"node-role.kubernetes.io/control-plane"'*)
+        for address in $addresses; do
+            case "$address" in *{{.Separator}}*) echo "$address" ;; esac
+        done
+        ;;
+    esac
+done <<<"$nodes" | sort -u)
+if printf '%s\n' "$found" | grep -qxF "$self"; then
+    if ! [ -f "$joined" ]; then
+        # Who was alone until now, or is the only one, joins nobody.
+        if [ "$(wc -l <"$known")" -gt 1 ]; then touch "$joined"; else touch --date '1 hour ago' "$joined"; fi
     fi
+    printf '%s\n' "$found" >"$known"
 fi
 
 # write FILE TEMPLATE LINE [SELF] puts LINE for each address but SELF, in which % is the address, where the template has a
@@ -43,6 +72,7 @@ write() {
 if write /etc/keepalived/keepalived.conf /etc/capolvm/keepalived.conf '        %' "$self"; then
     systemctl --no-block reload-or-restart keepalived.service
 fi
+{{- end}}
 {{- if .HAProxy}}
 
 if write /etc/haproxy/haproxy.cfg /etc/capolvm/haproxy.cfg '    server % {{.Open}}%{{.Close}}:{{.BackendPort}}'; then

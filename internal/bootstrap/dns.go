@@ -1,0 +1,111 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// DNS answers for the names of a cluster on one of its nodes: CoreDNS as a static pod, which the kubelet runs without the
+// cluster's help. The nodes of the control plane know all nodes; the other ones ask them, and know the rest themselves.
+type DNS struct {
+	// Domain of the cluster, without a dot at its end.
+	Domain string
+	// Addresses of the node; those of Endpoint that a node may hold, as Floating, are answered at, too.
+	Addresses, Floating []netip.Addr
+	// Endpoint of the control plane, and Ingress, which may be none.
+	Endpoint, Ingress []netip.Addr
+	// ControlPlane says that the node is one of it; else Servers are asked for the names of nodes, in their order.
+	ControlPlane bool
+	Servers      []netip.Addr
+	// Upstream servers are asked for all other names, in their order.
+	Upstream []netip.Addr
+	// Image of CoreDNS.
+	Image string
+}
+
+// Where the files of the name server are, on the node and in its pod.
+const (
+	dnsFolder    = "/etc/capolvm/dns"
+	dnsPodFolder = "/etc/coredns"
+)
+
+// maxServers is how many servers CoreDNS forwards to.
+const maxServers = 15
+
+// APINames are the names of the control plane's endpoint.
+func (d *DNS) APINames() []string {
+	if d == nil {
+		return nil
+	}
+	return []string{"api." + d.Domain, "api-int." + d.Domain}
+}
+
+func (d *DNS) files(hostName string) []File {
+	if d == nil {
+		return nil
+	}
+	file := func(name, content string) File {
+		return File{Path: dnsFolder + "/" + name, Mode: 0o644, Content: content}
+	}
+	out := []File{
+		file("Corefile", render("Corefile", map[string]any{
+			"Domain": d.Domain, "Folder": dnsPodFolder, "Bind": join(append(d.Addresses[:len(d.Addresses):len(d.Addresses)], d.Floating...), " "), "API": strings.Join(d.APINames(), " "), "Apps": len(d.Ingress) > 0,
+			"ControlPlane": d.ControlPlane, "Servers": join(d.Servers[:min(len(d.Servers), maxServers)], " "), "Upstream": join(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
+		})),
+		file("endpoint.zone", zone("@", d.Endpoint)),
+	}
+	if len(d.Ingress) > 0 {
+		out = append(out, file("apps.zone", zone("*", d.Ingress)))
+	}
+	if d.ControlPlane {
+		out = append(out, file("nodes.zone", zone(strings.TrimSuffix(hostName, "."+d.Domain), d.Addresses)))
+	}
+	return append(out, File{Path: "/etc/kubernetes/manifests/capolvm-dns.yaml", Mode: 0o600, Content: d.pod()})
+}
+
+// zone is a zone file in which a name has addresses.
+func zone(name string, addresses []netip.Addr) string {
+	var out strings.Builder
+	out.WriteString(render("zone", "1"))
+	for _, address := range addresses {
+		kind := "A"
+		if address.Is6() {
+			kind = "AAAA"
+		}
+		fmt.Fprintf(&out, "%s IN %s %s\n", name, kind, address)
+	}
+	return out.String()
+}
+
+func (d *DNS) pod() string {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "capolvm-dns", Namespace: metav1.NamespaceSystem},
+		Spec: corev1.PodSpec{
+			HostNetwork: true, DNSPolicy: corev1.DNSDefault,
+			PriorityClassName: "system-node-critical",
+			SecurityContext:   &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}, // reads files of the host
+			Containers: []corev1.Container{{
+				Name: "coredns", Image: d.Image, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"-conf", dnsPodFolder + "/Corefile"},
+				// A capability of the file would be lost without privilege escalation, so it is root's; nothing else is.
+				SecurityContext: &corev1.SecurityContext{
+					RunAsUser: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+					Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
+				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: dnsPodFolder, ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dnsFolder, Type: ptr.To(corev1.HostPathDirectory)}}}},
+		},
+	}
+	text, err := yaml.Marshal(pod)
+	if err != nil {
+		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making
+	}
+	return string(text)
+}
