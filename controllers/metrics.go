@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
@@ -49,6 +50,7 @@ func init() {
 	metrics.Registry.MustRegister(runsTotal, runSeconds, jobs, jobsMost, provisionedSeconds, driftTotal)
 	metrics.Registry.MustRegister(terraform.Collectors()...)
 	metrics.Registry.MustRegister(engine.Collectors()...)
+	metrics.Registry.MustRegister(delivery.Collectors()...)
 	for _, kind := range []string{driftVM, driftGroup, driftMember} {
 		driftTotal.WithLabelValues(kind) // a counter that is not there cannot increase
 	}

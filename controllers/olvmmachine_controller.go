@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
@@ -54,6 +55,8 @@ type OLVMMachineReconciler struct {
 	WorkDir          string
 	Recorder         events.EventRecorder
 	WatchFilterValue string
+	// Delivery hands out user data; nil where VMs get all of it from the engine.
+	Delivery *delivery.Server
 	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all namespaces.
 	CacheHasAll bool
 

@@ -106,6 +106,9 @@ func (r *OLVMMachineReconciler) reconcileBootstrapData(ctx context.Context, scop
 	scope.bootstrap = &resolve.Bootstrap{
 		Source: "bootstrap Secret " + key.Name, Data: secret.Data["value"], Format: bootstrap.Format(secret.Data["format"]), Extra: extra, Network: scope.cluster.Spec.ClusterNetwork,
 	}
+	if r.Delivery != nil {
+		scope.bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) { return r.Delivery.Offer(ctx, scope.olvmMachine, data) }
+	}
 	return 0, nil
 }
 

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -107,9 +109,22 @@ func runSuite(m *testing.M) (int, error) {
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this process
+	if err != nil {
+		return 0, err
+	}
+	userData, err := delivery.New(ctx, delivery.Options{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test"), URL: "https://" + listener.Addr().String(), Authority: client.ObjectKey{Namespace: "default", Name: "authority"}, Lifetime: time.Hour,
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := mgr.Add(userData.Runnable(listener)); err != nil {
+		return 0, err
+	}
 	if err := (&OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
-		Executor: executor, Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true,
+		Executor: executor, Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}

@@ -2,14 +2,20 @@ package controllers
 
 import (
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coreos/ignition/v2/config/v3_1"
+	"github.com/vincent-petithory/dataurl"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -320,5 +326,61 @@ func TestLargeUserDataIsDelivered(t *testing.T) {
 	s.Expect(s.Machine("m", nil), infrav1.ReadyCondition, "True/Ready")
 	if script := s.inspect("m").vm.Initialization.CustomScript; !strings.Contains(script, text) {
 		t.Errorf("%d bytes of user data arrived", len(script))
+	}
+}
+
+// With a pointer the engine and Terraform's state know nothing of the user data, and whoever reads the pointer there comes too
+// late.
+func TestUserDataByPointer(t *testing.T) {
+	s := newSiteIn(t, networkedInventory(), nil)
+	s.UserData, s.Format = stockIgnition, "ignition"
+	leased := func(spec *infrav1.OLVMMachineSpec) {
+		spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "dynamic", VNICName: "nic1", VNICProfileName: "dynamic"}
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
+		spec.UserData = &infrav1.UserData{BootstrapDelivery: "Pointer"}
+	}
+	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) { ofIgnition(spec); leased(spec) })
+	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is up after it has fetched its data
+	s.expectEvent("m", "UserDataDelivered", "127.0.0.1")
+	told := s.inspect("m").vm.Initialization.CustomScript
+	stub, messages, err := v3_1.Parse([]byte(told))
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, messages.String(), told)
+	}
+	if strings.Contains(told, "hello") || strings.Contains(told, "/etc/motd") || len(told) > 3000 {
+		t.Errorf("the engine has %d bytes:\n%s", len(told), told)
+	}
+	var secret corev1.Secret
+	s.Eventually("the Secret is empty", func() error {
+		if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: m.Namespace, Name: "m-user-data"}, &secret); err != nil || len(secret.Data) > 0 || !metav1.IsControlledBy(&secret, m) {
+			return fmt.Errorf("%d keys, %v, %w", len(secret.Data), secret.OwnerReferences, err)
+		}
+		return nil
+	})
+	source := stub.Ignition.Config.Replace
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, *source.Source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set(source.HTTPHeaders[0].Name, *source.HTTPHeaders[0].Value)
+	authority, err := dataurl.DecodeString(*stub.Ignition.Security.TLS.CertificateAuthorities[0].Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority.Data)
+	again, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}).Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Body.Close()
+	if again.StatusCode != http.StatusForbidden {
+		t.Errorf("whoever comes second is told %s", again.Status)
+	}
+
+	s.UserData, s.Format = "#cloud-config\n{}\n", ""
+	cloud := s.Machine("cloud", leased)
+	if message := s.Expect(cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason); !strings.Contains(message, "userData.bootstrapDelivery: Pointer is for images with Ignition") {
+		t.Error(message)
 	}
 }

@@ -11,6 +11,13 @@ type UserData struct {
 	// +optional
 	SSH *SSHAccess `json:"ssh,omitempty"`
 
+	// bootstrapDelivery is how VMs get their user data. Inline: from the engine, which has all of it. Pointer, for images with
+	// Ignition on networks with DHCP: the engine has a token alone, with which the VM fetches the data once, over TLS, from the
+	// manager; that needs its flag --bootstrap-url. Empty means Inline. A machine's replaces its cluster's.
+	// +optional
+	// +kubebuilder:validation:Enum="";Inline;Pointer
+	BootstrapDelivery string `json:"bootstrapDelivery,omitempty"`
+
 	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version) or
 	// Butane where it is Ignition. A machine's come after its cluster's.
 	// +optional

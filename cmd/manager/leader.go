@@ -33,14 +33,11 @@ type leadership struct {
 
 // newLeadership makes the lock that leader election works with. Beside it the identity must be known, for the fence.
 func newLeadership(config *rest.Config, o options) (*leadership, error) {
-	l := &leadership{namespace: o.leaderNamespace, name: o.leaseName(), fresh: o.leaseDuration - o.renewDeadline}
-	if l.namespace == "" {
-		content, err := os.ReadFile(podNamespace)
-		if err != nil {
-			return nil, fmt.Errorf("--leader-elect-namespace is empty, and this is not a pod: %w", err)
-		}
-		l.namespace = strings.TrimSpace(string(content))
+	namespace, err := o.ownNamespace()
+	if err != nil {
+		return nil, err
 	}
+	l := &leadership{namespace: namespace, name: o.leaseName(), fresh: o.leaseDuration - o.renewDeadline}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the host name: %w", err)
@@ -51,6 +48,18 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 		return nil, fmt.Errorf("failed to make the lock of the leader election: %w", err)
 	}
 	return l, nil
+}
+
+// ownNamespace is that of the manager.
+func (o options) ownNamespace() (string, error) {
+	if o.leaderNamespace != "" {
+		return o.leaderNamespace, nil
+	}
+	content, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return "", fmt.Errorf("--leader-elect-namespace is empty, and this is not a pod: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
 }
 
 // leaseName is the same for all managers that could work on the same objects: those with another --watch-filter or

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -37,6 +38,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -49,6 +51,12 @@ const (
 	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
 	// than the pod's terminationGracePeriodSeconds of 90.
 	shutdownTimeout = 80 * time.Second
+
+	// authoritySecret is the Secret, in the manager's namespace, with the authority of the server of user data.
+	authoritySecret = "capolvm-user-data-authority" //nolint:gosec // its name
+
+	// tokenGrace is how long a VM may take from the end of its run until it fetches its user data.
+	tokenGrace = 15 * time.Minute
 
 	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
 	// body, and so every Secret that it reads.
@@ -76,6 +84,8 @@ type options struct {
 	terraformLimit      time.Duration
 	workDir             string
 	approveServing      bool
+	bootstrapURL        string
+	bootstrapListen     string
 	manager             flags.ManagerOptions
 	logs                *logs.Options
 }
@@ -102,6 +112,8 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
+	fs.StringVar(&o.bootstrapURL, "bootstrap-url", "", "Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as https://10.20.30.4:9445; empty means not at all.")
+	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
 	flags.AddManagerOptions(fs, &o.manager)
 	feature.MutableGates.AddFlag(fs)
 }
@@ -182,7 +194,11 @@ func run(ctx context.Context, o options) error {
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
-	if err := addControllers(ctx, mgr, o, executable, sessions, runs); err != nil {
+	userData, err := addDelivery(ctx, mgr, restConfig, o)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o, executable, sessions, runs, userData); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
@@ -252,7 +268,37 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	return mgr, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs) error {
+// addDelivery has the manager serve user data, where VMs reach it; nil where they do not.
+func addDelivery(ctx context.Context, mgr ctrl.Manager, restConfig *rest.Config, o options) (*delivery.Server, error) {
+	if o.bootstrapURL == "" {
+		return nil, nil
+	}
+	namespace, err := o.ownNamespace()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client: %w", err)
+	}
+	server, err := delivery.New(ctx, delivery.Options{
+		Client: direct, Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
+		Lifetime: o.terraformLimit + tokenGrace,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-url: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.bootstrapListen)
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-listen: %w", err)
+	}
+	if err := mgr.Add(server.Runnable(listener)); err != nil {
+		return nil, fmt.Errorf("failed to add the server of user data: %w", err)
+	}
+	return server, nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs, userData *delivery.Server) error {
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
@@ -293,6 +339,6 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	return (&controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
 		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
-		CacheHasAll: o.watchFilter == "" && o.namespace == "",
+		CacheHasAll: o.watchFilter == "" && o.namespace == "", Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

@@ -10,6 +10,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -22,6 +23,9 @@ const ignitionOS = "rhcos_x64"
 // API server takes 1 MiB.
 const maxUserData = 512 << 10
 
+// byPointer is the delivery of user data by the manager.
+const byPointer = "Pointer"
+
 // Bootstrap is the bootstrap data of a machine, and what else it is made of.
 type Bootstrap struct {
 	// Source names the Secret in errors.
@@ -33,6 +37,8 @@ type Bootstrap struct {
 	Extra []bootstrap.Extra
 	// Network of the Cluster.
 	Network clusterv1.ClusterNetwork
+	// Offer keeps user data for the VM, and says where that finds it; nil where nobody does.
+	Offer func(data []byte) (bootstrap.Pointer, error)
 }
 
 // UserDataOf is what is asked to be added to the bootstrap data of a machine: the machine's, and its cluster's.
@@ -43,6 +49,7 @@ func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec
 			continue
 		}
 		out.Proxy, out.SSH = cmp.Or(asked.Proxy, out.Proxy), cmp.Or(asked.SSH, out.SSH)
+		out.BootstrapDelivery = cmp.Or(asked.BootstrapDelivery, out.BootstrapDelivery)
 		out.Extra = slices.Concat(out.Extra, asked.Extra)
 	}
 	return out
@@ -77,11 +84,27 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	if err != nil {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
 	}
-	if len(merged) > maxUserData {
+	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
+	if most := map[bool]int{false: maxUserData, true: delivery.MaxData}[pointer]; len(merged) > most {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, fmt.Sprintf(
-			"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), maxUserData)}
+			"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)}
 	}
-	return string(merged), nil
+	if !pointer {
+		return string(merged), nil
+	}
+	const field = "userData.bootstrapDelivery"
+	if !ignition {
+		return "", &Error{infrav1.BootstrapDataInvalidReason, field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with which it could fetch and verify the rest; set it to Inline"}
+	}
+	if in.Bootstrap.Offer == nil {
+		return "", &Error{infrav1.BootstrapDataInvalidReason, field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach it; set the flag, or bootstrapDelivery to Inline"}
+	}
+	where, err := in.Bootstrap.Offer(merged)
+	if err != nil {
+		return "", err
+	}
+	stub, err := where.Ignition(merged)
+	return string(stub), err
 }
 
 // guestOf is what the guest of a machine is told.

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -20,10 +21,12 @@ func FuzzUserData(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+	unplugged, cancel := context.WithCancel(context.Background())
+	cancel() // nothing is fetched
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, specification := range []string{"", "2.4.0", "3.6.0"} {
 			m := ovirtsim.GuestVM{ID: "id", HostName: "vm", Ignition: specification != "", IgnitionVersion: specification, UserData: string(data), Interfaces: devices(1, "10.0.0.50/24")}
-			sys, err := provision(m)
+			sys, err := provision(unplugged, m)
 			if sys == nil && err == nil {
 				t.Fatal("neither a system nor an error")
 			}

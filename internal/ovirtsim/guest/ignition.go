@@ -1,15 +1,24 @@
 package guest
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-semver/semver"
 	"github.com/vincent-petithory/dataurl"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
 const (
@@ -21,9 +30,10 @@ const (
 
 // ignitionConfig is what both generations of Ignition have in common, as far as it makes a node.
 type ignitionConfig struct {
-	files    []ignitionFile
-	units    []unit
-	warnings []string
+	initramfs *initramfs
+	files     []ignitionFile
+	units     []unit
+	warnings  []string
 }
 
 // ignitionFile is one file; contents that are nil leave what is there.
@@ -37,12 +47,13 @@ type ignitionFile struct {
 // resource is something that Ignition fetches.
 type resource struct {
 	source, compression, hash string
+	headers                   http.Header
 }
 
 // readIgnition does what Ignition does in the initramfs of a new VM: it writes files, and enables units. Directories,
 // users, disks and all else are passed over. supported is the highest specification that the image reads; images of the
 // second generation read no payload of the third, nor the other way round.
-func readIgnition(userData, supported string) (*system, error) {
+func readIgnition(userData, supported string, where *initramfs) (*system, error) {
 	if supported == "" {
 		supported = defaultIgnition
 	}
@@ -56,9 +67,9 @@ func readIgnition(userData, supported string) (*system, error) {
 	var config *ignitionConfig
 	switch highest.Major {
 	case 2:
-		config, err = readIgnition2([]byte(userData), *highest)
+		config, err = readIgnition2([]byte(userData), *highest, where)
 	case 3:
-		config, err = readIgnition3([]byte(userData), *highest)
+		config, err = readIgnition3([]byte(userData), *highest, where)
 	default:
 		err = fmt.Errorf("the image reads specification %s, of which there is no reader", supported)
 	}
@@ -91,14 +102,14 @@ func (c *ignitionConfig) apply() (*system, error) {
 		}
 		_, exists := out.files[written.path]
 		if written.contents != nil || !exists {
-			content, err := written.contents.fetch()
+			content, err := c.initramfs.fetch(written.contents)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
 			out.write(written.path, content, mode, false)
 		}
 		for _, more := range written.extend {
-			content, err := more.fetch()
+			content, err := c.initramfs.fetch(&more)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
@@ -111,28 +122,105 @@ func (c *ignitionConfig) apply() (*system, error) {
 	return out, nil
 }
 
-// fetch returns what a resource holds. The simulated initramfs has no network: it fetches data URLs only.
-func (r *resource) fetch() (string, error) {
+// initramfs is where Ignition runs: nothing that it writes is in force there. Its network is that of DHCP, on all interfaces.
+type initramfs struct {
+	ctx        context.Context //nolint:containedctx // the power of the VM
+	interfaces []ovirtsim.GuestInterface
+	// authorities are those that the configuration brings.
+	authorities *x509.CertPool
+}
+
+// fetch returns what a resource holds.
+func (i *initramfs) fetch(r *resource) (string, error) {
 	if r == nil || r.source == "" {
 		return "", nil
 	}
-	if !strings.HasPrefix(r.source, "data:") {
-		return "", fmt.Errorf("failed to fetch %q: the simulated guest reads data URLs only", r.source)
+	var data []byte
+	switch scheme, _, _ := strings.Cut(r.source, ":"); scheme {
+	case "data":
+		url, err := dataurl.DecodeString(r.source)
+		if err != nil {
+			return "", fmt.Errorf("failed to read a data URL: %w", err)
+		}
+		data = url.Data
+	case "http", "https":
+		var err error
+		if data, err = i.download(r); err != nil {
+			return "", fmt.Errorf("failed to fetch %q: %w", r.source, err)
+		}
+	default:
+		return "", fmt.Errorf("failed to fetch %q: the simulated guest reads data, http and https URLs only", r.source)
 	}
-	url, err := dataurl.DecodeString(r.source)
-	if err != nil {
-		return "", fmt.Errorf("failed to read a data URL: %w", err)
-	}
-	if err := verify(r.hash, url.Data); err != nil {
+	if err := verify(r.hash, data); err != nil {
 		return "", err
 	}
 	switch r.compression {
 	case "":
-		return string(url.Data), nil
+		return string(data), nil
 	case "gzip":
-		return unpack(url.Data)
+		return unpack(data)
 	}
 	return "", fmt.Errorf("unsupported compression scheme %q", r.compression)
+}
+
+// download asks until there is an answer that is not the server's fault, as Ignition does.
+func (i *initramfs) download(r *resource) ([]byte, error) {
+	if !slices.ContainsFunc(i.interfaces, func(n ovirtsim.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
+		return nil, errors.New("the network in the initramfs is up with DHCP or router advertisements only, and no network of the VM has either")
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: i.authorities}}
+	defer transport.CloseIdleConnections()
+	for {
+		data, again, err := i.get(&http.Client{Transport: transport, Timeout: time.Minute}, r)
+		if err == nil || !again {
+			return data, err
+		}
+		select {
+		case <-i.ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, i.ctx.Err())
+		case <-time.After(retry):
+		}
+	}
+}
+
+func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool, err error) {
+	request, err := http.NewRequestWithContext(i.ctx, http.MethodGet, r.source, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	request.Header = r.headers.Clone()
+	response, err := from.Do(request)
+	if untrusted := (&tls.CertificateVerificationError{}); errors.As(err, &untrusted) {
+		return nil, false, err // Ignition would ask for ever, too, to no avail
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	defer response.Body.Close()
+	if data, err = io.ReadAll(response.Body); err != nil {
+		return nil, true, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("the server says %s", response.Status)
+	}
+	return data, false, nil
+}
+
+// trust adds the authorities that a configuration brings to those of the image.
+func (i *initramfs) trust(resources []resource) error {
+	for _, r := range resources {
+		pem, err := i.fetch(&r)
+		if err != nil {
+			return fmt.Errorf("certificate authorities: %w", err)
+		}
+		if i.authorities == nil {
+			i.authorities = x509.NewCertPool()
+		}
+		if !i.authorities.AppendCertsFromPEM([]byte(pem)) {
+			return errors.New("certificate authorities: there is no certificate in one")
+		}
+	}
+	return nil
 }
 
 // verify checks a hash, which is FUNCTION-HEX; none is fine.

@@ -11,8 +11,8 @@ import (
 )
 
 // readIgnition2 reads a payload of the second generation, which stock Cluster API writes.
-func readIgnition2(raw []byte, highest semver.Version) (*ignitionConfig, error) {
-	out := &ignitionConfig{}
+func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
+	out := &ignitionConfig{initramfs: where}
 	config, err := out.parse2(raw, highest, 0)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (
 
 func (c *ignitionConfig) fetch2(reference types.ConfigReference, highest semver.Version, depth int) (types.Config, error) {
 	source := resource{source: reference.Source, hash: deref(reference.Verification.Hash)}
-	raw, err := source.fetch()
+	raw, err := c.initramfs.fetch(&source)
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}

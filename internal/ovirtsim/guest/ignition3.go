@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/coreos/go-semver/semver"
 	unknown "github.com/coreos/ignition/v2/config/shared/errors"
@@ -12,8 +13,8 @@ import (
 )
 
 // readIgnition3 reads a payload of the third generation, which the images of OLVM read.
-func readIgnition3(raw []byte, highest semver.Version) (*ignitionConfig, error) {
-	out := &ignitionConfig{}
+func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
+	out := &ignitionConfig{initramfs: where}
 	config, err := out.parse3(raw, highest, 0)
 	if err != nil {
 		return nil, err
@@ -58,6 +59,13 @@ func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (
 	for _, message := range messages.Entries {
 		c.warnings = append(c.warnings, "ignition: "+message.String())
 	}
+	var authorities []resource
+	for _, authority := range config.Ignition.Security.TLS.CertificateAuthorities {
+		authorities = append(authorities, resource3(authority))
+	}
+	if err := c.initramfs.trust(authorities); err != nil {
+		return types.Config{}, err
+	}
 	if config.Ignition.Config.Replace.Source != nil {
 		return c.fetch3(config.Ignition.Config.Replace, highest, depth)
 	}
@@ -73,7 +81,7 @@ func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (
 
 func (c *ignitionConfig) fetch3(reference types.Resource, highest semver.Version, depth int) (types.Config, error) {
 	source := resource3(reference)
-	raw, err := source.fetch()
+	raw, err := c.initramfs.fetch(&source)
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}
@@ -81,7 +89,11 @@ func (c *ignitionConfig) fetch3(reference types.Resource, highest semver.Version
 }
 
 func resource3(r types.Resource) resource {
-	return resource{source: deref(r.Source), compression: deref(r.Compression), hash: deref(r.Verification.Hash)}
+	out := resource{source: deref(r.Source), compression: deref(r.Compression), hash: deref(r.Verification.Hash), headers: http.Header{}}
+	for _, header := range r.HTTPHeaders {
+		out.headers.Set(header.Name, deref(header.Value))
+	}
+	return out
 }
 
 // fatal3 are the messages that made Ignition refuse.

@@ -3,12 +3,20 @@ package guest
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +27,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
@@ -196,11 +205,11 @@ func packed(content string) string {
 
 func TestPayloadsOfTheThirdGenerationBecomeNodes(t *testing.T) {
 	s := newSite(t, "127.40.4.5:6443")
-	pem := func(a *authority) (string, string) {
+	encoded := func(a *authority) (string, string) {
 		return string(certs.EncodeCertPEM(a.cert)), string(certs.EncodePrivateKeyPEM(a.key))
 	}
-	caCert, caKey := pem(s.ca)
-	etcdCert, etcdKey := pem(s.etcd)
+	caCert, caKey := encoded(s.ca)
+	etcdCert, etcdKey := encoded(s.etcd)
 	initial := newConfig3("3.4.0").file("/etc/hostname", 0o644, "cp-1\n").file(keyfilePath, 0o600, keyfileFor("127.40.0.41")).
 		file("/etc/kubernetes/pki/ca.crt", 0o640, caCert).file("/etc/kubernetes/pki/ca.key", 0o600, caKey).
 		file("/etc/kubernetes/pki/etcd/ca.crt", 0o640, etcdCert).file("/etc/kubernetes/pki/etcd/ca.key", 0o600, etcdKey).
@@ -269,8 +278,9 @@ func TestPayloadsThatIgnitionRefuses(t *testing.T) {
 		"a path that does not start at the root":            {"", file(map[string]any{"path": "k"}), "ignition: config is not valid: error at $.storage.files.0.path"},
 		"a unit that is none":                               {"", string(newConfig3("3.4.0").unit(map[string]any{"name": "a.service", "contents": "[Unit"}).raw()), "ignition: config is not valid: error at $.systemd.units.0.contents"},
 		"a unit that is none (second generation)":           {"2.3.0", two(`,"systemd":{"units":[{"name":"a.service","contents":"[Unit"}]}`), "ignition: config is not valid: error at"},
-		"a file of the web":                                 {"", contents(map[string]any{"source": "https://example.com/k"}), `ignition: files: /k: failed to fetch "https://example.com/k": the simulated guest reads data URLs only`},
+		"a file of the web":                                 {"", contents(map[string]any{"source": "https://example.com/k"}), `ignition: files: /k: failed to fetch "https://example.com/k": the network in the initramfs is up with DHCP or router advertisements only, and no network of the VM has either`},
 		"a file of the web (second generation)":             {"2.3.0", file2(`"source":"https://example.com/k"`), `ignition: files: /k: failed to fetch`},
+		"a file of another kind of server":                  {"", contents(map[string]any{"source": "tftp://example.com/k"}), "the simulated guest reads data, http and https URLs only"},
 		"a file that is not packed":                         {"", contents(map[string]any{"source": "data:,k", "compression": "gzip"}), "ignition: files: /k: failed to unpack"},
 		"a file that is packed in a way of nobody's":        {"", contents(map[string]any{"source": "data:,k", "compression": "lzma"}), "ignition: config is not valid: error at $.storage.files.0.contents.compression"},
 		"a file with another hash":                          {"", contents(map[string]any{"source": "data:,k", "verification": map[string]any{"hash": "sha256-" + strings.Repeat("0", 64)}}), "ignition: files: /k: hash verification failed"},
@@ -282,7 +292,7 @@ func TestPayloadsThatIgnitionRefuses(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			sys, err := readIgnition(test.payload, test.image)
+			sys, err := readIgnition(test.payload, test.image, &initramfs{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -294,7 +304,7 @@ func TestPayloadsThatIgnitionRefuses(t *testing.T) {
 }
 
 func TestWhatIgnitionLeaves(t *testing.T) {
-	sys, err := readIgnition(" ", "")
+	sys, err := readIgnition(" ", "", &initramfs{})
 	if err != nil || len(sys.files)+len(sys.commands) != 0 {
 		t.Errorf("an empty payload: %+v, %v", sys, err)
 	}
@@ -310,7 +320,7 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		unit(map[string]any{"name": "data.mount", "enabled": true, "contents": "[Mount]\nWhat=/dev/x\n[Install]\nWantedBy=a.target\n"}).
 		unit(map[string]any{"name": "image.service", "enabled": true, "dropins": []any{map[string]any{"name": "a.conf", "contents": "[Service]\nExecStartPre=+/pre\n"}}}).
 		unit(map[string]any{"name": "on.service", "enabled": true, "contents": "[Unit]\nConditionPathExists=!/none\n[Service]\nExecStart=/on\nExecStartPre=/before\n[Install]\nRequiredBy=a.target\n"})
-	sys, err = readIgnition(string(three.raw()), "3.6.0")
+	sys, err = readIgnition(string(three.raw()), "3.6.0", &initramfs{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +340,7 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 	}
 
 	replaced := newConfig3("3.4.0").file("/gone", 0o600, "a").refer("replace", map[string]any{"source": newConfig3("3.0.0").file("/new", 0o600, "b").dataURL()})
-	if sys, err = readIgnition(string(replaced.raw()), ""); err != nil || sys.read("/new") != "b" || sys.read("/gone") != "" {
+	if sys, err = readIgnition(string(replaced.raw()), "", &initramfs{}); err != nil || sys.read("/new") != "b" || sys.read("/gone") != "" {
 		t.Errorf("a config that is replaced: %+v, %v", sys, err)
 	}
 
@@ -339,15 +349,65 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		{"filesystem":"root","path":"/k","mode":384,"contents":{"source":"data:,a"}},
 		{"filesystem":"root","path":"/k","mode":384,"append":true,"contents":{"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(packed("b")))+`","compression":"gzip"}},
 		{"filesystem":"data","path":"/elsewhere","contents":{"source":"data:,a"}}]},
-		"systemd":{"units":[{"name":"old.service","enable":true,"contents":"[Service]\nExecStart=/old\n[Install]\nWantedBy=a.target\n"}]}}`, "2.4.0")
+		"systemd":{"units":[{"name":"old.service","enable":true,"contents":"[Service]\nExecStart=/old\n[Install]\nWantedBy=a.target\n"}]}}`, "2.4.0", &initramfs{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if sys.files["/k"] != (file{"ab", 0o600}) || sys.read("/inner") != "c" || len(sys.files) != 2 || len(sys.commands) != 1 {
 		t.Errorf("the second generation: %+v", sys)
 	}
-	if sys, err = readIgnition(`{"ignition":{"version":"2.3.0","config":{"replace":{"source":"data:;base64,`+inner+`"}}}}`, "2.3.0"); err != nil || sys.read("/inner") != "c" {
+	if sys, err = readIgnition(`{"ignition":{"version":"2.3.0","config":{"replace":{"source":"data:;base64,`+inner+`"}}}}`, "2.3.0", &initramfs{}); err != nil || sys.read("/inner") != "c" {
 		t.Errorf("a config of the second generation that is replaced: %+v, %v", sys, err)
+	}
+}
+
+// A server that does not answer yet is asked again, one that is not to be trusted is not.
+func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer token":
+			http.Error(w, "forbidden", http.StatusForbidden)
+		case asked.Add(1) == 1:
+			http.Error(w, "later", http.StatusServiceUnavailable)
+		default:
+			_, _ = w.Write(newConfig3("3.4.0").file("/real", 0o600, "real").raw())
+		}
+	}))
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	stub := func(at, token string, authority []byte, data []byte) string {
+		out, err := bootstrap.Pointer{URL: at, Token: token, CA: authority}.Ignition(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	data := newConfig3("3.4.0").file("/real", 0o600, "real").raw()
+	online := func() *initramfs {
+		return &initramfs{ctx: t.Context(), interfaces: []ovirtsim.GuestInterface{{Name: "enp1s0", DHCP: "10.0.0.10/24"}}}
+	}
+	sys, err := readIgnition(stub(server.URL, "token", authority, data), "", online())
+	if err != nil || sys.read("/real") != "real" || asked.Load() != 2 {
+		t.Errorf("%+v after %d answers, %v", sys, asked.Load(), err)
+	}
+	for want, payload := range map[string]string{
+		"the server says 403 Forbidden": stub(server.URL, "guessed", authority, data),
+		"certificate signed by unknown": strings.Replace(stub(server.URL, "token", authority, data), `"certificateAuthorities"`, `"others"`, 1),
+		"hash verification failed":      stub(server.URL, "token", authority, []byte("other data")),
+		"there is no certificate":       stub(server.URL, "token", []byte("none"), data),
+	} {
+		if sys, err := readIgnition(payload, "", online()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v, %v, want %q", sys, err, want)
+		}
+	}
+	off, cancel := context.WithCancel(t.Context())
+	cancel()
+	alone := online()
+	alone.ctx = off
+	if _, err := readIgnition(stub(server.URL, "token", authority, data), "", alone); !errors.Is(err, context.Canceled) {
+		t.Errorf("the power was cut: %v", err)
 	}
 }
 

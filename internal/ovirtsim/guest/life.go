@@ -81,7 +81,7 @@ func (g *Guests) run(b *boot, machine ovirtsim.GuestVM, known *member, ready fun
 		ready(network.reported)
 		return g.rejoin(b, known, network.nodeAddresses)
 	}
-	sys, userDataErr := provision(machine)
+	sys, userDataErr := provision(b.ctx, machine)
 	if sys == nil {
 		return userDataErr // Ignition fails before there is a network
 	}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"strings"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -40,9 +41,9 @@ func (s *system) read(path string) string { return s.files[path].content }
 
 // provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user data
 // is bad and the guest comes up all the same, which is so with cloud-init.
-func provision(machine ovirtsim.GuestVM) (*system, error) {
+func provision(ctx context.Context, machine ovirtsim.GuestVM) (*system, error) {
 	if machine.Ignition {
-		return readIgnition(machine.UserData, machine.IgnitionVersion)
+		return readIgnition(machine.UserData, machine.IgnitionVersion, &initramfs{ctx: ctx, interfaces: machine.Interfaces})
 	}
 	return readCloudInit(machine.UserData)
 }

@@ -1,0 +1,225 @@
+package delivery
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+// MaxData is how many bytes of user data can be delivered: what fits into a Secret with its token.
+const MaxData = 1<<20 - 1024
+
+// secretType is that of the Secrets with user data.
+const secretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/user-data"
+
+const (
+	// tokenKey and dataKey are what they hold.
+	tokenKey = "token"
+	dataKey  = "value"
+	// expiresAnnotation is when the token ends; deliveredAnnotation, when the data was fetched.
+	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
+	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
+
+	// answerTime bounds how long an answer takes.
+	answerTime = 2 * time.Minute
+)
+
+var requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "capolvm_user_data_requests_total", Help: "Requests of VMs for their user data, by result: delivered, refused (wrong, used or expired token), failed (the VM may ask again).",
+}, []string{"result"})
+
+// Collectors are the metrics of this package.
+func Collectors() []prometheus.Collector { return []prometheus.Collector{requestsTotal} }
+
+func init() {
+	for _, result := range []string{"delivered", "refused", "failed"} {
+		requestsTotal.WithLabelValues(result)
+	}
+}
+
+// SecretName is the name of the Secret with the user data of a machine.
+func SecretName(machine *infrav1.OLVMMachine) string { return machine.Name + "-user-data" }
+
+// Server hands out user data.
+type Server struct {
+	client    client.Client
+	recorder  events.EventRecorder
+	url       *url.URL
+	lifetime  time.Duration
+	authority *authority
+}
+
+// Options of a Server.
+type Options struct {
+	// Client reads Secrets from the API server, not from a cache.
+	Client client.Client
+	// Recorder of events about machines.
+	Recorder events.EventRecorder
+	// URL at which VMs reach the server.
+	URL string
+	// Authority is the Secret with the server's authority.
+	Authority client.ObjectKey
+	// Lifetime of tokens, from when a VM may be made.
+	Lifetime time.Duration
+}
+
+// New returns a server, with its authority.
+func New(ctx context.Context, o Options) (*Server, error) {
+	parsed, err := url.Parse(o.URL)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
+		return nil, fmt.Errorf("%q is not a URL at which VMs could fetch user data; write one such as https://10.20.30.4:9445", o.URL)
+	}
+	authority, err := loadAuthority(ctx, o.Client, o.Authority, parsed.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	return &Server{client: o.Client, recorder: o.Recorder, url: parsed, lifetime: o.Lifetime, authority: authority}, nil
+}
+
+// Runnable serves at a listener, on each replica: all know the same Secrets.
+func (s *Server) Runnable(listener net.Listener) manager.Runnable {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+strings.TrimSuffix(s.url.Path, "/")+"/v1/user-data/{namespace}/{name}", s)
+	return &manager.Server{
+		Name: "user data", Listener: tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.authority.getCertificate, NextProtos: []string{"http/1.1"}}),
+		Server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: answerTime, MaxHeaderBytes: 1 << 14},
+	}
+}
+
+// Offer keeps the user data of a machine for its VM, and says where that finds it. The same data has the same pointer until
+// it was fetched.
+func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data []byte) (bootstrap.Pointer, error) {
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: SecretName(machine)}
+	var secret corev1.Secret
+	err := s.client.Get(ctx, key, &secret)
+	there := err == nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return bootstrap.Pointer{}, fmt.Errorf("failed to get Secret %s: %w", key, err)
+	}
+	if there && !metav1.IsControlledBy(&secret, machine) {
+		return bootstrap.Pointer{}, fmt.Errorf("the Secret %s is not of this machine, and has the name of the one with its user data; remove it", key)
+	}
+	token := string(secret.Data[tokenKey])
+	if token == "" {
+		token = rand.Text()
+	}
+	pointer := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(), Token: token, CA: s.authority.pem}
+	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
+	if err == nil && time.Until(expires) > s.lifetime/2 && token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
+		return pointer, nil
+	}
+	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
+	secret.Data = map[string][]byte{tokenKey: []byte(token), dataKey: data}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation, time.Now().Add(s.lifetime).UTC().Format(time.RFC3339))
+	delete(secret.Annotations, deliveredAnnotation)
+	if there {
+		err = s.client.Update(ctx, &secret)
+	} else {
+		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]}
+		secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))}
+		err = s.client.Create(ctx, &secret)
+	}
+	if err != nil {
+		return bootstrap.Pointer{}, fmt.Errorf("failed to keep the user data in Secret %s: %w", key, err)
+	}
+	return pointer, nil
+}
+
+// errRefused is what whoever asks is told whatever is wrong.
+var errRefused = errors.New("refused")
+
+// ServeHTTP answers a VM.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	log := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
+	err := s.deliver(w, r, machine)
+	switch {
+	case err == nil:
+		requestsTotal.WithLabelValues("delivered").Inc()
+		log.Info("Delivered user data")
+	case errors.Is(err, errRefused):
+		requestsTotal.WithLabelValues("refused").Inc()
+		log.Info("Refused a request for user data", "reason", err.Error())
+		http.Error(w, "forbidden", http.StatusForbidden)
+	default:
+		requestsTotal.WithLabelValues("failed").Inc()
+		log.Error(err, "Failed to deliver user data")
+		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
+	}
+}
+
+// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get it
+// whole may use it again.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTime)
+	defer cancel()
+	refuse := func(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
+	var secret corev1.Secret
+	owner := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.Name}}
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: SecretName(owner)}, &secret); apierrors.IsNotFound(err) {
+		return refuse("there is no user data for it")
+	} else if err != nil {
+		return fmt.Errorf("failed to get the user data: %w", err)
+	}
+	token, data := secret.Data[tokenKey], secret.Data[dataKey]
+	if secret.Type != secretType || len(token) == 0 {
+		return refuse("it was delivered already")
+	}
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	one, other := sha256.Sum256([]byte(given)), sha256.Sum256(token)
+	if subtle.ConstantTimeCompare(one[:], other[:]) != 1 {
+		return refuse("the token is another")
+	}
+	if expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation]); err != nil || time.Now().After(expires) {
+		return refuse("the token has expired")
+	}
+	delete(secret.Data, tokenKey)
+	if err := s.client.Update(ctx, &secret); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("the user data has just changed: %w", err)
+	} else if err != nil {
+		return fmt.Errorf("failed to take the token away: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/vnd.coreos.ignition+json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, err := w.Write(data)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
+		secret.Data[tokenKey] = token
+		return errors.Join(fmt.Errorf("failed to send it: %w", err), s.client.Update(ctx, &secret))
+	}
+	delete(secret.Data, dataKey)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, deliveredAnnotation, time.Now().UTC().Format(time.RFC3339)+" "+r.RemoteAddr)
+	if err := s.client.Update(ctx, &secret); err != nil {
+		ctrl.Log.WithName("user-data").Error(err, "Failed to remove delivered user data", "OLVMMachine", machine)
+	}
+	if err := s.client.Get(ctx, machine, owner); err == nil {
+		s.recorder.Eventf(owner, nil, corev1.EventTypeNormal, "UserDataDelivered", "Deliver", "Delivered the user data to %s", r.RemoteAddr)
+	}
+	return nil
+}
