@@ -102,11 +102,12 @@ executor:
 	@$(TOOLS) executor
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and roles
-	@$(TOOLS) dev
+generate: ## Generate deepcopy functions, CRDs, roles and cluster templates
+	@$(TOOLS) dev plane
 	"$$($(TOOLS) -path dev/controller-gen)" object paths=./api/...
 	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
+	go run ./hack/templates
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date

@@ -40,6 +40,10 @@ func inventory() *ovirtsim.Inventory {
 		image.Name, image.Kubernetes = "ol9-k8s-"+version, version
 		dc.Templates = append(dc.Templates, image)
 	}
+	for i, label := range []string{"rack-a", "rack-b", "rack-c"} {
+		dc.Clusters[0].Hosts[i].AffinityLabels = []string{label}
+	}
+	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "leased", VNICProfiles: []string{"leased"}, DHCP: &ovirtsim.DHCP{First: "127.20.80.10", Last: "127.20.80.99", Bits: 24, Gateway: "127.20.80.1"}})
 	return &out
 }
 

@@ -61,7 +61,7 @@ func (w *workload) applyTemplates(subnet int, more map[string]string, change fun
 				if !ok {
 					value = fallback
 				}
-				return strings.ReplaceAll(value, "127.20.S.", fmt.Sprintf("127.20.%d.", subnet))
+				return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:", fmt.Sprintf("fd00:%d:", subnet)).Replace(value)
 			})
 		}
 		objects, err := localplane.ReadObjects([]byte(text))
@@ -79,7 +79,7 @@ func (w *workload) applyTemplates(subnet int, more map[string]string, change fun
 }
 
 // variable of a template, with the value that it has where nobody gives it one.
-var variable = regexp.MustCompile(`\$\{([A-Z_]+)(?::=([^${}]*))?\}`)
+var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+)(?::=([^${}]*))?\}`)
 
 // expand fills in the variables of a template, those within the default of another one first.
 func expand(template string, value func(name, fallback string) string) string {

@@ -367,21 +367,6 @@ func TestClustersAtOnce(t *testing.T) {
 		w.delete()
 		w.expectNoClaims()
 	})
-	t.Run("Ignition of stock Cluster API, keepalived and nginx: flavor ock", func(t *testing.T) {
-		t.Parallel()
-		w := prepare(t, "zeta")
-		w.applyTemplates(36, map[string]string{"OLVM_VM_TEMPLATE": "ock-1.36", "CONTROL_PLANE_MACHINE_COUNT": "3"}, func(*unstructured.Unstructured) {}, "cluster-template-ock.yaml")
-		w.expectMachines(3, 1)
-		w.expectFollowers(36)
-		w.delete()
-	})
-	t.Run("the default flavor, with kube-vip", func(t *testing.T) {
-		t.Parallel()
-		w := prepare(t, "eta")
-		w.applyTemplates(37, nil, func(*unstructured.Unstructured) {}, "cluster-template.yaml")
-		w.expectMachines(1, 1)
-		w.delete()
-	})
 	t.Run("move to another management cluster, scale there, and back", func(t *testing.T) {
 		t.Parallel()
 		w := newWorkload(t, "epsilon", 35)

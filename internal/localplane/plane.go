@@ -515,13 +515,15 @@ func BindRoles(ctx context.Context, c client.Client, folder, user string) error 
 
 // StartManager starts our manager; after StopManager it starts it again.
 func (p *Plane) StartManager(ctx context.Context) error {
-	ports, err := FreePorts(2)
+	ports, err := FreePorts(3)
 	if err != nil {
 		return err
 	}
+	userData := fmt.Sprintf("127.0.0.1:%d", ports[2])
 	p.Manager, err = p.run("capolvm-manager", filepath.Join(p.options.BinDir, "manager"), []string{
 		"--kubeconfig=" + p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace=" + ManagerNamespace, "--work-dir=" + p.WorkDir,
 		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics", "--v=2",
+		"--bootstrap-url=https://" + userData, "--bootstrap-listen=" + userData,
 	}, terraform.ExecutableEnv+"="+p.executor.Path)
 	if err != nil {
 		return err
