@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simcommand"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -35,7 +36,7 @@ func newCommand(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newPlanCommand(s), newRenderCommand(s))
+	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), simcommand.New("olvmctl sim", s.out))
 	return root
 }
 
@@ -43,10 +44,13 @@ func newCommand(s streams) *cobra.Command {
 type source struct {
 	files  []string
 	caFile string
+	// cluster is how a cluster file is read, if it is one.
+	cluster clusterFile
 }
 
 func (o *source) addFlags(command *cobra.Command) {
-	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "manifests: a file, a folder, or - for standard input; can be repeated")
+	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
+	o.cluster.addFormatFlags(command)
 	command.Flags().StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the manifests' CA ConfigMap")
 	_ = command.MarkFlagRequired("filename")
 }
@@ -57,24 +61,50 @@ manifests, or from the environment variables OLVM_USERNAME and OLVM_PASSWORD and
 
 // render loads and renders all machines.
 func (o *source) render(ctx context.Context, s streams, sessions *engine.Sessions) ([]preview.Rendered, error) {
-	manifests, err := preview.Load(o.files, s.in)
+	manifests, err := o.load(s)
 	if err != nil {
 		return nil, err
 	}
-	credentials := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
-	if (credentials.Username == "") != (credentials.Password == "") {
-		return nil, errors.New("OLVM_USERNAME and OLVM_PASSWORD must be set together")
-	}
-	if o.caFile != "" {
-		if credentials.CA, err = os.ReadFile(o.caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
+	credentials, err := credentialsFrom(o.caFile)
+	if err != nil {
+		return nil, err
 	}
 	machines, err := manifests.Machines()
 	if err != nil {
 		return nil, err
 	}
 	return preview.Render(ctx, manifests, machines, credentials, sessions)
+}
+
+// load reads the manifests, or those that a cluster file asks for.
+func (o *source) load(s streams) (*preview.Manifests, error) {
+	var err error
+	if o.cluster.path, err = clusterFileAmong(o.files); err != nil {
+		return nil, err
+	}
+	if o.cluster.path == "" {
+		return preview.Load(o.files, s.in)
+	}
+	objects, err := o.cluster.valid(s.err)
+	if err != nil {
+		return nil, err
+	}
+	return preview.LoadObjects(objects)
+}
+
+// credentialsFrom are those of the environment, and the CA of a file, which is empty for none.
+func credentialsFrom(caFile string) (preview.Credentials, error) {
+	out := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
+	if (out.Username == "") != (out.Password == "") {
+		return out, errors.New("OLVM_USERNAME and OLVM_PASSWORD must be set together")
+	}
+	if caFile != "" {
+		var err error
+		if out.CA, err = os.ReadFile(caFile); err != nil {
+			return out, fmt.Errorf("--ca-file: %w", err)
+		}
+	}
+	return out, nil
 }
 
 func newPlanCommand(s streams) *cobra.Command {

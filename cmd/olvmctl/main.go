@@ -28,6 +28,8 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errChanges):
 		return 2
+	case errors.Is(err, errInvalid): // said already
+		return 1
 	default:
 		fmt.Fprintln(os.Stderr, "olvmctl:", err)
 		return 1

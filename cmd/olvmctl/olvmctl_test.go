@@ -220,3 +220,103 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 		}
 	}
 }
+
+// clusterFile is one for the simulator, with the CA beside it.
+func (s *site) clusterFile(changes ...string) string {
+	s.t.Helper()
+	text := strings.NewReplacer("ENGINE_URL", s.sim.URL()).Replace(`name: demo
+provider: olvm
+workerNodes: 2
+virtualIp: 10.20.30.5
+kubernetesVersion: 1.33
+providers:
+  olvm:
+    namespace: olvm
+    olvmDatacenterName: Default
+    olvmOvirtAPIServer: {serverURL: ENGINE_URL, serverCAPath: ca.pem}
+    controlPlaneMachine: &machine
+      olvmOvirtClusterName: Default
+      vmTemplateName: ock-1.36
+      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      virtualMachine:
+        network:
+          ipv4: {subnet: 10.20.30.0/24, ipAddresses: 10.20.30.10-10.20.30.19}
+    workerMachine: *machine
+`)
+	text = strings.NewReplacer(changes...).Replace(text)
+	path := filepath.Join(filepath.Dir(s.caFile), "cluster.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path := s.clusterFile()
+	if code, out, problems := s.run("", "validate", "-f", path, "--engine"); code != 0 || !strings.Contains(out, "cluster.yaml is valid") {
+		t.Errorf("exit code %d: %s%s", code, out, problems)
+	}
+	code, manifests, problems := s.run("", "template", "-f", path)
+	if code != 0 || !strings.Contains(manifests, "kind: KubeadmControlPlane") || strings.Contains(manifests, s.sim.Password()) {
+		t.Fatalf("exit code %d: %s\n%s", code, problems, manifests)
+	}
+	code, fromFile, problems := s.run("", "plan", "-f", path, "-o", "json")
+	if code != 2 {
+		t.Fatalf("exit code %d: %s", code, problems)
+	}
+	if code, fromManifests, problems := s.run(manifests, "plan", "-f", "-", "-o", "json"); code != 2 || !sameMachines(t, fromFile, fromManifests) {
+		t.Errorf("the manifests have another plan: exit code %d: %s", code, problems)
+	}
+}
+
+// sameMachines compares plans but for what is random or a time.
+func sameMachines(t *testing.T, plans ...string) bool {
+	t.Helper()
+	var seen []string
+	for _, plan := range plans {
+		var decoded struct {
+			Machines []struct {
+				Name, From string
+				Addresses  []string
+			}
+		}
+		if err := json.Unmarshal([]byte(plan), &decoded); err != nil || len(decoded.Machines) != 3 {
+			t.Errorf("%d machines, %v", len(decoded.Machines), err)
+		}
+		text, err := json.Marshal(decoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, string(text))
+	}
+	return seen[0] == seen[1]
+}
+
+func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	for name, test := range map[string]struct {
+		changes []string
+		args    []string
+		want    []string
+	}{
+		"without the engine": {[]string{"virtualIp: 10.20.30.5", "virtualIp: 10.20.30.12", "workerNodes: 2", "workernodes: 2"}, []string{"validate"},
+			[]string{"workernodes: there is no such key; did you mean workerNodes?", "10.20.30.12 is inside the machine ranges"}},
+		"a template that the engine does not have": {[]string{"ock-1.36", "ock-1.37"}, []string{"validate", "--engine"}, []string{"spec.vmTemplateName", "ock-1.36"}},
+		"for a plan":     {[]string{"virtualIp: 10.20.30.5", "virtualIp: api"}, []string{"plan"}, []string{`virtualIp: "api" is not an IP address`}},
+		"for a template": {[]string{"Default", `""`}, []string{"template"}, []string{"olvmDatacenterName: it is required", "controlPlaneMachine.olvmOvirtClusterName: it is required"}},
+		"for JSON":       {[]string{"virtualIp: 10.20.30.5", "virtualIp: api"}, []string{"validate", "-o", "json"}, []string{`"valid": false`, `"path": "virtualIp"`, `"line": 4`}},
+	} {
+		code, out, problems := s.run("", append(test.args, "-f", s.clusterFile(test.changes...))...)
+		for _, want := range test.want {
+			if code != 1 || !strings.Contains(out+problems, want) {
+				t.Errorf("%s: exit code %d, no %q in\n%s%s", name, code, want, out, problems)
+			}
+		}
+	}
+	if code, _, problems := s.run(s.manifests, "plan", "-f", s.clusterFile(), "-f", "-"); code != 1 || !strings.Contains(problems, "give nothing beside it") {
+		t.Errorf("manifests beside a cluster file: %d, %s", code, problems)
+	}
+}

@@ -43,10 +43,7 @@ type Manifests struct {
 // Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
 // unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error.
 func Load(paths []string, stdin io.Reader) (*Manifests, error) {
-	m := &Manifests{
-		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{}, templates: map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
-		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-	}
+	m := newManifests()
 	for _, path := range paths {
 		if path == "-" {
 			if err := m.read("standard input", stdin); err != nil {
@@ -69,6 +66,24 @@ func Load(paths []string, stdin io.Reader) (*Manifests, error) {
 		}
 	}
 	return m, nil
+}
+
+// LoadObjects is Load for objects that were read already.
+func LoadObjects(objects []*unstructured.Unstructured) (*Manifests, error) {
+	m := newManifests()
+	for _, object := range objects {
+		if err := m.add(object); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func newManifests() *Manifests {
+	return &Manifests{
+		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{}, templates: map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
+		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
 }
 
 func manifestFiles(path string) ([]string, error) {

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// errInvalid ends a command whose problems were printed already.
+var errInvalid = errors.New("the cluster file is not valid")
+
+// clusterFile are the flags of commands that read one.
+type clusterFile struct {
+	path, defaults, flavor string
+}
+
+func (f *clusterFile) addFlags(command *cobra.Command) {
+	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file")
+	f.addFormatFlags(command)
+	_ = command.MarkFlagRequired("filename")
+}
+
+func (f *clusterFile) addFormatFlags(command *cobra.Command) {
+	command.Flags().StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
+	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor, "template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
+	_ = command.RegisterFlagCompletionFunc("flavor", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return clusterfile.Flavors(), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// manifests reads a cluster file and says what is wrong with it; the manifests are nil then.
+func (f *clusterFile) manifests() ([]*unstructured.Unstructured, []clusterfile.Problem, error) {
+	read, err := clusterfile.Read(f.path, f.defaults)
+	if err != nil {
+		return nil, nil, err
+	}
+	problems := read.Validate()
+	if clusterfile.Failed(problems) {
+		return nil, problems, nil
+	}
+	objects, err := read.Manifests(f.flavor, os.LookupEnv)
+	return objects, problems, err
+}
+
+// valid is manifests, with what is wrong printed.
+func (f *clusterFile) valid(to io.Writer) ([]*unstructured.Unstructured, error) {
+	objects, problems, err := f.manifests()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range problems {
+		_, _ = fmt.Fprintln(to, p.Error())
+	}
+	if clusterfile.Failed(problems) {
+		return nil, errInvalid
+	}
+	return objects, nil
+}
+
+func newTemplateCommand(s streams) *cobra.Command {
+	var file clusterFile
+	command := &cobra.Command{
+		Use:   "template -f FILE",
+		Short: "Print the manifests that a cluster file asks for",
+		Long: `template checks a cluster file as validate does, and prints the Cluster API manifests that it asks for, in the shape of a
+flavor of config/templates. Variables of the flavor that the file says nothing about come from the environment.
+
+The Secret with the credentials of the engine is not among the manifests, so that they can be kept in git.`,
+		Example: `  olvmctl template -f cluster.yaml >manifests/prod.yaml
+  olvmctl template -f cluster.yaml --flavor default | kubectl apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			objects, err := file.valid(s.err)
+			if err != nil {
+				return err
+			}
+			return clusterfile.Write(s.out, objects)
+		},
+	}
+	file.addFlags(command)
+	return command
+}
+
+func newValidateCommand(s streams) *cobra.Command {
+	var file clusterFile
+	var output, caFile string
+	var online bool
+	command := &cobra.Command{
+		Use:   "validate -f FILE",
+		Short: "Say what is wrong in a cluster file",
+		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without the engine, and with --engine the
+rest: the login, each name, and whether addresses are free. All that is wrong is said at once.
+
+` + credentialsHelp + `
+
+Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
+		Example: `  olvmctl validate -f cluster.yaml
+  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate -f cluster.yaml --engine -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("-o %s is not known; write text or json", output)
+			}
+			objects, problems, err := file.manifests()
+			if err != nil {
+				return err
+			}
+			if online && !clusterfile.Failed(problems) {
+				for _, err := range askEngine(command.Context(), objects, caFile) {
+					problems = append(problems, clusterfile.Problem{File: file.path, Path: "engine", Message: err.Error()})
+				}
+			}
+			if err := printProblems(s.out, output, file.path, problems); err != nil {
+				return err
+			}
+			if clusterfile.Failed(problems) {
+				return errInvalid
+			}
+			return nil
+		},
+	}
+	file.addFlags(command)
+	command.Flags().BoolVar(&online, "engine", false, "ask the engine, too")
+	command.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the cluster file's")
+	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
+	return command
+}
+
+func printProblems(out io.Writer, output, file string, problems []clusterfile.Problem) error {
+	if output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(map[string]any{"valid": !clusterfile.Failed(problems), "problems": append([]clusterfile.Problem{}, problems...)})
+	}
+	for _, p := range problems {
+		if _, err := fmt.Fprintln(out, p.Error()); err != nil {
+			return err
+		}
+	}
+	if clusterfile.Failed(problems) {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "%s is valid\n", file)
+	return err
+}
+
+// askEngine resolves everything that manifests name, one machine of each kind.
+func askEngine(ctx context.Context, objects []*unstructured.Unstructured, caFile string) []error {
+	manifests, err := preview.LoadObjects(objects)
+	if err != nil {
+		return []error{err}
+	}
+	credentials, err := credentialsFrom(caFile)
+	if err != nil {
+		return []error{err}
+	}
+	machines, err := manifests.Machines()
+	if err != nil {
+		return []error{err}
+	}
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+	var errs []error
+	var failed []string
+	for _, machine := range machines {
+		if slices.Contains(failed, machine.From) {
+			continue // it says the same of each
+		}
+		if _, err := preview.Render(ctx, manifests, []preview.Machine{machine}, credentials, sessions); err != nil {
+			failed = append(failed, machine.From)
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// clusterFileAmong is the cluster file among paths, empty where all are manifests.
+func clusterFileAmong(paths []string) (string, error) {
+	found := ""
+	for _, path := range paths {
+		if path == "-" || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			continue // a folder, or told by who reads it
+		}
+		if !bytes.Contains(content, []byte("\n---")) && clusterfile.IsClusterFile(content) {
+			found = path
+		}
+	}
+	if found != "" && len(paths) > 1 {
+		return "", fmt.Errorf("%s is a cluster file; give nothing beside it, for it has all manifests", found)
+	}
+	return found, nil
+}

@@ -1,0 +1,307 @@
+package clusterfile
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kyaml "sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// read reads a file of testdata after a change of its text.
+func read(t *testing.T, name string, changes ...string) *Source {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(content)
+	for i := 0; i+1 < len(changes); i += 2 {
+		if !strings.Contains(text, changes[i]) {
+			t.Fatalf("%s has no %q", name, changes[i])
+		}
+		text = strings.Replace(text, changes[i], changes[i+1], 1)
+	}
+	dir := t.TempDir()
+	ca, err := os.ReadFile("testdata/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{"cluster.yaml": []byte(text), "ca.crt": ca} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Read(filepath.Join(dir, "cluster.yaml"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func texts(problems []Problem) string {
+	var out []string
+	for _, p := range problems {
+		p.File = filepath.Base(p.File)
+		out = append(out, p.Error())
+	}
+	return strings.Join(out, "\n")
+}
+
+func none(string) (string, bool) { return "", false }
+
+func TestTheManifestsOfAClusterFile(t *testing.T) {
+	for _, name := range []string{"current", "older"} {
+		t.Run(name, func(t *testing.T) {
+			s := read(t, name+".yaml")
+			if problems := s.Validate(); len(problems) != 0 {
+				t.Fatal(texts(problems))
+			}
+			objects, err := s.Manifests(DefaultFlavor, none)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := Write(&got, objects); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("other manifests than in %s; see go test -update\n%s", golden, got.String())
+			}
+		})
+	}
+}
+
+// decoded is an object as the API server would see it.
+func decoded[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
+	t.Helper()
+	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if at < 0 {
+		t.Fatalf("there is no %s %s", kind, name)
+	}
+	text, err := kyaml.Marshal(objects[at].Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out T
+	if err := kyaml.UnmarshalStrict(text, &out); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return &out
+}
+
+func TestBothFormatsSayTheSame(t *testing.T) {
+	s := read(t, "older.yaml")
+	if problems := s.Validate(); len(problems) != 0 {
+		t.Fatal(texts(problems))
+	}
+	objects, err := s.Manifests(DefaultFlavor, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec
+	network := m.VirtualMachine.Network
+	if m.OLVMOvirtClusterName != "Default" || m.OLVMNetwork.VNICName != "nic-1" || network.IPv4.Subnet != "10.20.30.0/24" || network.IPv4.IPAddresses[0] != "10.20.30.161/24" || network.Gateway != "10.20.30.1" || network.Interface != "enp1s0" {
+		t.Errorf("%+v", m)
+	}
+	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
+	if cluster.OLVMOvirtAPIServer.CAConfigMap.Name != "demo-ovirt-ca" || cluster.UserData.Proxy.HTTPSProxy != "http://proxy.example.com:3128" || len(cluster.UserData.Extra) != 2 || !strings.Contains(cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250") {
+		t.Errorf("%+v", cluster)
+	}
+}
+
+func TestFlavorsOfAClusterFile(t *testing.T) {
+	if flavors := Flavors(); !slices.Contains(flavors, "default") || !slices.Contains(flavors, "ock") || slices.Contains(flavors, "topology") || len(flavors) < 9 {
+		t.Errorf("flavors %q", flavors)
+	}
+	s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
+	s.Validate()
+	if _, err := s.Manifests("failure-domains", none); err == nil || !strings.Contains(err.Error(), "OLVM_FAILURE_DOMAIN_A") {
+		t.Errorf("a variable that nobody gives: %v", err)
+	}
+	lookup := func(name string) (string, bool) { return strings.ToLower(name[len(name)-1:]), true }
+	objects, err := s.Manifests("failure-domains", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
+	if len(cluster.FailureDomains) != 3 || cluster.ControlPlaneServices.VirtualIP == "Keepalived" || cluster.OLVMDatacenterName != "Default" {
+		t.Errorf("%+v", cluster)
+	}
+	objects, err = s.Manifests("ipam", lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec; m.VirtualMachine.Network.IPv4 != nil || len(m.VirtualMachine.Network.AddressesFromPools) != 1 {
+		t.Errorf("%+v", m.VirtualMachine.Network)
+	}
+	if _, err := read(t, "current.yaml").Manifests("default", none); err == nil || !strings.Contains(err.Error(), "extraIgnition is for images with Ignition") {
+		t.Errorf("Ignition for cloud-init: %v", err)
+	}
+	if _, err := s.Manifests("windows", none); err == nil || !strings.Contains(err.Error(), "failure-domains") {
+		t.Errorf("a flavor of nobody's: %v", err)
+	}
+}
+
+func TestWhatIsWrongInAClusterFile(t *testing.T) {
+	for name, test := range map[string]struct {
+		file    string
+		changes []string
+		want    []string
+	}{
+		"an unknown key":           {"current", []string{"virtualIp:", "virtualIP:"}, []string{"cluster.yaml:5: virtualIP: there is no such key; did you mean virtualIp?", "cluster.yaml: virtualIp: it is required"}},
+		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"}, []string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
+		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
+			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
+		"a word for a number":         {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"}, []string{"cannot unmarshal"}},
+		"an even control plane":       {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"}, []string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
+		"fewer than none":             {"current", []string{"workerNodes: 2", "workerNodes: -1"}, []string{"workerNodes: -1 is less than 0"}},
+		"another provider":            {"current", []string{"provider: olvm", "provider: oci"}, []string{`provider: "oci" is not supported`}},
+		"a version of nobody's":       {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: latest"}, []string{`kubernetesVersion: "latest" is not a version`}},
+		"a version without its patch": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: 1.99"}, []string{"which patch of 1.99 is not known"}},
+		"a virtual IP in the ranges":  {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.163"}, []string{"the control plane endpoint 10.20.30.163 is inside the machine ranges", "providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses"}},
+		"a virtual IP elsewhere":      {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.31.160"}, []string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24"}},
+		"a virtual IP that is none":   {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"}, []string{`virtualIp: "api.example.com" is not an IP address`}},
+		"too few addresses":           {"current", []string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"}, []string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 addresses for 2 machines"}},
+		"no address for an upgrade":   {"current", []string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"}, []string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has as many addresses"}},
+		"too few addresses for both":  {"older", []string{"startingIpAddress: 10.20.30.161", "startingIpAddress: 10.20.30.251"}, []string{"olvmVmIpProfile: it has 4 addresses for the 5 machines of both kinds"}},
+		"an address that is none":     {"current", []string{"10.20.30.196,", "10.20.30.1960,"}, []string{"controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: ", "10.20.30.1960"}},
+		"a gateway elsewhere":         {"current", []string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n"}, []string{"network.gateway: ", "10.20.31.1"}},
+		"networks that overlap":       {"current", []string{"10.244.0.0/16,fd01::/48", "10.20.0.0/16,fd01::/48"}, []string{"network.ipv4.subnet: 10.20.30.0/24 overlaps with 10.20.0.0/16 (podSubnet)"}},
+		"two networks of one family":  {"current", []string{"10.96.0.0/12,fd02::/112", "10.96.0.0/12,10.128.0.0/12"}, []string{"serviceSubnet: it has two networks of IPv4", "serviceSubnet: it has networks of other families than podSubnet"}},
+		"memory of nobody's":          {"current", []string{"memory: 7GB", "memory: much"}, []string{"controlPlaneMachine.virtualMachine.memory: "}},
+		"an engine with /api":         {"current", []string{"/ovirt-engine", "/ovirt-engine/api"}, []string{"olvmOvirtAPIServer.serverURL: leave out /api at its end"}},
+		"an engine without TLS":       {"current", []string{"https://engine", "http://engine"}, []string{"serverURL: \"http://engine.example.com/ovirt-engine\" is not the URL of an engine"}},
+		"a CA that is not there":      {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"}, []string{"serverCAPath: open ", "other.crt: no such file"}},
+		"a CA that is none":           {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"}, []string{"serverCAPath: it has no certificate in PEM"}},
+		"a CA of no use":              {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      insecureSkipTLSVerify: true"}, []string{"insecureSkipTLSVerify: with true the CA would be of no use"}},
+		"a password in clear":         {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"}, []string{"password: it is not a hash"}},
+		"a key that is none":          {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "}, []string{"sshPublicKey: it is not a public key of SSH"}},
+		"Butane that is none":         {"current", []string{"variant: fcos", "variant: windows"}, []string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
+		"ports that are one":          {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"}, []string{"the load balancer listens at port 6443 itself"}},
+		"a proxy that is none":        {"current", []string{"httpsProxy: http://proxy.example.com:3128", "httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
+		"what is not rendered":        {"current", []string{"name: demo", "name: demo\napplications: [{name: ui}]\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: applications:", "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := read(t, test.file+".yaml", test.changes...)
+			got := s.Validate()
+			for _, want := range test.want {
+				if !strings.Contains(texts(got), want) {
+					t.Errorf("no %q in\n%s", want, texts(got))
+				}
+			}
+			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); Failed(got) == want {
+				t.Errorf("failed: %t\n%s", Failed(got), texts(got))
+			}
+		})
+	}
+}
+
+func TestDefaultsOfAUser(t *testing.T) {
+	dir := t.TempDir()
+	defaults := filepath.Join(dir, "defaults.yaml")
+	if err := os.WriteFile(defaults, []byte("registry: registry.example.com\nname: other\nproviders:\n  olvm:\n    namespace: mine\n    olvmDatacenterName: Mine\n    selfmanaged: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("OCNE_DEFAULTS", defaults)
+	if DefaultsPath() != defaults {
+		t.Errorf("the defaults are %q", DefaultsPath())
+	}
+	content, err := os.ReadFile("testdata/older.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "cluster.yaml")
+	if err := os.WriteFile(path, bytes.Replace(content, []byte("    namespace: olvm-cluster\n"), nil, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(path, DefaultsPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := texts(s.Validate())
+	if s.Registry != "registry.example.com" || s.Name != "demo" || s.Providers.OLVM.Namespace != "mine" || s.Providers.OLVM.DatacenterName != "Default" {
+		t.Errorf("%+v", s.File)
+	}
+	if want := "defaults.yaml:7: providers.olvm.selfmanaged: there is no such key; did you mean selfManaged?"; !strings.Contains(problems, want) {
+		t.Errorf("no %q in\n%s", want, problems)
+	}
+	t.Setenv("OCNE_DEFAULTS", "")
+	if DefaultsPath() != "" {
+		t.Errorf("nobody wants defaults: %q", DefaultsPath())
+	}
+}
+
+func TestIsClusterFile(t *testing.T) {
+	for text, want := range map[string]bool{
+		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "[a]\n": false, ":": false,
+	} {
+		if IsClusterFile([]byte(text)) != want {
+			t.Errorf("%q: %t", text, !want)
+		}
+	}
+}
+
+func FuzzValidate(f *testing.F) {
+	for _, name := range []string{"current.yaml", "older.yaml"} {
+		content, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s := &Source{dir: t.TempDir()}
+		if s.parse("cluster.yaml", content) != nil || s.decode() != nil {
+			return
+		}
+		if Failed(s.Validate()) {
+			return
+		}
+		if _, err := s.Manifests(DefaultFlavor, none); err != nil {
+			t.Fatalf("it is valid, and has no manifests: %v", err)
+		}
+	})
+}
+
+func TestTheReferenceHasEveryKey(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster-file.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var look func(reflect.Type, string)
+	look = func(t2 reflect.Type, path string) {
+		for i := range t2.NumField() {
+			field := t2.Field(i)
+			key := field.Tag.Get("yaml")
+			if !bytes.Contains(content, []byte(key+"`")) && !bytes.Contains(content, []byte(key+".")) {
+				t.Errorf("docs/cluster-file.md says nothing of %s%s", path, key)
+			}
+			if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[yaml.Node]() {
+				look(field.Type, path+key+".")
+			}
+		}
+	}
+	look(reflect.TypeFor[File](), "")
+}

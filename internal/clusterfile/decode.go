@@ -1,0 +1,259 @@
+package clusterfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+	"go.yaml.in/yaml/v3"
+)
+
+// Problem is something that is wrong in a cluster file.
+type Problem struct {
+	// File and Line of it; Line is zero for what is missing.
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	// Path of the key, such as providers.olvm.olvmDatacenterName.
+	Path    string `json:"path"`
+	Message string `json:"message"`
+	// Warning says that it does not stop anything.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// Error implements error.
+func (p Problem) Error() string {
+	where := p.File
+	if p.Line > 0 {
+		where = fmt.Sprintf("%s:%d", p.File, p.Line)
+	}
+	if p.Warning {
+		where += ": warning"
+	}
+	return fmt.Sprintf("%s: %s: %s", where, p.Path, p.Message)
+}
+
+// Source is a cluster file that was read, with where its keys stand.
+type Source struct {
+	File
+	// dir is the folder that paths in the file start from.
+	dir string
+	// documents are the file, then the defaults.
+	documents []document
+	// older says that the settings of the provider have the older format.
+	older    bool
+	problems []Problem
+}
+
+type document struct {
+	name string
+	root *yaml.Node
+}
+
+// IsClusterFile says whether a YAML document looks like a cluster file, and not like a manifest.
+func IsClusterFile(content []byte) bool {
+	var head struct {
+		APIVersion string    `yaml:"apiVersion"`
+		Kind       string    `yaml:"kind"`
+		Provider   string    `yaml:"provider"`
+		Providers  yaml.Node `yaml:"providers"`
+	}
+	return yaml.Unmarshal(content, &head) == nil && head.APIVersion == "" && head.Kind == "" && (head.Provider != "" || !head.Providers.IsZero())
+}
+
+// DefaultsPath is the file with defaults of a user: what OCNE_DEFAULTS names, else ~/.ocne/defaults.yaml where that is.
+func DefaultsPath() string {
+	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
+		return path
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(home, ".ocne", "defaults.yaml")
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system or of YAML;
+// what else is wrong is in Validate.
+func Read(path, defaults string) (*Source, error) {
+	s := &Source{dir: filepath.Dir(path)}
+	for _, name := range []string{path, defaults} {
+		if name == "" {
+			continue
+		}
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
+		}
+		if err := s.parse(name, content); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.decode()
+}
+
+// parse adds a document.
+func (s *Source) parse(name string, content []byte) error {
+	var node yaml.Node
+	if err := yaml.Unmarshal(content, &node); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	if len(node.Content) > 0 {
+		root = node.Content[0]
+	}
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s: it is not a mapping of keys", name)
+	}
+	s.documents = append(s.documents, document{name, root})
+	return nil
+}
+
+// decode reads the documents, the first of which goes before the others.
+func (s *Source) decode() error {
+	merged := &yaml.Node{Kind: yaml.MappingNode}
+	for _, d := range s.documents {
+		provider := at(d.root, "providers", "olvm")
+		if isOlder(provider) {
+			s.older = true
+			s.unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")
+			converted, err := convert(provider)
+			if err != nil {
+				return fmt.Errorf("%s: providers.olvm: %w", d.name, err)
+			}
+			d.root = with(d.root, converted)
+		}
+		s.unknown(d.name, d.root, reflect.TypeFor[File](), "")
+		merge(merged, d.root)
+	}
+	var problem *yaml.TypeError
+	if err := merged.Decode(&s.File); errors.As(err, &problem) {
+		for _, text := range problem.Errors {
+			s.problems = append(s.problems, Problem{File: s.documents[0].name, Path: "file", Message: text})
+		}
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", s.documents[0].name, err)
+	}
+	return nil
+}
+
+// unknown notes keys that a type does not have.
+func (s *Source) unknown(file string, node *yaml.Node, t reflect.Type, path string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if node.Kind != yaml.MappingNode || t.Kind() != reflect.Struct || t == reflect.TypeFor[yaml.Node]() {
+		return
+	}
+	known := map[string]reflect.Type{}
+	for i := range t.NumField() {
+		known[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
+		field, ok := known[key.Value]
+		if !ok {
+			s.problems = append(s.problems, Problem{File: file, Line: key.Line, Path: full, Message: "there is no such key" + nearest(key.Value, known)})
+			continue
+		}
+		s.unknown(file, node.Content[i+1], field, full)
+	}
+}
+
+// nearest is the key that was meant, as far as one can guess.
+func nearest(key string, known map[string]reflect.Type) string {
+	var names []string
+	for name := range known {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	best, distance := "", len(key)/2+1
+	for _, name := range names {
+		if d := levenshtein.Distance(strings.ToLower(key), strings.ToLower(name), nil); d < distance {
+			best, distance = name, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("; did you mean %s?", best)
+	}
+	return "; there are " + strings.Join(names, ", ")
+}
+
+// at is the value at a path; a node without a kind where there is none.
+func at(node *yaml.Node, path ...string) *yaml.Node {
+	for _, key := range path {
+		next := &yaml.Node{}
+		if node.Kind == yaml.MappingNode {
+			for i := 0; i+1 < len(node.Content); i += 2 {
+				if node.Content[i].Value == key {
+					next = node.Content[i+1]
+				}
+			}
+		}
+		node = next
+	}
+	return node
+}
+
+// merge adds what a mapping lacks, also in the mappings in it.
+func merge(into, from *yaml.Node) {
+	for i := 0; i+1 < len(from.Content); i += 2 {
+		key, value := from.Content[i], from.Content[i+1]
+		there := at(into, key.Value)
+		switch {
+		case there.Kind == 0:
+			if value.Kind == yaml.MappingNode { // its own, for others merge into it
+				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
+				merge(own, value)
+				value = own
+			}
+			into.Content = append(into.Content, key, value)
+		case there.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
+			merge(there, value)
+		}
+	}
+}
+
+// with is a document with other settings of the provider.
+func with(root, olvm *yaml.Node) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if key.Value == "providers" {
+			providers := &yaml.Node{Kind: yaml.MappingNode}
+			for j := 0; j+1 < len(value.Content); j += 2 {
+				if value.Content[j].Value == "olvm" {
+					providers.Content = append(providers.Content, value.Content[j], olvm)
+				} else {
+					providers.Content = append(providers.Content, value.Content[j], value.Content[j+1])
+				}
+			}
+			value = providers
+		}
+		out.Content = append(out.Content, key, value)
+	}
+	return out
+}
+
+// note adds a problem of a key. Where the settings have the older format, the path is the one that the user wrote.
+func (s *Source) note(warning bool, path, format string, args ...any) {
+	if s.older {
+		path = olderPath(path)
+	}
+	p := Problem{File: s.documents[0].name, Path: path, Message: fmt.Sprintf(format, args...), Warning: warning}
+	for _, d := range s.documents {
+		if found := at(d.root, strings.Split(path, ".")...); found.Kind != 0 {
+			p.File, p.Line = d.name, found.Line
+			break
+		}
+	}
+	s.problems = append(s.problems, p)
+}

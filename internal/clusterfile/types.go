@@ -1,0 +1,175 @@
+// Package clusterfile reads cluster files: one YAML document that describes a
+// cluster in the format of Oracle's ocne command, the current one and the one
+// before it. What it means is rendered as Cluster API manifests.
+//
+// Unknown keys are errors that name the nearest known one. Every rule that can
+// be checked without the engine is checked here, and all that is wrong is said
+// at once.
+package clusterfile
+
+import "go.yaml.in/yaml/v3"
+
+// File is a cluster file.
+type File struct {
+	// Name of the cluster. Empty means ocne.
+	Name string `yaml:"name"`
+	// Provider is olvm.
+	Provider string `yaml:"provider"`
+	// ControlPlaneNodes, which is odd, and WorkerNodes. Zero means 1.
+	ControlPlaneNodes int `yaml:"controlPlaneNodes"`
+	WorkerNodes       int `yaml:"workerNodes"`
+	// VirtualIP of the control plane endpoint.
+	VirtualIP string `yaml:"virtualIp"`
+	// KubernetesVersion with or without the patch.
+	KubernetesVersion string `yaml:"kubernetesVersion"`
+	// PodSubnet and ServiceSubnet are CIDRs, one or two with a comma between them.
+	PodSubnet     string `yaml:"podSubnet"`
+	ServiceSubnet string `yaml:"serviceSubnet"`
+	// KubeAPIServerBindPort is the endpoint's port; the API servers behind the load balancer have the other one.
+	KubeAPIServerBindPort    int32 `yaml:"kubeApiServerBindPort"`
+	KubeAPIServerBindPortAlt int32 `yaml:"kubeApiServerBindPortAlt"`
+	// Password is the hash of the password of the user ocne, SSHPublicKey its key, SSHPublicKeyPath a file with it.
+	Password         string `yaml:"password"`
+	SSHPublicKey     string `yaml:"sshPublicKey"`
+	SSHPublicKeyPath string `yaml:"sshPublicKeyPath"`
+	// CipherSuites of the control plane's servers, with commas between them.
+	CipherSuites string `yaml:"cipherSuites"`
+	// Proxy of the nodes.
+	Proxy Proxy `yaml:"proxy"`
+	// ExtraIgnition is a file with Ignition or Butane; ExtraIgnitionInline is it itself, as text or as a mapping.
+	ExtraIgnition       string    `yaml:"extraIgnition"`
+	ExtraIgnitionInline yaml.Node `yaml:"extraIgnitionInline"`
+	// Registry of the container images of Kubernetes; OSRegistry, without a tag, and OSTag of the operating system.
+	Registry   string `yaml:"registry"`
+	OSRegistry string `yaml:"osRegistry"`
+	OSTag      string `yaml:"osTag"`
+	// CNI, Headless, Applications and Catalogs say what is installed in the cluster once it is there.
+	CNI          string    `yaml:"cni"`
+	Headless     bool      `yaml:"headless"`
+	Applications yaml.Node `yaml:"applications"`
+	Catalogs     yaml.Node `yaml:"catalogs"`
+	// ClusterDefinition and ClusterDefinitionInline are manifests in place of those that are rendered.
+	ClusterDefinition       string    `yaml:"clusterDefinition"`
+	ClusterDefinitionInline yaml.Node `yaml:"clusterDefinitionInline"`
+	// LoadBalancer is not used with this provider.
+	LoadBalancer string `yaml:"loadBalancer"`
+
+	Providers Providers `yaml:"providers"`
+}
+
+// Providers are the settings of each provider; those of others are passed over.
+type Providers struct {
+	OLVM    OLVM      `yaml:"olvm"`
+	BYO     yaml.Node `yaml:"byo"`
+	Libvirt yaml.Node `yaml:"libvirt"`
+	OCI     yaml.Node `yaml:"oci"`
+	None    yaml.Node `yaml:"none"`
+}
+
+// Proxy for HTTP; NoProxy has commas between its entries.
+type Proxy struct {
+	HTTPProxy  string `yaml:"httpProxy"`
+	HTTPSProxy string `yaml:"httpsProxy"`
+	NoProxy    string `yaml:"noProxy"`
+}
+
+// OLVM are the settings of this provider.
+type OLVM struct {
+	// Namespace of all objects in the management cluster. Empty means ocne.
+	Namespace           string           `yaml:"namespace"`
+	DatacenterName      string           `yaml:"olvmDatacenterName"`
+	OvirtAPIServer      APIServer        `yaml:"olvmOvirtAPIServer"`
+	OCK                 OCK              `yaml:"olvmOCK"`
+	LocalAPIEndpoint    LocalAPIEndpoint `yaml:"localAPIEndpoint"`
+	ControlPlaneMachine Machine          `yaml:"controlPlaneMachine"`
+	WorkerMachine       Machine          `yaml:"workerMachine"`
+	// Proxy of the controllers.
+	Proxy Proxy `yaml:"proxy"`
+	// SelfManaged says that the cluster is to manage itself.
+	SelfManaged bool `yaml:"selfManaged"`
+	// CSIDriver is the storage driver of the cluster.
+	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
+}
+
+// APIServer is the way to the engine.
+type APIServer struct {
+	// ServerURL without /api.
+	ServerURL string `yaml:"serverURL"`
+	// ServerCA in PEM, or ServerCAPath: files with commas between them.
+	ServerCA              string    `yaml:"serverCA"`
+	ServerCAPath          string    `yaml:"serverCAPath"`
+	InsecureSkipTLSVerify bool      `yaml:"insecureSkipTLSVerify"`
+	CredentialsSecret     Reference `yaml:"credentialsSecret"`
+	CAConfigMap           Reference `yaml:"caConfigMap"`
+}
+
+// Reference to an object of the management cluster.
+type Reference struct {
+	Name      string `yaml:"name"`
+	Namespace string `yaml:"namespace"`
+}
+
+// OCK is the disk of an uploaded image.
+type OCK struct {
+	StorageDomainName string `yaml:"storageDomainName"`
+	DiskName          string `yaml:"diskName"`
+	DiskSize          string `yaml:"diskSize"`
+}
+
+// LocalAPIEndpoint is where API servers listen.
+type LocalAPIEndpoint struct {
+	BindPort         int32  `yaml:"bindPort"`
+	AdvertiseAddress string `yaml:"advertiseAddress"`
+}
+
+// Machine is a kind of VM.
+type Machine struct {
+	OvirtClusterName string         `yaml:"olvmOvirtClusterName"`
+	VMTemplateName   string         `yaml:"vmTemplateName"`
+	Network          Network        `yaml:"olvmNetwork"`
+	VirtualMachine   VirtualMachine `yaml:"virtualMachine"`
+}
+
+// Network of the engine.
+type Network struct {
+	NetworkName     string `yaml:"networkName"`
+	VNICName        string `yaml:"vnicName"`
+	VNICProfileName string `yaml:"vnicProfileName"`
+}
+
+// VirtualMachine is the size of a VM and the network of its guest.
+type VirtualMachine struct {
+	Memory string `yaml:"memory"`
+	CPU    struct {
+		Architecture string `yaml:"architecture"`
+		Topology     struct {
+			Cores   int32 `yaml:"cores"`
+			Sockets int32 `yaml:"sockets"`
+			Threads int32 `yaml:"threads"`
+		} `yaml:"topology"`
+	} `yaml:"cpu"`
+	Network struct {
+		Gateway       string `yaml:"gateway"`
+		Interface     string `yaml:"interface"`
+		InterfaceType string `yaml:"interfaceType"`
+		IPv4          struct {
+			Subnet      string `yaml:"subnet"`
+			IPAddresses string `yaml:"ipAddresses"`
+		} `yaml:"ipv4"`
+		IPv6 struct {
+			AutoConf    bool   `yaml:"autoConf"`
+			IPAddresses string `yaml:"ipAddresses"`
+		} `yaml:"ipv6"`
+	} `yaml:"network"`
+}
+
+// CSIDriver is the oVirt CSI driver in the cluster.
+type CSIDriver struct {
+	Install              *bool  `yaml:"install"`
+	Namespace            string `yaml:"namespace"`
+	CredsSecretName      string `yaml:"credsSecretName"`
+	CAConfigMapName      string `yaml:"caConfigmapName"`
+	CSIDriverName        string `yaml:"csiDriverName"`
+	ControllerPluginName string `yaml:"controllerPluginName"`
+	NodePluginName       string `yaml:"nodePluginName"`
+}

@@ -1,0 +1,526 @@
+package clusterfile
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// The defaults of keys that are not there.
+const (
+	defaultName          = "ocne"
+	defaultNamespace     = "ocne"
+	defaultVersion       = "1.33"
+	defaultPodSubnet     = "10.244.0.0/16"
+	defaultServiceSubnet = "10.96.0.0/12"
+	defaultPort          = 6443
+	defaultPortAlt       = 6444
+	defaultRegistry      = "container-registry.oracle.com"
+	defaultOSRegistry    = defaultRegistry + "/olcne/ock-ostree"
+	defaultControlMemory = "7GB"
+	defaultWorkerMemory  = "16GB"
+	defaultInterface     = "enp1s0"
+)
+
+// patches are the versions that stand for those without a patch: the newest of each that Oracle's images have.
+var patches = map[string]string{
+	"1.26": "1.26.6", "1.27": "1.27.12", "1.28": "1.28.8", "1.29": "1.29.3", "1.30": "1.30.3", "1.31": "1.31.0", "1.32": "1.32.0", "1.33": "1.33.5",
+}
+
+// setDefaults fills in what is not there.
+func (f *File) setDefaults() {
+	text := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	number := func(field *int32, value int32) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	text(&f.Name, defaultName)
+	text(&f.KubernetesVersion, defaultVersion)
+	text(&f.PodSubnet, defaultPodSubnet)
+	text(&f.ServiceSubnet, defaultServiceSubnet)
+	text(&f.Registry, defaultRegistry)
+	text(&f.OSRegistry, defaultOSRegistry)
+	number(&f.KubeAPIServerBindPort, defaultPort)
+	f.ControlPlaneNodes, f.WorkerNodes = max(f.ControlPlaneNodes, 1), max(f.WorkerNodes, 1)
+	o := &f.Providers.OLVM
+	number(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
+	number(&o.LocalAPIEndpoint.BindPort, defaultPortAlt)
+	text(&o.Namespace, defaultNamespace)
+	text(&o.OvirtAPIServer.CredentialsSecret.Name, f.Name+"-ovirt-credentials")
+	text(&o.OvirtAPIServer.CAConfigMap.Name, f.Name+"-ovirt-ca")
+	text(&o.ControlPlaneMachine.VirtualMachine.Memory, defaultControlMemory)
+	text(&o.WorkerMachine.VirtualMachine.Memory, defaultWorkerMemory)
+	for _, m := range []*Machine{&o.ControlPlaneMachine, &o.WorkerMachine} {
+		text(&m.VirtualMachine.Network.Interface, defaultInterface)
+		topology := &m.VirtualMachine.CPU.Topology
+		number(&topology.Cores, resolve.DefaultCores)
+		number(&topology.Sockets, resolve.DefaultSockets)
+		number(&topology.Threads, resolve.DefaultThreads)
+	}
+}
+
+// Validate says what is wrong, as far as it can be seen without the engine, in the order of the file. Defaults are filled in.
+func (s *Source) Validate() []Problem {
+	for path, count := range map[string]int{"controlPlaneNodes": s.ControlPlaneNodes, "workerNodes": s.WorkerNodes} {
+		if count < 0 {
+			s.note(false, path, "%d is less than 0", count)
+		}
+	}
+	s.setDefaults()
+	s.required()
+	s.checkTop()
+	s.checkNetworks()
+	s.checkServer()
+	s.checkMachines()
+	s.checkUser()
+	s.checkUnused()
+	slices.SortStableFunc(s.problems, func(a, b Problem) int {
+		return order(a) - order(b)
+	})
+	return s.problems
+}
+
+// order puts problems without a line last.
+func order(p Problem) int {
+	if p.Line == 0 {
+		return 1 << 30
+	}
+	return p.Line
+}
+
+// Failed says whether there are problems that are not warnings.
+func Failed(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
+}
+
+func (s *Source) required() {
+	o := &s.Providers.OLVM
+	fields := []struct{ path, value string }{
+		{"virtualIp", s.VirtualIP}, {"providers.olvm.olvmDatacenterName", o.DatacenterName}, {"providers.olvm.olvmOvirtAPIServer.serverURL", o.OvirtAPIServer.ServerURL},
+	}
+	for name, m := range s.machines() {
+		fields = append(fields, []struct{ path, value string }{
+			{name + "olvmOvirtClusterName", m.OvirtClusterName}, {name + "vmTemplateName", m.VMTemplateName},
+			{name + "olvmNetwork.networkName", m.Network.NetworkName}, {name + "olvmNetwork.vnicProfileName", m.Network.VNICProfileName},
+			{name + "virtualMachine.network.ipv4.subnet", m.VirtualMachine.Network.IPv4.Subnet}, {name + "virtualMachine.network.ipv4.ipAddresses", m.VirtualMachine.Network.IPv4.IPAddresses},
+		}...)
+	}
+	slices.SortFunc(fields, func(a, b struct{ path, value string }) int { return strings.Compare(a.path, b.path) })
+	for _, f := range fields {
+		if strings.TrimSpace(f.value) == "" {
+			s.note(false, f.path, "it is required")
+		}
+	}
+}
+
+// machines by the path of their settings.
+func (s *Source) machines() map[string]*Machine {
+	return map[string]*Machine{"providers.olvm.controlPlaneMachine.": &s.Providers.OLVM.ControlPlaneMachine, "providers.olvm.workerMachine.": &s.Providers.OLVM.WorkerMachine}
+}
+
+var minor = regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9]+([-+].*)?)?$`)
+
+// Version of Kubernetes with its patch, such as v1.33.5; empty where it is none.
+func (f *File) Version() string {
+	match := minor.FindStringSubmatch(f.KubernetesVersion)
+	switch {
+	case match == nil:
+		return ""
+	case match[2] != "":
+		return "v" + match[1] + match[2]
+	case patches[match[1]] != "":
+		return "v" + patches[match[1]]
+	}
+	return ""
+}
+
+func (s *Source) checkTop() {
+	if s.Provider != "" && s.Provider != "olvm" {
+		s.note(false, "provider", "%q is not supported; write olvm", s.Provider)
+	}
+	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
+		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1123Label(s.Providers.OLVM.Namespace); len(problems) > 0 {
+		s.note(false, "providers.olvm.namespace", "%q is not a namespace: %s", s.Providers.OLVM.Namespace, strings.Join(problems, "; "))
+	}
+	if s.ControlPlaneNodes%2 == 0 {
+		s.note(false, "controlPlaneNodes", "%d is even; etcd needs an odd number of members", s.ControlPlaneNodes)
+	}
+	if s.Version() == "" {
+		if minor.MatchString(s.KubernetesVersion) {
+			s.note(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0", s.KubernetesVersion, s.KubernetesVersion)
+		} else {
+			s.note(false, "kubernetesVersion", "%q is not a version; write for example 1.33.5", s.KubernetesVersion)
+		}
+	}
+	for path, port := range map[string]int32{"kubeApiServerBindPort": s.KubeAPIServerBindPort, "kubeApiServerBindPortAlt": s.KubeAPIServerBindPortAlt, "providers.olvm.localAPIEndpoint.bindPort": s.Providers.OLVM.LocalAPIEndpoint.BindPort} {
+		if port < 0 || port > 65535 {
+			s.note(false, path, "%d is not a port", port)
+		}
+	}
+	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
+		s.note(false, "kubeApiServerBindPortAlt", "it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt, s.Providers.OLVM.LocalAPIEndpoint.BindPort)
+	}
+	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, "providers.olvm.proxy": s.Providers.OLVM.Proxy} {
+		for key, value := range map[string]string{"httpProxy": proxy.HTTPProxy, "httpsProxy": proxy.HTTPSProxy} {
+			if parsed, err := url.Parse(value); value != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
+				s.note(false, path+"."+key, "%q is not the URL of a proxy; write for example http://proxy.example.com:3128", value)
+			}
+		}
+		if path == "proxy" && proxy.NoProxy != "" && proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
+			s.note(false, path+".noProxy", "there is no proxy; write httpProxy or httpsProxy")
+		}
+	}
+}
+
+// split reads texts with commas between them.
+func split(list string) []string {
+	var out []string
+	for _, item := range strings.Split(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// checkNetworks compares the networks of the cluster with each other and with those of its machines.
+func (s *Source) checkNetworks() {
+	type network struct {
+		path   string
+		prefix netip.Prefix
+	}
+	var all []network
+	families := map[string]string{}
+	for _, each := range []struct{ path, value string }{{"podSubnet", s.PodSubnet}, {"serviceSubnet", s.ServiceSubnet}} {
+		seen := ""
+		for _, text := range split(each.value) {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				s.note(false, each.path, "%q is not a network in CIDR notation", text)
+				continue
+			}
+			family := map[bool]string{true: "4", false: "6"}[prefix.Addr().Is4()]
+			if strings.Contains(seen, family) {
+				s.note(false, each.path, "it has two networks of IPv%s; write one of each family", family)
+			}
+			seen += family
+			all = append(all, network{each.path, prefix})
+		}
+		families[each.path] = seen
+	}
+	if families["podSubnet"] != families["serviceSubnet"] {
+		s.note(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
+	}
+	for name, m := range s.machines() {
+		if prefix, err := netip.ParsePrefix(m.VirtualMachine.Network.IPv4.Subnet); err == nil {
+			all = append(all, network{name + "virtualMachine.network.ipv4.subnet", prefix})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b network) int { return strings.Compare(a.path, b.path) })
+	for i, one := range all {
+		for _, other := range all[:i] {
+			machines := strings.Contains(one.path, "Machine") && strings.Contains(other.path, "Machine")
+			if !machines && one.prefix.Overlaps(other.prefix) {
+				s.note(false, one.path, "%s overlaps with %s (%s)", one.prefix, other.prefix, other.path)
+			}
+		}
+	}
+}
+
+func (s *Source) checkServer() {
+	const path = "providers.olvm.olvmOvirtAPIServer."
+	server := s.Providers.OLVM.OvirtAPIServer
+	if server.ServerURL != "" {
+		parsed, err := url.Parse(server.ServerURL)
+		switch {
+		case err != nil || parsed.Scheme != "https" || parsed.Host == "":
+			s.note(false, path+"serverURL", "%q is not the URL of an engine; write for example https://engine.example.com/ovirt-engine", server.ServerURL)
+		case strings.HasSuffix(strings.TrimRight(parsed.Path, "/"), "/api"):
+			s.note(false, path+"serverURL", "leave out /api at its end")
+		}
+	}
+	if server.ServerCA != "" && server.ServerCAPath != "" {
+		s.note(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
+	}
+	if server.InsecureSkipTLSVerify && (server.ServerCA != "" || server.ServerCAPath != "") {
+		s.note(false, path+"insecureSkipTLSVerify", "with true the CA would be of no use; remove one of them")
+	}
+	if _, err := s.CA(); err != nil {
+		key := "serverCA"
+		if server.ServerCAPath != "" {
+			key = "serverCAPath"
+		}
+		s.note(false, path+key, "%v", err)
+	}
+}
+
+// CA are the certificates of the engine's authorities, in PEM; none where the system's are used.
+func (s *Source) CA() ([][]byte, error) {
+	server := s.Providers.OLVM.OvirtAPIServer
+	var out [][]byte
+	if server.ServerCA != "" {
+		out = append(out, []byte(server.ServerCA))
+	}
+	for _, path := range split(server.ServerCAPath) {
+		content, err := os.ReadFile(s.path(path))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, content)
+	}
+	for _, content := range out {
+		block, _ := pem.Decode(content)
+		if block == nil {
+			return nil, errors.New("it has no certificate in PEM")
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return nil, fmt.Errorf("its certificate is unusable: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// path of a file, which starts at the folder of the cluster file; ~ is the user's home.
+func (s *Source) path(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(s.dir, name)
+}
+
+// checkMachines has the rules of machines and endpoints checked where the controller has them.
+func (s *Source) checkMachines() {
+	cluster := s.clusterSpec()
+	if err := resolve.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
+		s.noteField("virtualIp", "", err)
+	}
+	vip, err := netip.ParseAddr(s.VirtualIP)
+	if err == nil && !vip.Is4() {
+		s.note(false, "virtualIp", "%s is not an address of IPv4, of which all nodes have one", vip)
+	}
+	type kind struct {
+		name  string
+		count int
+		pool  *ipam.Pool
+	}
+	var kinds []kind
+	for _, each := range []struct {
+		name  string
+		count int
+	}{{"providers.olvm.controlPlaneMachine.", s.ControlPlaneNodes}, {"providers.olvm.workerMachine.", s.WorkerNodes}} {
+		m := s.machines()[each.name]
+		if topology := m.VirtualMachine.CPU.Topology; topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
+			s.note(false, each.name+"virtualMachine.cpu.topology", "a number is less than 0")
+		}
+		if _, err := resolve.ParseMemory(m.VirtualMachine.Memory); err != nil {
+			s.note(false, each.name+"virtualMachine.memory", "%v", err)
+		}
+		network := m.VirtualMachine.Network
+		if network.IPv4.Subnet == "" || network.IPv4.IPAddresses == "" {
+			continue // said to be missing
+		}
+		if _, err := resolve.NICs(s.machineSpec(m), cluster); err != nil {
+			s.noteField(each.name+"virtualMachine.network", each.name, err)
+			continue
+		}
+		pool, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, split(network.IPv4.IPAddresses))
+		if err != nil {
+			continue // NICs said so
+		}
+		kinds = append(kinds, kind{each.name, each.count, pool})
+		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
+			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it", vip, subnet.Masked())
+		}
+	}
+	needed, have := 0, map[string]bool{}
+	size := new(big.Int)
+	for _, k := range kinds {
+		path := k.name + "virtualMachine.network.ipv4.ipAddresses"
+		needed += k.count
+		if ranges := s.machines()[k.name].VirtualMachine.Network.IPv4.IPAddresses; !have[ranges] {
+			have[ranges] = true
+			size.Add(size, k.pool.Size())
+		}
+		switch k.pool.Size().Cmp(big.NewInt(int64(k.count))) {
+		case -1:
+			s.note(false, path, "it has %s addresses for %d machines", k.pool.Size(), k.count)
+		case 0:
+			s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it takes one away, and needs one more")
+		}
+	}
+	if len(kinds) == 2 && len(have) == 1 && size.Cmp(big.NewInt(int64(needed))) < 0 {
+		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses", "it has %s addresses for the %d machines of both kinds", size, needed)
+	}
+}
+
+// noteField notes an error about a field of an object by the key that it came from.
+func (s *Source) noteField(fallback, prefix string, err error) {
+	var field *resolve.Error
+	if !errors.As(err, &field) {
+		s.note(false, fallback, "%v", err)
+		return
+	}
+	path := fallback
+	if rest, ok := strings.CutPrefix(field.Field, "spec."); ok && prefix != "" {
+		path = prefix + regexp.MustCompile(`\[[0-9]+\]`).ReplaceAllString(rest, "")
+	}
+	s.note(false, path, "%s", field.Message)
+}
+
+func (s *Source) checkUser() {
+	if s.SSHPublicKey != "" && s.SSHPublicKeyPath != "" {
+		s.note(false, "sshPublicKeyPath", "sshPublicKey is there, too; remove one of them")
+	}
+	if keys, err := s.sshKeys(); err != nil {
+		s.note(false, "sshPublicKeyPath", "%v", err)
+	} else {
+		for _, key := range keys {
+			if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
+				s.note(false, map[bool]string{true: "sshPublicKeyPath", false: "sshPublicKey"}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
+			}
+		}
+	}
+	if s.Password != "" && !strings.HasPrefix(s.Password, "$") {
+		s.note(false, "password", "it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints")
+	}
+	if s.ExtraIgnition != "" && !s.ExtraIgnitionInline.IsZero() {
+		s.note(false, "extraIgnition", "extraIgnitionInline is there, too; remove one of them")
+	}
+	key := "extraIgnitionInline"
+	if s.ExtraIgnition != "" {
+		key = "extraIgnition"
+	}
+	extra, err := s.extraIgnition()
+	if err == nil && len(extra) > 0 {
+		_, err = bootstrap.Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), bootstrap.Ignition, bootstrap.Guest{Extra: []bootstrap.Extra{{Source: "it", Data: extra}}})
+	}
+	if err != nil {
+		s.note(false, key, "%v", err)
+	}
+}
+
+func (s *Source) sshKeys() ([]string, error) {
+	text := s.SSHPublicKey
+	if s.SSHPublicKeyPath != "" {
+		content, err := os.ReadFile(s.path(s.SSHPublicKeyPath))
+		if err != nil {
+			return nil, err
+		}
+		text = string(content)
+	}
+	var out []string
+	for _, line := range strings.Split(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			out = append(out, line)
+		}
+	}
+	return out, nil
+}
+
+// extraIgnition is Ignition or Butane of the user.
+func (s *Source) extraIgnition() ([]byte, error) {
+	if s.ExtraIgnition != "" {
+		return os.ReadFile(s.path(s.ExtraIgnition))
+	}
+	node := s.ExtraIgnitionInline
+	if node.IsZero() {
+		return nil, nil
+	}
+	var text string
+	if node.Decode(&text) == nil {
+		return bytes.TrimSpace([]byte(text)), nil
+	}
+	var out bytes.Buffer
+	if err := encode(&out, &node); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// checkUnused names what is there and not used, so that nobody relies on it.
+func (s *Source) checkUnused() {
+	for path, used := range map[string]bool{"clusterDefinition": s.ClusterDefinition != "", "clusterDefinitionInline": !s.ClusterDefinitionInline.IsZero()} {
+		if used {
+			s.note(false, path, "manifests are given to olvmctl with -f themselves; remove it")
+		}
+	}
+	if s.LoadBalancer != "" {
+		s.note(true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves")
+	}
+	for path, node := range map[string]bool{"applications": !s.Applications.IsZero(), "catalogs": !s.Catalogs.IsZero(), "cni": s.CNI != "" && s.CNI != "none"} {
+		if node {
+			s.note(true, path, "what is installed in the cluster is not in its manifests")
+		}
+	}
+}
+
+// clusterSpec is the OLVMCluster that the file asks for.
+func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
+	o := s.Providers.OLVM
+	out := infrav1.OLVMClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: s.VirtualIP, Port: s.KubeAPIServerBindPort}, OLVMDatacenterName: o.DatacenterName,
+		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", APIServerPort: o.LocalAPIEndpoint.BindPort},
+		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
+			ServerURL: o.OvirtAPIServer.ServerURL, InsecureSkipTLSVerify: o.OvirtAPIServer.InsecureSkipTLSVerify,
+			CredentialsSecret: infrav1.NamespacedName(o.OvirtAPIServer.CredentialsSecret),
+		},
+	}
+	if o.OvirtAPIServer.ServerCA != "" || o.OvirtAPIServer.ServerCAPath != "" {
+		ca := infrav1.NamespacedName(o.OvirtAPIServer.CAConfigMap)
+		out.OLVMOvirtAPIServer.CAConfigMap = &ca
+	}
+	if s.Proxy.HTTPProxy != "" || s.Proxy.HTTPSProxy != "" {
+		out.UserData = &infrav1.UserData{Proxy: &infrav1.ProxySettings{HTTPProxy: s.Proxy.HTTPProxy, HTTPSProxy: s.Proxy.HTTPSProxy, NoProxy: split(s.Proxy.NoProxy)}}
+	}
+	return out
+}
+
+// machineSpec is the OLVMMachine that the settings ask for.
+func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
+	vm := m.VirtualMachine
+	out := infrav1.OLVMMachineSpec{
+		OLVMOvirtClusterName: m.OvirtClusterName, VMTemplateName: m.VMTemplateName,
+		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: m.Network.NetworkName, VNICName: m.Network.VNICName, VNICProfileName: m.Network.VNICProfileName},
+		VirtualMachine: infrav1.VirtualMachine{
+			Memory: vm.Memory,
+			CPU:    infrav1.CPU{Architecture: vm.CPU.Architecture, Topology: infrav1.CPUTopology{Cores: vm.CPU.Topology.Cores, Sockets: vm.CPU.Topology.Sockets, Threads: vm.CPU.Topology.Threads}},
+		},
+	}
+	network := &out.VirtualMachine.Network
+	network.Gateway, network.Interface, network.InterfaceType = vm.Network.Gateway, vm.Network.Interface, vm.Network.InterfaceType
+	network.IPv4 = &infrav1.IPv4Network{Subnet: vm.Network.IPv4.Subnet, IPAddresses: split(vm.Network.IPv4.IPAddresses)}
+	if v6 := vm.Network.IPv6; v6.AutoConf || v6.IPAddresses != "" {
+		network.IPv6 = &infrav1.IPv6Network{AutoConf: v6.AutoConf, IPAddresses: split(v6.IPAddresses)}
+	}
+	return out
+}

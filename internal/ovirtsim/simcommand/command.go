@@ -1,0 +1,201 @@
+// Package simcommand is the command line of the engine simulator, as a program of its own and as olvmctl sim.
+package simcommand
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
+)
+
+type flags struct {
+	listen         string
+	ui             string
+	connection     string
+	inventory      string
+	printInventory bool
+	state          string
+	username       string
+	password       string
+	faults         []string
+	seed           uint64
+	speed          float64
+	tokenLifetime  time.Duration
+	noGuests       bool
+	verbose        bool
+}
+
+// New returns the command, which writes to out; name is what it is called by, such as ovirtsim or olvmctl sim.
+func New(name string, out io.Writer) *cobra.Command {
+	var f flags
+	command := &cobra.Command{
+		Use:   name[strings.LastIndex(name, " ")+1:],
+		Short: "Simulate an oVirt engine",
+		Long: `It serves the REST API of an oVirt engine over TLS, in XML and JSON, with an inventory of its own: data
+centers, clusters, hosts, networks, storage domains, templates, VMs, disks, tags, affinity groups, image transfers.
+Nothing is virtualised: a VM is an entry with the statuses of a real one.
+
+A VM that starts reads its user data, cloud-config or Ignition, as a guest would: kubeadm init or join makes it a
+node of a Kubernetes cluster in memory, which is served on the control plane endpoint. The endpoint must be a
+loopback address, 127.x.y.z.
+
+Without --inventory there is data center Default with cluster Default, hosts host-1 to host-3 of 64 GiB each,
+networks and vNIC profiles ovirtmgmt and kvm-vlan, storage domains olvm-data and olvm-data-2, templates Blank,
+ol9-k8s (cloud-init) and ock-1.36 (Ignition). --print-inventory writes it as YAML to start from.
+
+The control API is below the control URL. GET requests, summary, state, vms, disks, faults; POST faults,
+expire-sessions, users/NAME/unlock, vms/NAME/crash, vms/NAME/node, hosts/NAME/fail, hosts/NAME/recover,
+hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to people whom you do not trust.`,
+		Example: strings.ReplaceAll(`  # A simulator whose connection is in ovirtsim.json, with a page to look at
+  NAME --listen 127.0.0.1:8443 --connection ovirtsim.json --ui 127.0.0.1:8080
+
+  # What is in it
+  curl -s --cacert $(jq -r .ca_file ovirtsim.json) $(jq -r .control_url ovirtsim.json)/vms
+
+  # An inventory of your own that is kept over restarts
+  NAME --print-inventory >site.yaml
+  NAME --inventory site.yaml --state ./site
+
+  # The second request for a VM is cut off after the VM was made; every fifth read fails
+  NAME --fault '{"method":"POST","path":"/api/vms$","nth":2,"count":1,"action":"cut-after"}' \
+           --fault '{"method":"GET","path":"/api/","probability":0.2,"status":503}'
+
+  # VMs whose names begin with bad- never boot
+  NAME --fault '{"guest":"never-boots","vm":"^bad-"}'`, "NAME", name),
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return run(command.Context(), f, out)
+		},
+	}
+	set := command.Flags()
+	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
+	set.StringVar(&f.ui, "ui", "", "loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080")
+	set.StringVar(&f.connection, "connection", "", "file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url")
+	set.StringVar(&f.inventory, "inventory", "", "YAML file with what is in the engine at the beginning")
+	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
+	set.StringVar(&f.state, "state", "", "folder that keeps the inventory over restarts; one that was used before wins over --inventory")
+	set.StringVar(&f.username, "username", "admin@internal", "the administrator")
+	set.StringVar(&f.password, "password", "", "the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one")
+	set.StringArrayVar(&f.faults, "fault", nil, "a fault rule as JSON, as for the control API; can be given several times")
+	set.Uint64Var(&f.seed, "seed", 0, "seed of faults with a probability; 0 takes a random one")
+	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
+	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
+	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
+	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
+	return command
+}
+
+// options turns flags into those of the simulator.
+func (f flags) options() (ovirtsim.Options, error) {
+	if f.speed <= 0 {
+		return ovirtsim.Options{}, errors.New("--speed must be positive")
+	}
+	if f.password == "" {
+		f.password = os.Getenv("OVIRTSIM_PASSWORD")
+	}
+	options := ovirtsim.Options{
+		Listen: f.listen, UI: f.ui, Username: f.username, Password: f.password, Timings: ovirtsim.DefaultTimings().Faster(f.speed), TokenLifetime: f.tokenLifetime,
+		StateFolder: f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
+	}
+	if f.inventory != "" {
+		var err error
+		if options.Inventory, err = ovirtsim.LoadInventory(f.inventory); err != nil {
+			return ovirtsim.Options{}, err
+		}
+	}
+	for _, text := range f.faults {
+		var fault ovirtsim.Fault
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&fault); err != nil {
+			return ovirtsim.Options{}, fmt.Errorf("--fault %s: %w", text, err)
+		}
+		options.Faults = append(options.Faults, fault)
+	}
+	return options, nil
+}
+
+func run(ctx context.Context, f flags, out io.Writer) error {
+	options, err := f.options()
+	if err != nil {
+		return err
+	}
+	if f.printInventory {
+		content, err := yaml.Marshal(options.Inventory)
+		if err != nil {
+			return fmt.Errorf("failed to write the inventory: %w", err)
+		}
+		_, err = out.Write(content)
+		return err
+	}
+	if !f.noGuests {
+		log := logr.Discard()
+		if f.verbose {
+			log = klog.Background()
+		}
+		guests, err := guest.New(log)
+		if err != nil {
+			return err
+		}
+		options.Guest = guests
+	}
+	server, err := ovirtsim.New(options)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if f.connection != "" {
+		if err := writeConnection(server, f.connection); err != nil {
+			return err
+		}
+		defer os.Remove(f.connection)
+		_, _ = fmt.Fprintf(out, "ovirtsim serves %s; the way to it is in %s\n", server.URL(), f.connection)
+	} else {
+		_, _ = fmt.Fprintf(out, "ovirtsim serves %s as user %s with password %s\n%s", server.URL(), server.Username(), server.Password(), server.CA())
+	}
+	if url := server.UIURL(); url != "" {
+		_, _ = fmt.Fprintf(out, "look at it on %s\n", url)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// writeConnection writes the CA beside the connection file, and that file last and whole: it says that the engine serves.
+func writeConnection(server *ovirtsim.Server, path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("failed to resolve --connection: %w", err)
+	}
+	caFile := path + ".ca.pem"
+	if err := os.WriteFile(caFile, server.CA(), 0o600); err != nil {
+		return fmt.Errorf("failed to write the CA: %w", err)
+	}
+	content, err := json.MarshalIndent(ovirtsim.Connection{
+		URL: server.URL(), CAFile: caFile, Username: server.Username(), Password: server.Password(), ControlURL: server.ControlURL(), UIURL: server.UIURL(),
+	}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("failed to encode the connection: %w", err)
+	}
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
+		return fmt.Errorf("failed to write the connection: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("failed to write the connection: %w", err)
+	}
+	return nil
+}
