@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-guestnet test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-guestnet test-release test-reliability test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -40,6 +40,10 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 .PHONY: test-guestnet
 test-guestnet: tools tools-dns ## Run what nodes do for their endpoints with real keepalived, haproxy, nginx and CoreDNS; as root, where they are installed
 	go test ./e2e/guestnet -count=1 -timeout 10m
+
+.PHONY: test-release
+test-release: tools tools-clusterctl ## Install and upgrade a release with clusterctl, and render its templates
+	go test ./e2e/release -count=1 -timeout 10m
 
 .PHONY: test-e2e
 test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
@@ -88,6 +92,11 @@ test-race: executor ## Run unit tests with the race detector; needs a C compiler
 .PHONY: build
 build: ## Build all commands into bin/
 	go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: release
+release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for clusterctl, binaries, bills of materials, checksums
+	@$(TOOLS) plane sbom
+	go run ./hack/release -version $(VERSION)
 
 .PHONY: tools
 tools: ## Find or build etcd, kube-apiserver, Cluster API managers and an executor, into the cache

@@ -3,7 +3,7 @@
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
 // Groups are plane (the management plane), ipam (an IPAM provider for it), clusterctl, executor, dns (CoreDNS), dev (generators),
-// lint and vuln (govulncheck); none means plane and executor.
+// lint, sbom and vuln (govulncheck); none means plane and executor.
 package main
 
 import (

@@ -55,6 +55,7 @@ var modules = map[string][]tool{
 	"dns":        {{"coredns", ".", "github.com/coredns/coredns", ""}},
 	"dev":        {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
 	"lint":       {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
+	"sbom":       {{"cyclonedx-gomod", "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", "github.com/CycloneDX/cyclonedx-gomod", ""}},
 	"vuln":       {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
 }
 
