@@ -408,24 +408,49 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), "plan", "-f", "-", "-o", "json")
-	command.Stdin = strings.NewReader(string(dump))
+	if plan, code := w.plan(t, string(dump)); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
+		t.Errorf("the dump: exit code %d, %d machines, %d would change", code, len(plan.Machines), plan.Changed)
+	}
+	if plan, code := w.plan(t, w.manifests, "--kubeconfig", w.plane.Kubeconfig); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
+		t.Errorf("the manifests that made it, beside what runs: exit code %d, %+v", code, plan)
+	}
+	before, md, _ := strings.Cut(w.manifests, "kind: MachineDeployment\n")
+	newer := before + "kind: MachineDeployment\n" + strings.Replace(md, "version: v1.36.1", "version: v1.36.2", 1)
+	plan, code := w.plan(t, newer, "--kubeconfig", w.plane.Kubeconfig)
+	if code != 2 || len(plan.Machines) != 5 || len(plan.Owners) != 1 || len(plan.Owners[0].Replaced) != 2 || plan.Owners[0].Reasons[0] != "version v1.36.1 becomes v1.36.2" {
+		t.Errorf("an upgrade of the workers: exit code %d, %+v", code, plan)
+	}
+}
+
+// plan is what olvmctl says of manifests, with its exit code.
+func (w *workload) plan(t *testing.T, manifests string, more ...string) (out struct {
+	Machines []struct{ Name, Replaced, Replaces string }
+	Owners   []struct{ Replaced, Reasons []string }
+	Changed  int
+}, code int) {
+	t.Helper()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, suite.plane.EngineCA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), append([]string{"plan", "-f", "-", "-o", "json", "--ca-file", ca}, more...)...)
+	command.Stdin = strings.NewReader(manifests)
 	var problems strings.Builder
 	command.Stderr = &problems
 	executable, err := suite.tools.FindExecutor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+executable.Path)
+	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+executable.Path, "OCNE_DEFAULTS=")
 	output, err := command.Output()
-	if err != nil {
+	if exited := (&exec.ExitError{}); errors.As(err, &exited) {
+		code = exited.ExitCode()
+	}
+	if code == 1 || code < 0 {
 		t.Fatalf("%v\n%s\n%s", err, problems.String(), output)
 	}
-	var plan struct {
-		Machines []struct{ Name string }
-		Changed  int
+	if err := json.Unmarshal(output, &out); err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(output, &plan); err != nil || len(plan.Machines) != 3 || plan.Changed != 0 {
-		t.Errorf("%d machines, %d would change, %v", len(plan.Machines), plan.Changed, err)
-	}
+	return out, code
 }

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simcommand"
@@ -52,7 +52,6 @@ func (o *source) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
 	o.cluster.addFormatFlags(command)
 	command.Flags().StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the manifests' CA ConfigMap")
-	_ = command.MarkFlagRequired("filename")
 }
 
 //nolint:gosec // a help text
@@ -107,41 +106,128 @@ func credentialsFrom(caFile string) (preview.Credentials, error) {
 	return out, nil
 }
 
+// plan are the flags of the plan command.
+type plan struct {
+	source
+	output     string
+	offline    bool
+	kubeconfig string
+}
+
+// planned is what a plan says.
+type planned struct {
+	Machines []*preview.Result     `json:"machines"`
+	Owners   []preview.OwnerChange `json:"owners"`
+	// Changed is how many machines would be made, changed, replaced or deleted.
+	Changed int64 `json:"changed"`
+}
+
+// outputs are the formats of a plan.
+var outputs = map[string]func(io.Writer, planned) error{"text": printText, "json": printJSON, "markdown": printMarkdown}
+
 func newPlanCommand(s streams) *cobra.Command {
-	var from source
-	var output string
+	var p plan
 	command := &cobra.Command{
-		Use:   "plan -f FILE|DIR|-",
+		Use:   "plan -f FILE|DIR|- | --kubeconfig FILE",
 		Short: "Show what manifests would change, as Terraform plans",
 		Long: `plan resolves the names of the manifests against the engine and runs a real Terraform plan for each machine that they
 ask for. Replicas are expanded. A machine whose VM exists is compared with it.
+
+With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown as one, with the machines that
+it replaces and why. Without -f that is the state of the management cluster itself, and shows drift alone.
+
+With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
 
 ` + credentialsHelp + `
 
 Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
 		Example: `  olvmctl plan -f clusters/
-  kustomize build . | olvmctl plan -f - -o json`,
+  kustomize build . | olvmctl plan -f - -o json
+  olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("-o %s is not known; write text or json", output)
+			if outputs[p.output] == nil {
+				return fmt.Errorf("-o %s is not known; write text, json or markdown", p.output)
 			}
-			return runPlan(command.Context(), s, from, output)
+			if len(p.files) == 0 && p.kubeconfig == "" {
+				return errors.New("there is nothing to plan; give manifests or a cluster file with -f, or a management cluster with --kubeconfig")
+			}
+			return p.run(command.Context(), s)
 		},
 	}
-	from.addFlags(command)
-	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
+	p.addFlags(command)
+	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
+	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
+	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
 	return command
 }
 
-func runPlan(ctx context.Context, s streams, from source, output string) error {
+func (p *plan) run(ctx context.Context, s streams) error {
+	manifests, err := p.load(s)
+	if err != nil {
+		return err
+	}
+	if p.kubeconfig != "" {
+		if err := addLive(ctx, manifests, p.kubeconfig); err != nil {
+			return err
+		}
+	}
+	machines, owners, err := manifests.Expand()
+	if err != nil {
+		return err
+	}
+	out := planned{Machines: []*preview.Result{}, Owners: append([]preview.OwnerChange{}, owners...)}
+	if p.offline {
+		out.Machines, err = preview.Offline(manifests, machines)
+	} else {
+		err = p.online(ctx, s, manifests, machines, &out)
+	}
+	if err != nil {
+		return err
+	}
+	for _, machine := range out.Machines {
+		if machine.Changed() {
+			out.Changed++
+		}
+	}
+	for _, owner := range owners {
+		out.Changed += owner.Deleted
+	}
+	if err := outputs[p.output](s.out, out); err != nil {
+		return err
+	}
+	if out.Changed > 0 {
+		return errChanges
+	}
+	return nil
+}
+
+// addLive reads a management cluster.
+func addLive(ctx context.Context, manifests *preview.Manifests, kubeconfig string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+	return manifests.AddLive(ctx, c)
+}
+
+// online runs Terraform for each machine.
+func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine, out *planned) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	executable, err := terraform.Find(ctx)
 	if err != nil {
 		return err
 	}
-	machines, err := from.render(ctx, s, sessions)
+	credentials, err := credentialsFrom(p.caFile)
+	if err != nil {
+		return err
+	}
+	rendered, err := preview.Render(ctx, manifests, machines, credentials, sessions)
 	if err != nil {
 		return err
 	}
@@ -151,51 +237,15 @@ func runPlan(ctx context.Context, s streams, from source, output string) error {
 	}
 	defer os.RemoveAll(scratch)
 	executor := terraform.NewExecutor(executable, tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}, scratch)
-	results := []*preview.Result{}
-	for i, machine := range machines {
-		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(machines))
+	for i, machine := range rendered {
+		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
 		result, err := preview.Plan(ctx, executor, machine, scratch)
 		if err != nil {
 			return err
 		}
-		results = append(results, result)
+		out.Machines = append(out.Machines, result)
 	}
-	if output == "json" {
-		err = printJSON(s.out, results)
-	} else {
-		err = printText(s.out, results)
-	}
-	if err == nil && changed(results) > 0 {
-		err = errChanges
-	}
-	return err
-}
-
-func changed(results []*preview.Result) int {
-	count := 0
-	for _, result := range results {
-		if len(result.Changes) > 0 {
-			count++
-		}
-	}
-	return count
-}
-
-func printJSON(out io.Writer, results []*preview.Result) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(map[string]any{"machines": results, "changed": changed(results)})
-}
-
-func printText(out io.Writer, results []*preview.Result) error {
-	var text strings.Builder
-	for _, result := range results {
-		title := fmt.Sprintf("%s/%s of %s (cluster %s, addresses: %s)", result.Namespace, result.Name, result.From, result.Cluster, strings.Join(result.Addresses, ", "))
-		fmt.Fprintf(&text, "%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), strings.TrimRight(result.Text, "\n")+"\n")
-	}
-	fmt.Fprintf(&text, "%d machines, %d would change\n", len(results), changed(results))
-	_, err := io.WriteString(out, text.String())
-	return err
+	return nil
 }
 
 func newRenderCommand(s streams) *cobra.Command {
@@ -221,6 +271,7 @@ password: only you can read it, and a .gitignore keeps it out of git.
 		},
 	}
 	from.addFlags(command)
+	_ = command.MarkFlagRequired("filename")
 	command.Flags().StringVarP(&dir, "output", "o", "", "folder to write to; it gets one folder per machine")
 	_ = command.MarkFlagRequired("output")
 	return command

@@ -149,7 +149,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"a template that is missing": {replace("        kind: OLVMMachineTemplate\n        name: demo-md-0", "        kind: OLVMMachineTemplate\n        name: other"), nil, []string{"other", "not in the manifests"}},
 		"a topology":                 {replace("  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n    name: demo-control-plane", "  topology: {classRef: {name: x}}"), nil, []string{"topology"}},
 		"not YAML":                   {"a: [", nil, []string{"document 1"}},
-		"an unknown output":          {s.manifests, []string{"--ca-file", s.caFile, "-o", "xml"}, []string{"-o xml", "text or json"}},
+		"an unknown output":          {s.manifests, []string{"--ca-file", s.caFile, "-o", "xml"}, []string{"-o xml", "text, json or markdown"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -318,5 +318,36 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 	if code, _, problems := s.run(s.manifests, "plan", "-f", s.clusterFile(), "-f", "-"); code != 1 || !strings.Contains(problems, "give nothing beside it") {
 		t.Errorf("manifests beside a cluster file: %d, %s", code, problems)
+	}
+}
+
+func TestAPlanForAPullRequest(t *testing.T) {
+	s := newSite(t)
+	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "markdown")
+	if code != 2 {
+		t.Fatalf("exit code %d: %s", code, problems)
+	}
+	for _, want := range []string{"### Plan: 3 machines, 3 would change\n", "| default/demo-md-0-1 | MachineDeployment/demo-md-0 | demo | 127.20.30.", "<details><summary>default/demo-control-plane-0</summary>\n\n```\n", "| create "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, s.sim.Password()) {
+		t.Error("it shows the password")
+	}
+}
+
+func TestAPlanWithoutAnEngine(t *testing.T) {
+	s := newSite(t)
+	s.sim.Close()
+	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--offline")
+	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") || !strings.Contains(out, "3 machines, 0 would change") {
+		t.Errorf("exit code %d: %s\n%s", code, problems, out)
+	}
+	if code, _, problems := s.run("", "plan"); code != 1 || !strings.Contains(problems, "give manifests or a cluster file with -f") {
+		t.Errorf("nothing to plan: %d, %s", code, problems)
+	}
+	if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--offline", "--kubeconfig", "none"); code != 1 || !strings.Contains(problems, "--kubeconfig: ") {
+		t.Errorf("no such file: %d, %s", code, problems)
 	}
 }

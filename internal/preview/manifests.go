@@ -38,6 +38,8 @@ type Manifests struct {
 	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
 	clusters []*unstructured.Unstructured
 	owners   []*unstructured.Unstructured
+	// live are the objects of a management cluster, by Kind/namespace/name.
+	live map[string]*unstructured.Unstructured
 }
 
 // Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
@@ -83,6 +85,7 @@ func newManifests() *Manifests {
 	return &Manifests{
 		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{}, templates: map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+		live: map[string]*unstructured.Unstructured{},
 	}
 }
 
@@ -208,6 +211,9 @@ type Machine struct {
 	// Addresses that it would get, as far as they can be known without a management cluster.
 	Addresses []string
 
+	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for none.
+	Replaced, Replaces string
+
 	infraName string // of the OLVMMachine
 	// controlPlane and failureDomain as the Machine would have them.
 	controlPlane  bool
@@ -222,81 +228,98 @@ type Machine struct {
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
 // count towards the replicas of what made them.
 func (m *Manifests) Machines() ([]Machine, error) {
+	machines, _, err := m.Expand()
+	return machines, err
+}
+
+// Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
+func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	for _, cluster := range m.clusters {
-		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 {
-			return nil, fmt.Errorf("topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in the manifests; render them first (clusterctl alpha topology plan)",
+		live := m.live["Cluster/"+cluster.GetNamespace()+"/"+cluster.GetName()]
+		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 && live != cluster {
+			return nil, nil, fmt.Errorf("topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in the manifests; render them first (clusterctl alpha topology plan)",
 				cluster.GetNamespace(), cluster.GetName())
 		}
 	}
 	var out []Machine
+	var changes []OwnerChange
+	replaced := map[types.NamespacedName]string{}
 	for _, owner := range m.owners {
-		machines, err := m.machinesOf(owner)
+		for name, reason := range m.outdated(owner) {
+			replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}] = reason
+		}
+	}
+	for _, owner := range m.owners {
+		machines, change, err := m.machinesOf(owner, replaced)
 		if err != nil {
-			return nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
+			return nil, nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
 		}
 		out = append(out, machines...)
+		if change != nil && (len(change.Replaced) > 0 || change.Machines != change.Replicas) {
+			changes = append(changes, *change)
+		}
 	}
-	return out, nil
+	return out, changes, nil
 }
 
 // maxReplicas bounds what one slip of a finger makes of a preview.
 const maxReplicas = 10_000
 
-func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, error) {
+func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[types.NamespacedName]string) ([]Machine, *OwnerChange, error) {
 	if owner.GetKind() == "MachineSet" && controlled(owner, m.owners) {
-		return nil, nil // its MachineDeployment is here too and asks for the machines
+		return nil, nil, nil // its MachineDeployment is here too and asks for the machines
 	}
 	clusterName, ref := machineRefs(owner)
 	if owner.GetKind() == "KubeadmControlPlane" {
 		clusterName = m.clusterOfControlPlane(owner)
 	}
 	if clusterName == "" {
-		return nil, errors.New("no Cluster of the manifests refers to it; add the Cluster")
+		return nil, nil, errors.New("no Cluster of the manifests refers to it; add the Cluster")
 	}
 	cluster, err := m.olvmClusterOf(owner.GetNamespace(), clusterName)
 	if err != nil || cluster == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	base := Machine{Cluster: clusterName, From: owner.GetKind() + "/" + owner.GetName(), Namespace: owner.GetNamespace(), olvmCluster: cluster}
-	for _, path := range [][]string{{"spec", "version"}, {"spec", "template", "spec", "version"}} {
-		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
-			base.version = version
-		}
-	}
+	base.version = versionOf(owner)
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
 	if owner.GetKind() == "Machine" {
 		if ref.kind != "OLVMMachine" {
-			return nil, nil
+			return nil, nil, nil
 		}
 		found := m.olvmMachines[key]
 		if found == nil {
-			return nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
+			return nil, nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 		}
 		base.infraName = found.Name
 		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
 		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 		base.Name, base.spec, base.live = owner.GetName(), found.Spec, true
 		if base.recorded, err = resolve.Recorded(found); err != nil {
-			return nil, fmt.Errorf("OLVMMachine %s: %w", key, err)
+			return nil, nil, fmt.Errorf("OLVMMachine %s: %w", key, err)
 		}
-		return []Machine{base}, nil
+		base.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
+		return []Machine{base}, nil, nil
 	}
 	if ref.kind != "OLVMMachineTemplate" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	template := m.templates[key]
 	if template == nil {
-		return nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
+		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
 	}
 	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
 	if err != nil {
-		return nil, fmt.Errorf("spec.replicas: %w", err)
+		return nil, nil, fmt.Errorf("spec.replicas: %w", err)
+	}
+	if live := m.live[owner.GetKind()+"/"+owner.GetNamespace()+"/"+owner.GetName()]; !found && live != nil { // somebody else scales it
+		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
 	if !found {
 		replicas = 1
 	}
 	if replicas < 0 || replicas > maxReplicas {
-		return nil, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
+		return nil, nil, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
 	}
 	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
@@ -307,16 +330,34 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured) ([]Machine, err
 		}
 	}
 	var out []Machine
-	for i := range max(0, replicas-m.madeBy(owner)) {
+	change := OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
+	for _, machine := range m.machinesMadeBy(owner) {
+		change.Machines++
+		if reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]; reason != "" {
+			change.Replaced = append(change.Replaced, machine.GetName())
+			if !slices.Contains(change.Reasons, reason) {
+				change.Reasons = append(change.Reasons, reason)
+			}
+		}
+	}
+	kept := change.Machines - int64(len(change.Replaced))
+	change.Deleted = max(0, change.Machines-replicas)
+	for i := range max(0, replicas-kept) {
 		machine := base
 		if len(domains) > 0 { // a control plane is spread evenly
 			machine.failureDomain = domains[i%int64(len(domains))]
 		}
 		machine.infraName = fmt.Sprintf("%s-%d", owner.GetName(), i)
 		machine.Name, machine.spec = fmt.Sprintf("%s-%d", owner.GetName(), i), template.Spec.Template.Spec
+		if i < int64(len(change.Replaced)) {
+			machine.Replaces = change.Replaced[i]
+		}
 		out = append(out, machine)
 	}
-	return out, nil
+	if m.live[owner.GetKind()+"/"+owner.GetNamespace()+"/"+owner.GetName()] == nil {
+		return out, nil, nil // it is made with all its machines
+	}
+	return out, &change, nil
 }
 
 // controlled says whether another object of the manifests makes this one, as in a dump of a running cluster.
@@ -331,19 +372,19 @@ func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstru
 	return false
 }
 
-// madeBy counts the Machines of the manifests that the object has made.
-func (m *Manifests) madeBy(owner *unstructured.Unstructured) int64 {
-	var count int64
+// machinesMadeBy are the Machines of the manifests that the object has made.
+func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
 	for _, machine := range m.owners {
-		if machine.GetKind() != "Machine" || machine.GetNamespace() != owner.GetNamespace() {
+		if machine.GetKind() != "Machine" || machine.GetNamespace() != owner.GetNamespace() || owner.GetKind() == "Machine" {
 			continue
 		}
 		if controlled(machine, []*unstructured.Unstructured{owner}) ||
 			owner.GetKind() == "MachineDeployment" && machine.GetLabels()[clusterv1.MachineDeploymentNameLabel] == owner.GetName() {
-			count++
+			out = append(out, machine)
 		}
 	}
-	return count
+	return out
 }
 
 type reference struct{ kind, name string }

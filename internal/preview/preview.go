@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -202,6 +203,9 @@ type Result struct {
 	Name      string `json:"name"`
 	// Addresses that it has or would get; what is not known yet is said in words.
 	Addresses []string `json:"addresses"`
+	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
+	Replaced string `json:"replaced,omitempty"`
+	Replaces string `json:"replaces,omitempty"`
 	// Changes to resources; empty when the machine is as asked for.
 	Changes []terraform.Change `json:"changes"`
 	// Text of the plan, for people.
@@ -210,8 +214,48 @@ type Result struct {
 	Plan *tfjson.Plan `json:"plan,omitempty"`
 }
 
+// Changed says whether something would become of the machine.
+func (r *Result) Changed() bool { return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" }
+
+func resultOf(machine Machine) *Result {
+	return &Result{
+		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Addresses: machine.Addresses,
+		Replaced: machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
+	}
+}
+
+// Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
+func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
+	held := m.held(machines)
+	var out []*Result
+	for _, machine := range machines {
+		nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+		if err == nil {
+			_, err = machine.allocate(nics, held[resolve.EngineOf(machine.olvmCluster)])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, err)
+		}
+		result := resultOf(machine)
+		vm := machine.spec.VirtualMachine
+		cores, sockets, threads := resolve.Topology(vm)
+		result.Text = fmt.Sprintf("A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.", machine.spec.VMTemplateName, machine.spec.OLVMOvirtClusterName,
+			vm.Memory, cores*sockets*threads, machine.spec.OLVMNetwork.NetworkName)
+		if machine.failureDomain != "" {
+			result.Text += " Failure domain " + machine.failureDomain + "."
+		}
+		out = append(out, result)
+	}
+	return out, nil
+}
+
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
 func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, scratch string) (*Result, error) {
+	if machine.Replaced != "" {
+		result := resultOf(machine.Machine)
+		result.Text = "It is replaced: " + machine.Replaced + "."
+		return result, nil
+	}
 	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
 	defer os.RemoveAll(dir)
 	plan, err := executor.Plan(ctx, terraform.Request{
@@ -220,10 +264,8 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	if err != nil {
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
-	result := &Result{
-		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Addresses: machine.Addresses,
-		Text: plan.Text, Plan: plan.JSON, Changes: []terraform.Change{},
-	}
+	result := resultOf(machine.Machine)
+	result.Text, result.Plan = plan.Text, plan.JSON
 	for _, change := range plan.Changes {
 		// What exists is imported into the plan's own state, which nobody keeps. How a VM will be stopped is known to
 		// a state alone, so an imported start differs in nothing that the engine has.
@@ -233,4 +275,17 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		result.Changes = append(result.Changes, change)
 	}
 	return result, nil
+}
+
+// asMap is an object as JSON has it.
+func asMap(from any) map[string]any {
+	text, err := json.Marshal(from)
+	if err != nil {
+		panic(fmt.Sprintf("failed to encode %T: %v", from, err)) // an API type
+	}
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		panic(fmt.Sprintf("failed to decode %T: %v", from, err))
+	}
+	return out
 }

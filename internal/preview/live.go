@@ -1,0 +1,239 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// liveKinds are what is read of a management cluster.
+var liveKinds = []schema.GroupVersionKind{
+	clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("MachineDeployment"), clusterv1.GroupVersion.WithKind("MachineSet"), clusterv1.GroupVersion.WithKind("Machine"),
+	{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"},
+	infrav1.GroupVersion.WithKind("OLVMCluster"), infrav1.GroupVersion.WithKind("OLVMMachine"), infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
+}
+
+// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespaces that the manifests
+// are in, or of all where there are none.
+func (m *Manifests) AddLive(ctx context.Context, c client.Reader) error {
+	namespaces := m.namespaces()
+	for _, kind := range liveKinds {
+		for _, namespace := range namespaces {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(kind)
+			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
+			}
+			for i := range list.Items {
+				if err := m.addLive(&list.Items[i]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return m.addAccess(ctx, c)
+}
+
+// namespaces of the manifests; one without a name, which means all, where there are none.
+func (m *Manifests) namespaces() []string {
+	var out []string
+	note := func(namespace string) {
+		if !slices.Contains(out, namespace) {
+			out = append(out, namespace)
+		}
+	}
+	for _, list := range [][]*unstructured.Unstructured{m.clusters, m.owners} {
+		for _, object := range list {
+			note(object.GetNamespace())
+		}
+	}
+	for key := range m.olvmClusters {
+		note(key.Namespace)
+	}
+	for key := range m.templates {
+		note(key.Namespace)
+	}
+	if len(out) == 0 {
+		return []string{""}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (m *Manifests) addLive(object *unstructured.Unstructured) error {
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	m.live[object.GetKind()+"/"+key.String()] = object
+	known := func(list []*unstructured.Unstructured) bool {
+		return slices.ContainsFunc(list, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == object.GetKind() && o.GetName() == key.Name && o.GetNamespace() == key.Namespace
+		})
+	}
+	switch {
+	case known(m.clusters), known(m.owners), m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster", m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
+		return nil // the manifest's
+	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
+		// Compared as they are written: defaults of the API server are no differences.
+		into := map[types.NamespacedName]*infrav1.OLVMMachineTemplate{}
+		if err := decode(object, key, into); err != nil {
+			return err
+		}
+		if path := differs(asMap(m.templates[key].Spec), asMap(into[key].Spec), "spec"); path != "" {
+			return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates cannot be changed; give it a new name, and refer to that", key, path)
+		}
+		return nil
+	}
+	return m.add(object)
+}
+
+// addAccess reads the way to the engines: no other Secret is.
+func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
+	for _, cluster := range m.olvmClusters {
+		server := cluster.Spec.OLVMOvirtAPIServer
+		if key := resolve.Key(server.CredentialsSecret, cluster); m.secrets[key] == nil {
+			secret := &corev1.Secret{}
+			if err := c.Get(ctx, key, secret); err == nil {
+				m.secrets[key] = secret
+			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // else OLVM_USERNAME may be set
+				return fmt.Errorf("failed to get Secret %s: %w", key, err)
+			}
+		}
+		if server.CAConfigMap == nil {
+			continue
+		}
+		if key := resolve.Key(*server.CAConfigMap, cluster); m.configMaps[key] == nil {
+			configMap := &corev1.ConfigMap{}
+			if err := c.Get(ctx, key, configMap); err == nil {
+				m.configMaps[key] = configMap
+			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+				return fmt.Errorf("failed to get ConfigMap %s: %w", key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// OwnerChange is what would become of the machines of a control plane or a MachineDeployment.
+type OwnerChange struct {
+	// From is Kind/name.
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	From      string `json:"from"`
+	// Machines that there are, and Replicas that are asked for.
+	Machines int64 `json:"machines"`
+	Replicas int64 `json:"replicas"`
+	// Replaced are the machines that a rollout replaces; Reasons say why.
+	Replaced []string `json:"replaced,omitempty"`
+	Reasons  []string `json:"reasons,omitempty"`
+	// Deleted is how many machines a smaller number of replicas deletes.
+	Deleted int64 `json:"deleted,omitempty"`
+}
+
+// String is a line for people.
+func (c OwnerChange) String() string {
+	var words []string
+	if len(c.Replaced) > 0 {
+		words = append(words, fmt.Sprintf("rolls out %d of %d machines (%s)", len(c.Replaced), c.Machines, strings.Join(c.Reasons, "; ")))
+	}
+	if c.Machines != c.Replicas {
+		words = append(words, fmt.Sprintf("scales from %d to %d machines", c.Machines, c.Replicas))
+	}
+	return fmt.Sprintf("%s/%s of cluster %s %s", c.Namespace, c.From, c.Cluster, strings.Join(words, ", and "))
+}
+
+// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster has can
+// be: Cluster API compares the same.
+func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
+	live := m.live[owner.GetKind()+"/"+types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}.String()]
+	if live == nil {
+		return nil
+	}
+	_, template := machineRefs(owner)
+	version := versionOf(owner)
+	common := ""
+	paths := [][]string{{"spec", "kubeadmConfigSpec"}, {"spec", "template", "spec", "bootstrap", "configRef", "name"}, {"spec", "template", "spec", "failureDomain"}}
+	for _, path := range paths {
+		asked, found, _ := unstructured.NestedFieldNoCopy(owner.Object, path...)
+		there, _, _ := unstructured.NestedFieldNoCopy(live.Object, path...)
+		if found && owner.GetAPIVersion() == live.GetAPIVersion() && common == "" {
+			common = differs(asked, there, strings.Join(path, "."))
+		}
+	}
+	out := map[string]string{}
+	for _, machine := range m.machinesMadeBy(owner) {
+		reason := ""
+		if has := versionOf(machine); version != "" && has != "" && has != version {
+			reason = fmt.Sprintf("version %s becomes %s", has, version)
+		}
+		_, ref := machineRefs(machine)
+		if infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]; infra != nil && reason == "" {
+			if from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; from != "" && template.name != "" && from != template.name {
+				reason = fmt.Sprintf("template %s becomes %s", from, template.name)
+			}
+		}
+		if reason == "" && common != "" {
+			reason = common + " changes"
+		}
+		if reason != "" {
+			out[machine.GetName()] = reason
+		}
+	}
+	return out
+}
+
+func versionOf(owner *unstructured.Unstructured) string {
+	for _, path := range [][]string{{"spec", "template", "spec", "version"}, {"spec", "version"}} {
+		if version, _, _ := unstructured.NestedString(owner.Object, path...); version != "" {
+			return version
+		}
+	}
+	return ""
+}
+
+// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there beyond it
+// are defaults.
+func differs(asked, there any, path string) string {
+	switch asked := asked.(type) {
+	case map[string]any:
+		live, _ := there.(map[string]any)
+		var keys []string
+		for key := range asked {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			if found := differs(asked[key], live[key], path+"."+key); found != "" {
+				return found
+			}
+		}
+		return ""
+	case []any:
+		live, _ := there.([]any)
+		if len(asked) != len(live) {
+			return path
+		}
+		for i := range asked {
+			if found := differs(asked[i], live[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+		return ""
+	case nil:
+		return ""
+	}
+	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
+		return path
+	}
+	return ""
+}
