@@ -77,24 +77,35 @@ func ClusterFiles(in Cluster) (Files, error) {
 		})
 	}
 	file := hclwrite.NewEmptyFile()
-	module := file.Body().AppendNewBlock("module", []string{clusterModule}).Body()
-	module.SetAttributeValue("source", cty.StringVal("./"+path.Join(moduleDir, clusterModule)))
-	module.AppendNewline()
+	module := appendModule(file, clusterModule)
 	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
-	file.Body().AppendNewline()
-	setTraversal(file.Body().AppendNewBlock("output", []string{"affinity_group_ids"}).Body(), "value", "module", clusterModule, "affinity_group_ids")
+	return moduleFiles(in.Engine, file, clusterModule, "affinity_group_ids")
+}
+
+// appendModule begins a call of one of our modules.
+func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
+	module := file.Body().AppendNewBlock("module", []string{name}).Body()
+	module.SetAttributeValue("source", cty.StringVal("./"+path.Join(moduleDir, name)))
+	module.AppendNewline()
+	return module
+}
+
+// moduleFiles are the configuration whose main file calls a module, with an output of the module as its own.
+func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Files, error) {
+	main.Body().AppendNewline()
+	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
 	files := Files{
-		MainFile:      hclwrite.Format(file.Bytes()),
-		ProviderFile:  providerFile(in.Engine),
+		MainFile:      hclwrite.Format(main.Bytes()),
+		ProviderFile:  providerFile(engine),
 		VariablesFile: variablesFile(engineVariables),
 	}
-	if in.Engine.CA != "" && !in.Engine.Insecure {
-		files[CAFile] = []byte(in.Engine.CA)
+	if engine.CA != "" && !engine.Insecure {
+		files[CAFile] = []byte(engine.CA)
 	}
-	for name, content := range tfmodules.Files(clusterModule) {
-		files[path.Join(moduleDir, clusterModule, name)] = content
+	for name, content := range tfmodules.Files(module) {
+		files[path.Join(moduleDir, module, name)] = content
 	}
 	var err error
-	files[SecretsFile], err = secretsFile(in.Engine, nil)
+	files[SecretsFile], err = secretsFile(engine, nil)
 	return files, err
 }

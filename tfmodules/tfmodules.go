@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-//go:embed cluster/*.tf
+//go:embed cluster/*.tf image/*.tf
 var modules embed.FS
 
 // Files returns the files of a module by their names. The module must exist: its name is a constant of this project.

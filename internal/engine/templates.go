@@ -38,16 +38,25 @@ func (c *Client) TemplateByID(ctx context.Context, id string) (*Template, error)
 	return &template, nil
 }
 
-// FindTemplates returns the templates of that name: in all data centers, and all versions.
-func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, error) {
+// Templates returns all templates: of all data centers, and all versions.
+func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"templates"`
 		Items   []Template `xml:"template"`
 	}
 	if err := c.get(ctx, "/templates", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list templates: %w", err)
+	}
+	return list.Items, nil
+}
+
+// FindTemplates returns the templates of that name: in all data centers, and all versions.
+func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, error) {
+	all, err := c.Templates(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("failed to look up template %q: %w", name, err)
 	}
-	return slices.DeleteFunc(list.Items, func(t Template) bool { return t.Name != name }), nil
+	return slices.DeleteFunc(all, func(t Template) bool { return t.Name != name }), nil
 }
 
 // CreateTemplate asks for a template of a VM that is down, and returns it, usually with its disks still locked. It does

@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+)
+
+// defaultOSType is the operating system of Oracle's images: the engine hands user data to Ignition with it.
+const defaultOSType = "rhcos_x64"
+
+// site are the flags that say which engine, and what in it; a cluster file has them, too.
+type engineFlags struct {
+	file                      clusterFile
+	server, caFile            string
+	insecure                  bool
+	dataCenter, cluster       string
+	storageDomain, disk, name string
+	size                      string
+	sessions                  *engine.Sessions
+	read                      *clusterfile.Source
+}
+
+func (f *engineFlags) addFlags(command *cobra.Command) {
+	set := command.PersistentFlags()
+	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
+	set.StringVar(&f.file.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
+	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
+	set.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the engine; without it the system's are used")
+	set.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "do not verify the engine's certificate")
+	set.StringVar(&f.dataCenter, "data-center", "", "name of the data center (default \"Default\")")
+}
+
+// client reads the cluster file, and logs in when it is first used.
+func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
+	credentials, err := credentialsFrom(f.caFile)
+	if err != nil {
+		return nil, engine.Config{}, err
+	}
+	config := engine.Config{URL: f.server, Username: credentials.Username, Password: credentials.Password, CA: credentials.CA, Insecure: f.insecure}
+	if f.file.path != "" {
+		if f.read, err = clusterfile.Read(f.file.path, f.file.defaults); err != nil {
+			return nil, engine.Config{}, err
+		}
+		o := f.read.Providers.OLVM
+		for flag, value := range map[*string]string{
+			&config.URL: o.OvirtAPIServer.ServerURL, &f.dataCenter: o.DatacenterName, &f.cluster: o.ControlPlaneMachine.OvirtClusterName,
+			&f.storageDomain: o.OCK.StorageDomainName, &f.disk: o.OCK.DiskName, &f.size: o.OCK.DiskSize, &f.name: o.ControlPlaneMachine.VMTemplateName,
+		} {
+			if *flag == "" {
+				*flag = value
+			}
+		}
+		config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
+		if len(config.CA) == 0 && !config.Insecure {
+			certificates, err := f.read.CA()
+			if err != nil {
+				return nil, engine.Config{}, fmt.Errorf("%s: the CA of the engine: %w", f.file.path, err)
+			}
+			config.CA = slices.Concat(certificates...)
+		}
+	}
+	if f.dataCenter == "" {
+		f.dataCenter = "Default"
+	}
+	switch {
+	case config.URL == "":
+		return nil, engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
+	case config.Username == "":
+		return nil, engine.Config{}, errors.New("the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD")
+	}
+	f.sessions = &engine.Sessions{}
+	client, err := f.sessions.Get(config)
+	return client, config, err
+}
+
+// close ends the session.
+func (f *engineFlags) close(ctx context.Context) {
+	if f.sessions != nil {
+		f.sessions.Close(context.WithoutCancel(ctx))
+	}
+}
+
+// needed says which flag lacks.
+func needed(flags map[string]string) error {
+	var lacking []string
+	for name, value := range flags {
+		if value == "" {
+			lacking = append(lacking, "--"+name)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	slices.Sort(lacking)
+	return fmt.Errorf("give %s, or a cluster file that says it with -f", strings.Join(lacking, ", "))
+}
+
+func newImageCommand(s streams) *cobra.Command {
+	f := &engineFlags{}
+	command := &cobra.Command{
+		Use:   "image",
+		Short: "Bring images of nodes to the engine",
+		Long: `image uploads disk images, and makes templates of virtual machines from them. The credentials of the engine come from the
+environment variables OLVM_USERNAME and OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
+	}
+	f.addFlags(command)
+	command.AddCommand(newImageListCommand(s, f), newImageUploadCommand(s, f), newImageTemplateCommand(s, f))
+	return command
+}
+
+// listedTemplate is a line of image list.
+type listedTemplate struct {
+	Name     string `json:"name"`
+	Version  int    `json:"version"`
+	UserData string `json:"userData"`
+	OSType   string `json:"osType"`
+	ID       string `json:"id"`
+}
+
+func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:     "list",
+		Short:   "List the templates of the engine",
+		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if !slices.Contains([]string{"table", "json", "yaml"}, output) {
+				return fmt.Errorf("-o %s is not known; write table, json or yaml", output)
+			}
+			client, _, err := f.client()
+			if err != nil {
+				return err
+			}
+			defer f.close(command.Context())
+			templates, err := client.Templates(command.Context())
+			if err != nil {
+				return explained(err)
+			}
+			list := []listedTemplate{}
+			for _, t := range templates {
+				if t.ID == engine.BlankTemplateID {
+					continue
+				}
+				reads := "cloud-init"
+				if t.OS.Type == defaultOSType {
+					reads = "Ignition"
+				}
+				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID})
+			}
+			slices.SortFunc(list, func(a, b listedTemplate) int {
+				return strings.Compare(fmt.Sprintf("%s %06d", a.Name, a.Version), fmt.Sprintf("%s %06d", b.Name, b.Version))
+			})
+			return printTemplates(s.out, output, list)
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
+	return command
+}
+
+func printTemplates(out io.Writer, output string, list []listedTemplate) error {
+	switch output {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(list)
+	case "yaml":
+		text, err := kyaml.Marshal(list)
+		if err != nil {
+			return fmt.Errorf("failed to encode the list: %w", err)
+		}
+		_, err = out.Write(text)
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tID")
+	for _, t := range list {
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType, t.ID)
+	}
+	return table.Flush()
+}
+
+// explained adds the remedy to an error of the engine.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, message := resolve.EngineReason(err)
+	return errors.New(message)
+}
+
+func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
+	var checksum string
+	command := &cobra.Command{
+		Use:   "upload FILE",
+		Short: "Make a disk of an image file",
+		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked first, and its checksum, where one is given.
+Parts that are lost on the way are sent again. Where it fails, or is interrupted, no disk is left behind.`,
+		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file ca.pem --storage-domain data --disk ock-1.33",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			client, _, err := f.client()
+			if err != nil {
+				return err
+			}
+			defer f.close(command.Context())
+			disk, err := f.upload(command.Context(), s, client, args[0], checksum)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(s.out, disk.ID)
+			return err
+		},
+	}
+	f.addUploadFlags(command, &checksum)
+	return command
+}
+
+func (f *engineFlags) addUploadFlags(command *cobra.Command, checksum *string) {
+	command.Flags().StringVar(&f.storageDomain, "storage-domain", "", "name of the storage domain of the disk")
+	command.Flags().StringVar(&f.disk, "disk", "", "name of the disk")
+	command.Flags().StringVar(&f.size, "size", "", "size to which the disk is grown, such as 50GB")
+	command.Flags().StringVar(checksum, "sha256", "", "SHA-256 of the image file, in hexadecimal")
+}
+
+func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Client, path, checksum string) (*engine.Disk, error) {
+	if err := needed(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
+		return nil, err
+	}
+	var size int64
+	if f.size != "" {
+		var err error
+		if size, err = resolve.ParseMemory(f.size); err != nil {
+			return nil, fmt.Errorf("--size: %w", err)
+		}
+	}
+	image, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the image: %w", err)
+	}
+	defer image.Close()
+	info, err := image.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the image: %w", err)
+	}
+	header, err := engine.ReadImage(image, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if size != 0 && size < header.VirtualSize {
+		return nil, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
+	}
+	if checksum != "" {
+		hash := sha256.New()
+		if _, err := io.Copy(hash, io.NewSectionReader(image, 0, info.Size())); err != nil {
+			return nil, fmt.Errorf("failed to read the image: %w", err)
+		}
+		if sum := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(sum, checksum) {
+			return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
+		}
+	}
+	dc, err := client.DataCenter(ctx, f.dataCenter)
+	if err != nil {
+		return nil, explained(err)
+	}
+	domain, err := client.StorageDomain(ctx, dc, f.storageDomain)
+	if err != nil {
+		return nil, explained(err)
+	}
+	if there, err := client.FindDisks(ctx, f.disk); err != nil {
+		return nil, explained(err)
+	} else if len(there) > 0 {
+		return nil, fmt.Errorf("there is a disk %q already (%s); choose another name with --disk, or delete it", f.disk, there[0].ID)
+	}
+	sparse := true
+	disk, err := client.UploadImage(ctx, engine.UploadOptions{Image: image, Size: info.Size(), StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse}, uploadProgress(s.err, filepath.Base(path)))
+	if err != nil {
+		return nil, err
+	}
+	if size > disk.ProvisionedSize {
+		if err := client.GrowDisk(ctx, disk.ID, size, nil); err != nil {
+			return nil, errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
+		}
+	}
+	return disk, nil
+}
+
+// uploadProgress shows a bar on a terminal, and a line for each tenth elsewhere.
+func uploadProgress(out io.Writer, name string) func(sent, total int64) {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		var bar *progressbar.ProgressBar
+		return func(sent, total int64) {
+			if bar == nil {
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(name), progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(out) }))
+			}
+			_ = bar.Set64(sent)
+		}
+	}
+	tenth := int64(-1)
+	return func(sent, total int64) {
+		if now := sent * 10 / total; now != tenth {
+			tenth = now
+			_, _ = fmt.Fprintf(out, "uploading %s: %d of %d MiB\n", name, sent>>20, total>>20)
+		}
+	}
+}
+
+func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
+	var path, checksum, osType string
+	command := &cobra.Command{
+		Use:   "template",
+		Short: "Make a template of virtual machines from a disk, or from an image file",
+		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets the disk, the template is made of it, and the
+virtual machine goes. With --file the image is uploaded first, and its disk goes, too: the template has a copy. Where it fails, or is
+interrupted, nothing is left behind.`,
+		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
+  olvmctl image template --disk ol9 --name ol9-v1.36.1 --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.template(command.Context(), s, path, checksum, osType)
+		},
+	}
+	f.addUploadFlags(command, &checksum)
+	command.Flags().StringVar(&f.name, "name", "", "name of the template")
+	command.Flags().StringVar(&f.cluster, "cluster", "", "name of the engine's cluster")
+	command.Flags().StringVar(&path, "file", "", "image file to upload")
+	command.Flags().StringVar(&osType, "os-type", defaultOSType, "operating system as the engine spells it; other than "+defaultOSType+" for images with cloud-init")
+	return command
+}
+
+func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, osType string) error {
+	client, config, err := f.client()
+	if err != nil {
+		return err
+	}
+	defer f.close(ctx)
+	if f.disk == "" && path != "" {
+		f.disk = f.name
+	}
+	if err := needed(map[string]string{"name": f.name, "cluster": f.cluster, "disk": f.disk}); err != nil {
+		return err
+	}
+	executable, err := terraform.Find(ctx)
+	if err != nil {
+		return err
+	}
+	dc, err := client.DataCenter(ctx, f.dataCenter)
+	if err != nil {
+		return explained(err)
+	}
+	cluster, err := client.Cluster(ctx, dc, f.cluster)
+	if err != nil {
+		return explained(err)
+	}
+	if there, err := client.FindTemplates(ctx, f.name); err != nil {
+		return explained(err)
+	} else if len(there) > 0 { // before an upload
+		return &images.ExistsError{Name: f.name, ID: there[0].ID}
+	}
+	diskID := ""
+	if path != "" {
+		disk, err := f.upload(ctx, s, client, path, checksum)
+		if err != nil {
+			return err
+		}
+		diskID = disk.ID
+	} else {
+		there, err := client.FindDisks(ctx, f.disk)
+		if err != nil {
+			return explained(err)
+		}
+		if len(there) != 1 {
+			return fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a name of its own", len(there), f.disk)
+		}
+		diskID = there[0].ID
+	}
+	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
+	scratch, err := os.MkdirTemp("", "olvmctl-")
+	if err != nil {
+		return fmt.Errorf("failed to make a working directory: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	executor := terraform.NewExecutor(executable, tfprovider.InProcess{Options: tfprovider.Options{Sessions: f.sessions}}, filepath.Join(scratch, "init"))
+	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
+		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID, DiskID: diskID, OSType: osType,
+	}, filepath.Join(scratch, "image"))
+	if path != "" { // the template has a copy, or there is none
+		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
+			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.out, id)
+	return err
+}

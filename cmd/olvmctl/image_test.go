@@ -1,0 +1,132 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// image is a file with a raw image of 3 MiB.
+func image(t *testing.T) (path, sum string) {
+	t.Helper()
+	content := make([]byte, 3<<20)
+	copy(content, "an image of nodes")
+	path = filepath.Join(t.TempDir(), "node.raw")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole := sha256.Sum256(content)
+	return path, hex.EncodeToString(whole[:])
+}
+
+// leftovers are the names of disks and VMs in the engine.
+func (s *site) leftovers() string {
+	s.t.Helper()
+	var out []string
+	for _, vm := range s.sim.VMs() {
+		out = append(out, "VM "+vm.Name)
+	}
+	for _, disk := range s.sim.Disks() {
+		out = append(out, "disk "+disk.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestAnImageBecomesATemplate(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, sum := image(t)
+	server := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
+	code, id, problems := s.run("", append([]string{"image", "template", "--file", path, "--sha256", sum, "--name", "mine-1.36", "--cluster", "Default", "--storage-domain", "olvm-data", "--os-type", "other_linux", "--size", "25GB"}, server...)...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, problems)
+	}
+	for _, want := range []string{"uploading node.raw: 3 of 3 MiB", "making the template mine-1.36"} {
+		if !strings.Contains(problems, want) {
+			t.Errorf("no %q in\n%s", want, problems)
+		}
+	}
+	if left := s.leftovers(); left != "" {
+		t.Errorf("left in the engine: %s", left)
+	}
+	code, out, problems := s.run("", append([]string{"image", "list", "-o", "json"}, server...)...)
+	var list []listedTemplate
+	if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || len(list) != 3 || list[0].Name != "mine-1.36" || list[0].ID != strings.TrimSpace(id) || list[0].UserData != "cloud-init" {
+		t.Fatalf("exit code %d: %+v, %v, %s", code, list, err, problems)
+	}
+	if code, out, _ := s.run("", append([]string{"image", "list"}, server...)...); code != 0 || !strings.Contains(out, "NAME        VERSION   USER DATA    OS TYPE") || !strings.Contains(out, "ock-1.36    1         Ignition") {
+		t.Errorf("the table:\n%s", out)
+	}
+	// It is one of which machines can be made.
+	if code, _, problems := s.run(strings.ReplaceAll(s.manifests, "ol9-k8s", "mine-1.36"), "plan", "-f", "-", "--ca-file", s.caFile); code != 2 {
+		t.Errorf("machines of it: exit code %d: %s", code, problems)
+	}
+	if code, _, problems := s.run("", append([]string{"image", "template", "--file", path, "--name", "mine-1.36", "--cluster", "Default", "--storage-domain", "olvm-data"}, server...)...); code != 1 || !strings.Contains(problems, `there is a template "mine-1.36" already`) || s.leftovers() != "" {
+		t.Errorf("a second one: exit code %d: %s, left %s", code, problems, s.leftovers())
+	}
+}
+
+func TestATemplateThatFailsLeavesNothing(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, _ := image(t)
+	for name, fault := range map[string]ovirtsim.Fault{
+		"the template is refused":   {Method: "POST", Path: "/api/templates$", Status: 400},
+		"the disk is not attached":  {Method: "POST", Path: "/diskattachments$", Status: 400},
+		"the upload is not allowed": {Method: "POST", Path: "/imagetransfers$", Status: 403},
+	} {
+		s.sim.ClearFaults()
+		if err := s.sim.Inject(fault); err != nil {
+			t.Fatal(err)
+		}
+		code, _, problems := s.run("", "image", "template", "--file", path, "-f", s.clusterFile("ock-1.36", "mine", "olvmDatacenterName: Default", "olvmDatacenterName: Default\n    olvmOCK: {storageDomainName: olvm-data, diskName: mine}"))
+		if code != 1 || problems == "" || s.leftovers() != "" {
+			t.Errorf("%s: exit code %d: %s\nleft: %s", name, code, problems, s.leftovers())
+		}
+	}
+}
+
+func TestImagesOfBadInput(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, sum := image(t)
+	damaged := filepath.Join(t.TempDir(), "damaged.qcow2")
+	if err := os.WriteFile(damaged, []byte("QFI\xfb"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
+	whole := append([]string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "d"}, server...)
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no engine":           {[]string{"image", "list"}, "give --server, or a cluster file with -f"},
+		"no storage domain":   {append([]string{"image", "upload", path}, server...), "give --disk, --storage-domain"},
+		"another checksum":    {slices.Concat(whole, []string{"--sha256", strings.Repeat("0", 64)}), "has the SHA-256 " + sum},
+		"too small":           {slices.Concat(whole, []string{"--size", "1MB"}), `--size: "1MB" is less than 256MB`},
+		"a damaged image":     {append([]string{"image", "upload", damaged, "--storage-domain", "olvm-data", "--disk", "d"}, server...), "ends within its header"},
+		"an unknown domain":   {append([]string{"image", "upload", path, "--storage-domain", "none", "--disk", "d"}, server...), `"none"`},
+		"a disk that is none": {append([]string{"image", "template", "--disk", "none", "--name", "x", "--cluster", "Default"}, server...), `0 disks named "none"`},
+		"an unknown output":   {append([]string{"image", "list", "-o", "xml"}, server...), "write table, json or yaml"},
+	} {
+		if code, _, problems := s.run("", test.args...); code != 1 || !strings.Contains(problems, test.want) {
+			t.Errorf("%s: exit code %d: %s", name, code, problems)
+		}
+	}
+	if left := s.leftovers(); left != "" {
+		t.Errorf("left in the engine: %s", left)
+	}
+	if code, _, problems := s.run("", append(whole, "--sha256", sum, "--size", "1GB")...); code != 0 || s.leftovers() != "disk d" {
+		t.Errorf("exit code %d: %s, %s", code, problems, s.leftovers())
+	}
+	if code, _, problems := s.run("", whole...); code != 1 || !strings.Contains(problems, `there is a disk "d" already`) {
+		t.Errorf("again: exit code %d: %s", code, problems)
+	}
+}

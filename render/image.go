@@ -1,0 +1,44 @@
+package render
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+const imageModule = "image"
+
+// TemplateAddress is the address of the template in the state of an image.
+const TemplateAddress = "module.image.ovirt_template.this"
+
+// Image is a template of virtual machines that is made of a disk.
+type Image struct {
+	Engine Engine
+	// Name and Description of the template.
+	Name, Description string
+	// VMName is the name of the VM that the template is made of, and Comment says whose it is.
+	VMName, Comment string
+	// ClusterID and DiskID are UUIDs of the engine.
+	ClusterID, DiskID string
+	// OSType as the engine spells it.
+	OSType string
+	// Memory in bytes of machines that do not say theirs.
+	Memory int64
+}
+
+// ImageFiles renders the configuration of a template.
+func ImageFiles(in Image) (Files, error) {
+	if in.Name == "" || in.VMName == "" || in.ClusterID == "" || in.DiskID == "" {
+		return nil, fmt.Errorf("template %q: name, VM, cluster and disk must be set", in.Name)
+	}
+	file := hclwrite.NewEmptyFile()
+	module := appendModule(file, imageModule)
+	for _, argument := range []struct{ name, value string }{
+		{"name", in.Name}, {"description", in.Description}, {"vm_name", in.VMName}, {"comment", in.Comment}, {"cluster_id", in.ClusterID}, {"disk_id", in.DiskID}, {"os_type", in.OSType},
+	} {
+		module.SetAttributeValue(argument.name, cty.StringVal(argument.value))
+	}
+	module.SetAttributeValue("memory", cty.NumberIntVal(in.Memory))
+	return moduleFiles(in.Engine, file, imageModule, "template_id")
+}
