@@ -334,8 +334,11 @@ func TestClustersAtOnce(t *testing.T) {
 		w := newWorkload(t, "alpha", 31)
 		w.expectMachines(1, 2)
 		t.Run("a plan of what runs has no changes", w.planOfWhatRuns)
-		w.scale(3, 4)
+		if out := w.olvmctl("scale", w.name, "--control-plane", "3", "--workers", "4"); !strings.Contains(out, "alpha-md-0 is to have 4 machines") {
+			t.Errorf("olvmctl scale says %s", out)
+		}
 		w.expectMachines(3, 4)
+		w.expectDescribed(3, 4)
 		w.scale(3, 1)
 		w.expectMachines(3, 1)
 		w.delete()
@@ -453,4 +456,67 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 		t.Fatal(err)
 	}
 	return out, code
+}
+
+// olvmctl calls it about the cluster.
+func (w *workload) olvmctl(args ...string) string {
+	w.t.Helper()
+	command := exec.CommandContext(w.t.Context(), filepath.Join(suite.binDir, "olvmctl"), append(args, "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)...)
+	var problems strings.Builder
+	command.Stderr = &problems
+	out, err := command.Output()
+	if err != nil {
+		w.t.Fatalf("olvmctl %v: %v\n%s", args, err, problems.String())
+	}
+	return string(out)
+}
+
+// expectDescribed compares what olvmctl shows of the cluster with the engine, and uses the kubeconfig that it gives.
+func (w *workload) expectDescribed(controlPlanes, workers int) {
+	w.t.Helper()
+	type machine struct {
+		Kind, Name, Problem string
+		Machine             *struct {
+			Phase, Node, VMID, VMStatus string
+			Addresses                   []string
+			Terraform                   infrav1.TerraformStatus
+		}
+	}
+	var tree struct {
+		Kind, Name, Summary, Problem string
+		Children                     []struct {
+			Kind, Problem string
+			Children      []machine
+		}
+	}
+	if err := json.Unmarshal([]byte(w.olvmctl("describe", w.name, "-o", "json")), &tree); err != nil {
+		w.t.Fatal(err)
+	}
+	vms, shown := w.vms(), map[string]int{}
+	for _, owner := range tree.Children {
+		for _, m := range owner.Children {
+			shown[owner.Kind]++
+			if vm, ok := vms[m.Machine.VMID]; !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" || len(m.Machine.Addresses) != 1 || m.Machine.Terraform.Runs == 0 {
+				w.t.Errorf("olvmctl describe says of a machine: %+v, %+v", m, m.Machine)
+			}
+		}
+	}
+	if tree.Problem != "" || tree.Summary != "Provisioned" || len(tree.Children) != 3 || shown["KubeadmControlPlane"] != controlPlanes || shown["MachineDeployment"] != workers {
+		w.t.Errorf("olvmctl describe shows %v of %+v", shown, tree)
+	}
+	if text := w.olvmctl("describe", w.name); strings.Count(text, "─Machine/") != controlPlanes+workers || !strings.Contains(text, "the last Apply succeeded in ") {
+		w.t.Errorf("olvmctl describe:\n%s", text)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(w.olvmctl("get", "kubeconfig", w.name)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{})
+	var nodes corev1.NodeList
+	if err == nil {
+		err = c.List(context.Background(), &nodes)
+	}
+	if err != nil || len(nodes.Items) != controlPlanes+workers {
+		w.t.Errorf("%d nodes with the kubeconfig of olvmctl, %v", len(nodes.Items), err)
+	}
 }

@@ -36,7 +36,7 @@ func newCommand(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), simcommand.New("olvmctl sim", s.out))
+	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), simcommand.New("olvmctl sim", s.out))
 	return root
 }
 

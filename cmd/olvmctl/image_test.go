@@ -78,9 +78,9 @@ func TestATemplateThatFailsLeavesNothing(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, _ := image(t)
 	for name, fault := range map[string]ovirtsim.Fault{
-		"the template is refused":   {Method: "POST", Path: "/api/templates$", Status: 400},
-		"the disk is not attached":  {Method: "POST", Path: "/diskattachments$", Status: 400},
-		"the upload is not allowed": {Method: "POST", Path: "/imagetransfers$", Status: 403},
+		"the template is refused":   {Method: "POST", Path: "/api/templates$", Status: 400, Reason: "Operation Failed", Detail: "Cannot add Template"},
+		"the disk is not attached":  {Method: "POST", Path: "/diskattachments$", Status: 400, Reason: "Operation Failed", Detail: "Cannot attach Virtual Disk"},
+		"the upload is not allowed": {Method: "POST", Path: "/imagetransfers$", Status: 403, Reason: "Operation Failed", Detail: "User is not allowed"},
 	} {
 		s.sim.ClearFaults()
 		if err := s.sim.Inject(fault); err != nil {

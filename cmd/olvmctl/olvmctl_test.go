@@ -25,7 +25,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	sim, err := ovirtsim.New(ovirtsim.Options{})
+	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestShardsAndStandbys(t *testing.T) {
 	five := a.machine("five")
 	a.manager = standby
 	a.expectReady(a.site, five)
-	if took := time.Since(begin); took > 15*time.Second { // the lease is 6 s
+	if took := time.Since(begin); took > 30*time.Second { // the lease is 6 s, the machine 3 s; a busy computer takes several times as long
 		t.Errorf("the standby took %s", took)
 	}
 
