@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,10 +29,13 @@ type streams struct {
 func newCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "olvmctl",
-		Short:         "Preview and render clusters on Oracle Linux Virtualization Manager",
+		Short:         "Plan, describe and scale clusters on Oracle Linux Virtualization Manager",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version.Version,
+	}
+	if tool, plugin, ok := strings.Cut(filepath.Base(os.Args[0]), "-"); ok && plugin == "olvm" { // kubectl-olvm, clusterctl-olvm
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: tool + " " + plugin}
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)

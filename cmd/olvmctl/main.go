@@ -1,4 +1,4 @@
-// Command olvmctl previews and renders what Cluster API manifests ask for.
+// Command olvmctl plans what Cluster API manifests and cluster files ask for, and looks after clusters that run.
 package main
 
 import (

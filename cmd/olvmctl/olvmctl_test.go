@@ -351,3 +351,17 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 		t.Errorf("no such file: %d, %s", code, problems)
 	}
 }
+
+func TestItIsAPluginOfKubectl(t *testing.T) {
+	before := os.Args[0]
+	t.Cleanup(func() { os.Args[0] = before })
+	for program, want := range map[string]string{"/usr/bin/kubectl-olvm": "kubectl olvm plan", "clusterctl-olvm": "clusterctl olvm plan", "./olvmctl": "olvmctl plan"} {
+		os.Args[0] = program
+		var out bytes.Buffer
+		command := newCommand(streams{out: &out, err: &out})
+		command.SetArgs([]string{"plan", "--help"})
+		if err := command.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "\n  "+want+" -f FILE") {
+			t.Errorf("%s: %v\n%s", program, err, out.String())
+		}
+	}
+}
