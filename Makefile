@@ -111,18 +111,19 @@ executor:
 	@$(TOOLS) executor
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, roles and cluster templates
-	@$(TOOLS) dev plane
+generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the API reference
+	@$(TOOLS) dev apidocs plane
 	"$$($(TOOLS) -path dev/controller-gen)" object paths=./api/...
 	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
+	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date
 	go mod tidy
 	go -C e2e/specs mod tidy
-	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
+	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config docs || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run the linters

@@ -13,14 +13,15 @@ import (
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]+`") // blocks and words of code
+	blocks  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	noWord  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // anchors are those that GitHub gives to the headings of a page.
 func anchors(content string) map[string]bool {
 	out := map[string]bool{}
-	for _, match := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(content, ""), -1) {
+	for _, match := range heading.FindAllStringSubmatch(blocks.ReplaceAllString(content, ""), -1) {
 		out[strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
 	}
 	return out

@@ -52,6 +52,7 @@ var modules = map[string][]tool{
 	"ipam":       {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
 	"clusterctl": {{"clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl", "sigs.k8s.io/cluster-api", ""}},
 	"tofu":       {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
+	"apidocs":    {{"crd-ref-docs", "github.com/elastic/crd-ref-docs", "github.com/elastic/crd-ref-docs", ""}},
 	"dns":        {{"coredns", ".", "github.com/coredns/coredns", ""}},
 	"dev":        {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
 	"lint":       {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
