@@ -30,7 +30,7 @@ import (
 // defaultOSType is the operating system of Oracle's images: the engine hands user data to Ignition with it.
 const defaultOSType = "rhcos_x64"
 
-// site are the flags that say which engine, and what in it; a cluster file has them, too.
+// engineFlags say which engine, and what in it; a cluster file has them, too.
 type engineFlags struct {
 	file                      clusterFile
 	server, caFile            string
