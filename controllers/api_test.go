@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
@@ -25,7 +25,7 @@ func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := localplane.ReadObjects(content)
+	objects, err := manifest.Read(content)
 	if err != nil {
 		t.Fatal(err)
 	}

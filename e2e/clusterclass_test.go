@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced a
@@ -64,7 +65,7 @@ func (w *workload) applyTemplates(subnet int, more map[string]string, change fun
 				return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:", fmt.Sprintf("fd00:%d:", subnet)).Replace(value)
 			})
 		}
-		objects, err := localplane.ReadObjects([]byte(text))
+		objects, err := manifest.Read([]byte(text))
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -30,6 +30,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -109,7 +110,7 @@ func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*un
 	w := prepare(t, name)
 	w.manifests = strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+w.namespace,
 		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).Replace(string(sample))
-	objects, err := localplane.ReadObjects([]byte(w.manifests))
+	objects, err := manifest.Read([]byte(w.manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,6 +259,17 @@ func (w *workload) nodes() map[string]corev1.Node {
 	out := map[string]corev1.Node{}
 	for _, node := range list.Items {
 		out[node.Name] = node
+	}
+	return out
+}
+
+// internalIPs are the addresses that a Node reports.
+func internalIPs(node corev1.Node) []string {
+	var out []string
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			out = append(out, address.Address)
+		}
 	}
 	return out
 }

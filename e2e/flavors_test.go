@@ -129,13 +129,7 @@ func (w *workload) expectDelivered() {
 func (w *workload) expectDualStack() {
 	w.t.Helper()
 	for name, node := range w.nodes() {
-		var ips []string
-		for _, a := range node.Status.Addresses {
-			if a.Type == "InternalIP" {
-				ips = append(ips, a.Address)
-			}
-		}
-		if len(ips) != 2 || !strings.HasPrefix(ips[0], "127.20.71.") || !strings.HasPrefix(ips[1], "fd00:71::") {
+		if ips := internalIPs(node); len(ips) != 2 || !strings.HasPrefix(ips[0], "127.20.71.") || !strings.HasPrefix(ips[1], "fd00:71::") {
 			w.t.Errorf("Node %s has the addresses %v", name, ips)
 		}
 	}

@@ -90,13 +90,7 @@ func (w *workload) expectAddresses() {
 				w.t.Errorf("worker %s has the addresses %v, and the IPAM provider gave %+v", m.Name, ips, addresses.Items)
 			}
 		}
-		var reported []string
-		for _, a := range nodes[m.Name].Status.Addresses {
-			if a.Type == "InternalIP" {
-				reported = append(reported, a.Address)
-			}
-		}
-		if !slices.Equal(reported, ips) {
+		if reported := internalIPs(nodes[m.Name]); !slices.Equal(reported, ips) {
 			w.t.Errorf("Node %s reports %v, its machine has %v", m.Name, reported, ips)
 		}
 	}

@@ -94,14 +94,8 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Files, error) {
 	main.Body().AppendNewline()
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
-	files := Files{
-		MainFile:      hclwrite.Format(main.Bytes()),
-		ProviderFile:  providerFile(engine),
-		VariablesFile: variablesFile(engineVariables),
-	}
-	if engine.CA != "" && !engine.Insecure {
-		files[CAFile] = []byte(engine.CA)
-	}
+	files := engineFiles(engine, engineVariables)
+	files[MainFile] = hclwrite.Format(main.Bytes())
 	for name, content := range tfmodules.Files(module) {
 		files[path.Join(moduleDir, module, name)] = content
 	}

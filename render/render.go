@@ -192,14 +192,8 @@ func MachineFiles(in Machine) (Files, error) {
 	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
 		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
 	}
-	files := Files{
-		MainFile:      mainFile(in),
-		ProviderFile:  providerFile(in.Engine),
-		VariablesFile: variablesFile(machineVariables),
-	}
-	if in.Engine.CA != "" && !in.Engine.Insecure {
-		files[CAFile] = []byte(in.Engine.CA)
-	}
+	files := engineFiles(in.Engine, machineVariables)
+	files[MainFile] = mainFile(in)
 	if len(in.Guests)+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
 	}
@@ -221,6 +215,15 @@ func (f Files) Adopting(adopt map[string]string) (Files, error) {
 	out := maps.Clone(f)
 	out[ImportsFile] = imports
 	return out, nil
+}
+
+// engineFiles are those that every configuration has, but for the values of its variables.
+func engineFiles(engine Engine, variables []variable) Files {
+	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile(variables)}
+	if engine.CA != "" && !engine.Insecure {
+		files[CAFile] = []byte(engine.CA)
+	}
+	return files
 }
 
 func providerFile(engine Engine) []byte {
@@ -324,10 +327,7 @@ func setTraversal(body *hclwrite.Body, name string, steps ...string) {
 // DestroyFiles renders a configuration that owns nothing, with which everything in a state is destroyed. It needs no
 // name of the engine, so a machine can be deleted after its template or its bootstrap data are gone.
 func DestroyFiles(engine Engine) (Files, error) {
-	files := Files{ProviderFile: providerFile(engine), VariablesFile: variablesFile(machineVariables)}
-	if engine.CA != "" && !engine.Insecure {
-		files[CAFile] = []byte(engine.CA)
-	}
+	files := engineFiles(engine, machineVariables)
 	var err error
 	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
 	return files, err

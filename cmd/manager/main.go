@@ -194,7 +194,7 @@ func run(ctx context.Context, o options) error {
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
-	userData, err := addDelivery(ctx, mgr, restConfig, o)
+	userData, err := addDelivery(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 }
 
 // addDelivery has the manager serve user data, where VMs reach it; nil where they do not.
-func addDelivery(ctx context.Context, mgr ctrl.Manager, restConfig *rest.Config, o options) (*delivery.Server, error) {
+func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Server, error) {
 	if o.bootstrapURL == "" {
 		return nil, nil
 	}
@@ -277,12 +277,8 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, restConfig *rest.Config,
 	if err != nil {
 		return nil, err
 	}
-	direct, err := client.New(restConfig, client.Options{Scheme: mgr.GetScheme()})
-	if err != nil {
-		return nil, fmt.Errorf("failed to make a client: %w", err)
-	}
 	server, err := delivery.New(ctx, delivery.Options{
-		Client: direct, Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
 		Lifetime: o.terraformLimit + tokenGrace,
 	})
 	if err != nil {

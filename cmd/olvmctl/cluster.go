@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,9 +19,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kyaml "sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
 // management are the flags of commands about clusters that run.
@@ -104,8 +102,8 @@ func newDescribeCommand(s streams) *cobra.Command {
 		Short: "Show a cluster with its machines, their VMs and Terraform runs",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			if !slices.Contains([]string{"table", "json", "yaml"}, output) {
-				return fmt.Errorf("-o %s is not known; write table, json or yaml", output)
+			if err := known(output, "table", "json", "yaml"); err != nil {
+				return err
 			}
 			if err := m.connect(); err != nil {
 				return err
@@ -202,7 +200,7 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) des
 	}}
 	d := out.Machine
 	if infra != nil {
-		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, "olvm://")
+		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, bootstrap.ProviderIDPrefix)
 		d.Terraform = infra.Status.Terraform
 		if infra.Status.OLVM != nil {
 			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
@@ -229,18 +227,8 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) des
 }
 
 func printTree(out io.Writer, output string, tree *described) error {
-	switch output {
-	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(tree)
-	case "yaml":
-		text, err := kyaml.Marshal(tree)
-		if err != nil {
-			return fmt.Errorf("failed to encode the tree: %w", err)
-		}
-		_, err = out.Write(text)
-		return err
+	if output != "table" {
+		return encode(out, output, tree)
 	}
 	var text strings.Builder
 	tree.print(&text, "", "")

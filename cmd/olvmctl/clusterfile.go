@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +12,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
@@ -35,11 +36,15 @@ func (f *clusterFile) addFlags(command *cobra.Command) {
 }
 
 func (f *clusterFile) addFormatFlags(command *cobra.Command) {
-	command.Flags().StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
+	f.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor, "template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
 	_ = command.RegisterFlagCompletionFunc("flavor", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return clusterfile.Flavors(), cobra.ShellCompDirectiveNoFileComp
 	})
+}
+
+func (f *clusterFile) addDefaultsFlag(set *pflag.FlagSet) {
+	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
 }
 
 // manifests reads a cluster file and says what is wrong with it; the manifests are nil then.
@@ -88,7 +93,7 @@ The Secret with the credentials of the engine is not among the manifests, so tha
 			if err != nil {
 				return err
 			}
-			return clusterfile.Write(s.out, objects)
+			return manifest.Write(s.out, objects)
 		},
 	}
 	file.addFlags(command)
@@ -112,8 +117,8 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
   OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate -f cluster.yaml --engine -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return fmt.Errorf("-o %s is not known; write text or json", output)
+			if err := known(output, "text", "json"); err != nil {
+				return err
 			}
 			objects, problems, err := file.manifests()
 			if err != nil {
@@ -142,9 +147,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 
 func printProblems(out io.Writer, output, file string, problems []clusterfile.Problem) error {
 	if output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(map[string]any{"valid": !clusterfile.Failed(problems), "problems": append([]clusterfile.Problem{}, problems...)})
+		return encode(out, output, map[string]any{"valid": !clusterfile.Failed(problems), "problems": append([]clusterfile.Problem{}, problems...)})
 	}
 	for _, p := range problems {
 		if _, err := fmt.Fprintln(out, p.Error()); err != nil {

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simcommand"
@@ -126,8 +124,16 @@ type planned struct {
 	Changed int64 `json:"changed"`
 }
 
-// outputs are the formats of a plan.
-var outputs = map[string]func(io.Writer, planned) error{"text": printText, "json": printJSON, "markdown": printMarkdown}
+// print writes a plan.
+func (p planned) print(out io.Writer, output string) error {
+	switch output {
+	case "text":
+		return printText(out, p)
+	case "markdown":
+		return printMarkdown(out, p)
+	}
+	return encode(out, output, p)
+}
 
 func newPlanCommand(s streams) *cobra.Command {
 	var p plan
@@ -150,8 +156,8 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
   olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if outputs[p.output] == nil {
-				return fmt.Errorf("-o %s is not known; write text, json or markdown", p.output)
+			if err := known(p.output, "text", "json", "markdown"); err != nil {
+				return err
 			}
 			if len(p.files) == 0 && p.kubeconfig == "" {
 				return errors.New("there is nothing to plan; give manifests or a cluster file with -f, or a management cluster with --kubeconfig")
@@ -172,7 +178,11 @@ func (p *plan) run(ctx context.Context, s streams) error {
 		return err
 	}
 	if p.kubeconfig != "" {
-		if err := addLive(ctx, manifests, p.kubeconfig); err != nil {
+		live := management{kubeconfig: p.kubeconfig}
+		if err := live.connect(); err != nil {
+			return err
+		}
+		if err := manifests.AddLive(ctx, live); err != nil {
 			return err
 		}
 	}
@@ -197,7 +207,7 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	for _, owner := range owners {
 		out.Changed += owner.Deleted
 	}
-	if err := outputs[p.output](s.out, out); err != nil {
+	if err := out.print(s.out, p.output); err != nil {
 		return err
 	}
 	if out.Changed > 0 {
@@ -206,27 +216,28 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// addLive reads a management cluster.
-func addLive(ctx context.Context, manifests *preview.Manifests, kubeconfig string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// newExecutor makes an executor with a working directory for it, which remove removes.
+func newExecutor(ctx context.Context, sessions *engine.Sessions) (executor *terraform.Executor, scratch string, remove func(), err error) {
+	executable, err := terraform.Find(ctx)
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return nil, "", nil, err
 	}
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		return fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	if scratch, err = os.MkdirTemp("", "olvmctl-"); err != nil {
+		return nil, "", nil, fmt.Errorf("failed to make a working directory: %w", err)
 	}
-	return manifests.AddLive(ctx, c)
+	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}
+	return terraform.NewExecutor(executable, provider, filepath.Join(scratch, "init")), scratch, func() { _ = os.RemoveAll(scratch) }, nil
 }
 
 // online runs Terraform for each machine.
 func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine, out *planned) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	executable, err := terraform.Find(ctx)
+	executor, scratch, remove, err := newExecutor(ctx, sessions)
 	if err != nil {
 		return err
 	}
+	defer remove()
 	credentials, err := credentialsFrom(p.caFile)
 	if err != nil {
 		return err
@@ -235,12 +246,6 @@ func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifes
 	if err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "olvmctl-")
-	if err != nil {
-		return fmt.Errorf("failed to make a working directory: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	executor := terraform.NewExecutor(executable, tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}, scratch)
 	for i, machine := range rendered {
 		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
 		result, err := preview.Plan(ctx, executor, machine, scratch)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,18 +16,13 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
-
-// defaultOSType is the operating system of Oracle's images: the engine hands user data to Ignition with it.
-const defaultOSType = "rhcos_x64"
 
 // engineFlags say which engine, and what in it; a cluster file has them, too.
 type engineFlags struct {
@@ -39,13 +33,12 @@ type engineFlags struct {
 	storageDomain, disk, name string
 	size                      string
 	sessions                  *engine.Sessions
-	read                      *clusterfile.Source
 }
 
 func (f *engineFlags) addFlags(command *cobra.Command) {
 	set := command.PersistentFlags()
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
-	set.StringVar(&f.file.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
+	f.file.addDefaultsFlag(set)
 	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
 	set.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the engine; without it the system's are used")
 	set.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "do not verify the engine's certificate")
@@ -60,10 +53,11 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 	}
 	config := engine.Config{URL: f.server, Username: credentials.Username, Password: credentials.Password, CA: credentials.CA, Insecure: f.insecure}
 	if f.file.path != "" {
-		if f.read, err = clusterfile.Read(f.file.path, f.file.defaults); err != nil {
+		file, err := clusterfile.Read(f.file.path, f.file.defaults)
+		if err != nil {
 			return nil, engine.Config{}, err
 		}
-		o := f.read.Providers.OLVM
+		o := file.Providers.OLVM
 		for flag, value := range map[*string]string{
 			&config.URL: o.OvirtAPIServer.ServerURL, &f.dataCenter: o.DatacenterName, &f.cluster: o.ControlPlaneMachine.OvirtClusterName,
 			&f.storageDomain: o.OCK.StorageDomainName, &f.disk: o.OCK.DiskName, &f.size: o.OCK.DiskSize, &f.name: o.ControlPlaneMachine.VMTemplateName,
@@ -74,7 +68,7 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 		}
 		config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
 		if len(config.CA) == 0 && !config.Insecure {
-			certificates, err := f.read.CA()
+			certificates, err := file.CA()
 			if err != nil {
 				return nil, engine.Config{}, fmt.Errorf("%s: the CA of the engine: %w", f.file.path, err)
 			}
@@ -147,8 +141,8 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if !slices.Contains([]string{"table", "json", "yaml"}, output) {
-				return fmt.Errorf("-o %s is not known; write table, json or yaml", output)
+			if err := known(output, "table", "json", "yaml"); err != nil {
+				return err
 			}
 			client, _, err := f.client()
 			if err != nil {
@@ -157,7 +151,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 			defer f.close(command.Context())
 			templates, err := client.Templates(command.Context())
 			if err != nil {
-				return explained(err)
+				return preview.Explain(err)
 			}
 			list := []listedTemplate{}
 			for _, t := range templates {
@@ -165,7 +159,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 					continue
 				}
 				reads := "cloud-init"
-				if t.OS.Type == defaultOSType {
+				if t.OS.Type == resolve.IgnitionOS {
 					reads = "Ignition"
 				}
 				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID})
@@ -181,18 +175,8 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 }
 
 func printTemplates(out io.Writer, output string, list []listedTemplate) error {
-	switch output {
-	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(list)
-	case "yaml":
-		text, err := kyaml.Marshal(list)
-		if err != nil {
-			return fmt.Errorf("failed to encode the list: %w", err)
-		}
-		_, err = out.Write(text)
-		return err
+	if output != "table" {
+		return encode(out, output, list)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tID")
@@ -200,15 +184,6 @@ func printTemplates(out io.Writer, output string, list []listedTemplate) error {
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType, t.ID)
 	}
 	return table.Flush()
-}
-
-// explained adds the remedy to an error of the engine.
-func explained(err error) error {
-	if err == nil {
-		return nil
-	}
-	_, message := resolve.EngineReason(err)
-	return errors.New(message)
 }
 
 func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
@@ -283,14 +258,14 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	}
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
-		return nil, explained(err)
+		return nil, preview.Explain(err)
 	}
 	domain, err := client.StorageDomain(ctx, dc, f.storageDomain)
 	if err != nil {
-		return nil, explained(err)
+		return nil, preview.Explain(err)
 	}
 	if there, err := client.FindDisks(ctx, f.disk); err != nil {
-		return nil, explained(err)
+		return nil, preview.Explain(err)
 	} else if len(there) > 0 {
 		return nil, fmt.Errorf("there is a disk %q already (%s); choose another name with --disk, or delete it", f.disk, there[0].ID)
 	}
@@ -346,7 +321,7 @@ interrupted, nothing is left behind.`,
 	command.Flags().StringVar(&f.name, "name", "", "name of the template")
 	command.Flags().StringVar(&f.cluster, "cluster", "", "name of the engine's cluster")
 	command.Flags().StringVar(&path, "file", "", "image file to upload")
-	command.Flags().StringVar(&osType, "os-type", defaultOSType, "operating system as the engine spells it; other than "+defaultOSType+" for images with cloud-init")
+	command.Flags().StringVar(&osType, "os-type", resolve.IgnitionOS, "operating system as the engine spells it; other than "+resolve.IgnitionOS+" for images with cloud-init")
 	return command
 }
 
@@ -362,20 +337,21 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	if err := needed(map[string]string{"name": f.name, "cluster": f.cluster, "disk": f.disk}); err != nil {
 		return err
 	}
-	executable, err := terraform.Find(ctx)
+	executor, scratch, remove, err := newExecutor(ctx, f.sessions)
 	if err != nil {
 		return err
 	}
+	defer remove()
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
-		return explained(err)
+		return preview.Explain(err)
 	}
 	cluster, err := client.Cluster(ctx, dc, f.cluster)
 	if err != nil {
-		return explained(err)
+		return preview.Explain(err)
 	}
 	if there, err := client.FindTemplates(ctx, f.name); err != nil {
-		return explained(err)
+		return preview.Explain(err)
 	} else if len(there) > 0 { // before an upload
 		return &images.ExistsError{Name: f.name, ID: there[0].ID}
 	}
@@ -389,7 +365,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	} else {
 		there, err := client.FindDisks(ctx, f.disk)
 		if err != nil {
-			return explained(err)
+			return preview.Explain(err)
 		}
 		if len(there) != 1 {
 			return fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a name of its own", len(there), f.disk)
@@ -397,12 +373,6 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 		diskID = there[0].ID
 	}
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
-	scratch, err := os.MkdirTemp("", "olvmctl-")
-	if err != nil {
-		return fmt.Errorf("failed to make a working directory: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	executor := terraform.NewExecutor(executable, tfprovider.InProcess{Options: tfprovider.Options{Sessions: f.sessions}}, filepath.Join(scratch, "init"))
 	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
 		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID, DiskID: diskID, OSType: osType,
 	}, filepath.Join(scratch, "image"))

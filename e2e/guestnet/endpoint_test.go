@@ -150,18 +150,10 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 
 			third.fail() // its load balancer goes on, with the other ones
 			l.eventually("the API servers that are left get connections", failover, func() error { return c.spread(all[:2]) })
-			none := 0
-			for range 20 {
-				switch by := l.ask(c.endpoint.String() + ":6443"); by {
-				case first.name, second.name:
-				case "":
-					none++
-				default:
+			for range 20 { // each is answered, although a busy computer takes its time
+				if by := l.askWithin(c.endpoint.String()+":6443", 10*time.Second); by != first.name && by != second.name {
 					t.Errorf("%q answers, whose API server has ended", by)
 				}
-			}
-			if none > 2 { // one that takes longer than the client's 2 s says that the computer is busy
-				t.Errorf("%d of 20 connections are not answered", none)
 			}
 			c.remove(third)
 			l.eventually("nobody knows it any more", failover, func() error { return c.knowEachOther(all[:2], test.config) })

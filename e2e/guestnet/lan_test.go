@@ -126,8 +126,11 @@ func run(t *testing.T, name string, args ...string) string {
 }
 
 // ask gets the body of what answers at a host and port, from the client; empty where nothing does.
-func (l *lan) ask(endpoint string) string {
-	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time", "2", "https://"+endpoint+"/readyz").Output()
+func (l *lan) ask(endpoint string) string { return l.askWithin(endpoint, 2*time.Second) }
+
+// askWithin is ask by a client that is that patient.
+func (l *lan) askWithin(endpoint string, patience time.Duration) string {
+	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time", fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
 	if err != nil {
 		return ""
 	}

@@ -22,7 +22,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -232,7 +232,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 		if flavor != "default" {
 			args = append(args, "--flavor", flavor)
 		}
-		objects, err := localplane.ReadObjects([]byte(m.clusterctl(args...)))
+		objects, err := manifest.Read([]byte(m.clusterctl(args...)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -97,7 +98,7 @@ func (d *demo) apply(ctx context.Context) error {
 	if err := os.WriteFile(d.manifestFile(), []byte(manifests), 0o600); err != nil {
 		return fmt.Errorf("failed to write the manifests: %w", err)
 	}
-	objects, err := localplane.ReadObjects([]byte(manifests))
+	objects, err := manifest.Read([]byte(manifests))
 	if err != nil {
 		return err
 	}

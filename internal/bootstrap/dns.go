@@ -3,12 +3,12 @@ package bootstrap
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 )
 
 // DNS answers for the names of a cluster on one of its nodes: CoreDNS as a static pod, which the kubelet runs without the
@@ -55,7 +55,7 @@ func (d *DNS) files(hostName string) []File {
 	}
 	out := []File{
 		file("Corefile", render("Corefile", map[string]any{
-			"Domain": d.Domain, "Folder": dnsPodFolder, "Bind": join(append(d.Addresses[:len(d.Addresses):len(d.Addresses)], d.Floating...), " "), "API": strings.Join(d.APINames(), " "), "Apps": len(d.Ingress) > 0,
+			"Domain": d.Domain, "Folder": dnsPodFolder, "Bind": join(slices.Concat(d.Addresses, d.Floating), " "), "API": strings.Join(d.APINames(), " "), "Apps": len(d.Ingress) > 0,
 			"ControlPlane": d.ControlPlane, "Servers": join(d.Servers[:min(len(d.Servers), maxServers)], " "), "Upstream": join(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
 		})),
 		file("endpoint.zone", zone("@", d.Endpoint)),
@@ -103,9 +103,5 @@ func (d *DNS) pod() string {
 			Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dnsFolder, Type: ptr.To(corev1.HostPathDirectory)}}}},
 		},
 	}
-	text, err := yaml.Marshal(pod)
-	if err != nil {
-		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making
-	}
-	return string(text)
+	return manifest(pod)
 }

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,18 +21,15 @@ func kubeVIP(s *Services, init bool) string {
 	if init {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
 	}
-	addresses, masks := "", ""
-	for i, address := range s.API.All() {
-		if i > 0 {
-			addresses, masks = addresses+",", masks+","
-		}
-		addresses, masks = addresses+address.String(), masks+strconv.Itoa(address.BitLen())
+	var masks []string
+	for _, address := range s.API.All() {
+		masks = append(masks, strconv.Itoa(address.BitLen()))
 	}
 	env := []corev1.EnvVar{
 		{Name: "vip_arp", Value: "true"},
 		{Name: "port", Value: strconv.Itoa(int(s.API.Port))},
 		{Name: "vip_interface", Value: s.Interface},
-		{Name: "vip_subnet", Value: masks},
+		{Name: "vip_subnet", Value: strings.Join(masks, ",")},
 		{Name: "cp_enable", Value: "true"},
 		{Name: "cp_namespace", Value: metav1.NamespaceSystem},
 		{Name: "svc_enable", Value: "false"},
@@ -40,7 +38,7 @@ func kubeVIP(s *Services, init bool) string {
 		{Name: "vip_leaseduration", Value: "5"},
 		{Name: "vip_renewdeadline", Value: "3"},
 		{Name: "vip_retryperiod", Value: "1"},
-		{Name: "address", Value: addresses},
+		{Name: "address", Value: join(s.API.All(), ",")},
 	}
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -57,6 +55,11 @@ func kubeVIP(s *Services, init bool) string {
 			Volumes: []corev1.Volume{{Name: "kubeconfig", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: kubeconfig, Type: ptr.To(corev1.HostPathFile)}}}},
 		},
 	}
+	return manifest(pod)
+}
+
+// manifest is a static pod as the kubelet reads it.
+func manifest(pod *corev1.Pod) string {
 	text, err := yaml.Marshal(pod)
 	if err != nil {
 		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making

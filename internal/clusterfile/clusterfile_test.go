@@ -15,6 +15,7 @@ import (
 	kyaml "sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -73,7 +74,7 @@ func TestTheManifestsOfAClusterFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got bytes.Buffer
-			if err := Write(&got, objects); err != nil {
+			if err := manifest.Write(&got, objects); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name+".golden.yaml")

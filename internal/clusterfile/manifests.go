@@ -1,9 +1,7 @@
 package clusterfile
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,11 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
-	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/config/templates"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // user is who logs in to a node.
@@ -84,9 +81,9 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	if err != nil {
 		return nil, err
 	}
-	objects, err := readObjects(content)
+	objects, err := manifest.Read(content)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("failed to read the template of flavor %s: %w", flavor, err)
 	}
 	patches, err := s.patches(objects, flavor == DefaultFlavor)
 	if err != nil {
@@ -356,43 +353,6 @@ func apply(target *unstructured.Unstructured, patch object) error {
 		return err
 	}
 	return target.UnmarshalJSON(after)
-}
-
-func readObjects(content []byte) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	for {
-		var document json.RawMessage
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("failed to read a template: %w", err)
-		}
-		o := &unstructured.Unstructured{}
-		if err := o.UnmarshalJSON(document); err != nil {
-			return nil, fmt.Errorf("failed to read a template: %w", err)
-		}
-		out = append(out, o)
-	}
-}
-
-// Write writes objects as YAML documents.
-func Write(out io.Writer, objects []*unstructured.Unstructured) error {
-	for i, o := range objects {
-		if i > 0 {
-			if _, err := io.WriteString(out, "---\n"); err != nil {
-				return err
-			}
-		}
-		text, err := kyaml.Marshal(o.Object)
-		if err != nil {
-			return fmt.Errorf("failed to encode %s %s: %w", o.GetKind(), o.GetName(), err)
-		}
-		if _, err := out.Write(text); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func encode(out io.Writer, node *yaml.Node) error {

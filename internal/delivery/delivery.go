@@ -61,8 +61,10 @@ func init() {
 	}
 }
 
-// SecretName is the name of the Secret with the user data of a machine.
-func SecretName(machine *infrav1.OLVMMachine) string { return machine.Name + "-user-data" }
+// secretKey is the Secret with the user data of a machine.
+func secretKey(machine client.ObjectKey) client.ObjectKey {
+	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Name + "-user-data"}
+}
 
 // Server hands out user data.
 type Server struct {
@@ -113,7 +115,7 @@ func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 // Offer keeps the user data of a machine for its VM, and says where that finds it. The same data has the same pointer until
 // it was fetched.
 func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data []byte) (bootstrap.Pointer, error) {
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: SecretName(machine)}
+	key := secretKey(client.ObjectKeyFromObject(machine))
 	var secret corev1.Secret
 	err := s.client.Get(ctx, key, &secret)
 	there := err == nil
@@ -179,8 +181,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	defer cancel()
 	refuse := func(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 	var secret corev1.Secret
-	owner := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.Name}}
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: SecretName(owner)}, &secret); apierrors.IsNotFound(err) {
+	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
 		return refuse("there is no user data for it")
 	} else if err != nil {
 		return fmt.Errorf("failed to get the user data: %w", err)
@@ -218,8 +219,9 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	if err := s.client.Update(ctx, &secret); err != nil {
 		ctrl.Log.WithName("user-data").Error(err, "Failed to remove delivered user data", "OLVMMachine", machine)
 	}
-	if err := s.client.Get(ctx, machine, owner); err == nil {
-		s.recorder.Eventf(owner, nil, corev1.EventTypeNormal, "UserDataDelivered", "Deliver", "Delivered the user data to %s", r.RemoteAddr)
+	var owner infrav1.OLVMMachine
+	if err := s.client.Get(ctx, machine, &owner); err == nil {
+		s.recorder.Eventf(&owner, nil, corev1.EventTypeNormal, "UserDataDelivered", "Deliver", "Delivered the user data to %s", r.RemoteAddr)
 	}
 	return nil
 }

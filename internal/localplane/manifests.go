@@ -1,40 +1,22 @@
 package localplane
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
 // fieldOwner of what is applied.
 const fieldOwner = client.FieldOwner("capolvm-localplane")
-
-// ReadObjects reads all objects of a YAML stream.
-func ReadObjects(content []byte) ([]*unstructured.Unstructured, error) {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("failed to parse a manifest: %w", err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
-}
 
 // readFolder reads the objects of all YAML files in a folder, by name.
 func readFolder(dir string) ([]*unstructured.Unstructured, error) {
@@ -51,7 +33,7 @@ func readFolder(dir string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed to read a manifest: %w", err)
 		}
-		read, err := ReadObjects(content)
+		read, err := manifest.Read(content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
@@ -62,12 +44,7 @@ func readFolder(dir string) ([]*unstructured.Unstructured, error) {
 
 // Apply applies objects by server-side apply.
 func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstructured) error {
-	for _, object := range objects {
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership); err != nil {
-			return fmt.Errorf("failed to apply %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
-		}
-	}
-	return nil
+	return manifest.Apply(ctx, c, fieldOwner, objects...)
 }
 
 // webhooks rewrites the webhooks and conversions of a manager from Services, which do not exist here, to its URL.

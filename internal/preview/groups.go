@@ -58,21 +58,21 @@ func (m *Manifests) checkGroups(ctx context.Context, machines []Machine, credent
 		c := machine.olvmCluster
 		config, err := m.engineConfig(c, credentials)
 		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, explain(err))
+			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
 		}
 		if engines[c], err = sessions.Get(config); err != nil {
 			return err
 		}
 		found, err := member(ctx, engines[c], machine)
 		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, explain(err))
+			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
 		}
 		members[c] = append(members[c], found)
 	}
 	for c, inCluster := range members {
 		hosts, err := engines[c].Hosts(ctx)
 		if err != nil {
-			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, explain(err))
+			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, Explain(err))
 		}
 		for _, g := range resolve.Groups(resolve.AffinityGroups(c.Spec), inCluster, hosts, nil) {
 			if g.Hard && g.Short {

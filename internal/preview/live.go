@@ -72,9 +72,18 @@ func (m *Manifests) namespaces() []string {
 	return out
 }
 
+// liveOf is the object that the management cluster has in the place of one; nil for none.
+func (m *Manifests) liveOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+	return m.live[liveKey(object)]
+}
+
+func liveKey(object *unstructured.Unstructured) string {
+	return object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
+}
+
 func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-	m.live[object.GetKind()+"/"+key.String()] = object
+	m.live[liveKey(object)] = object
 	known := func(list []*unstructured.Unstructured) bool {
 		return slices.ContainsFunc(list, func(o *unstructured.Unstructured) bool {
 			return o.GetKind() == object.GetKind() && o.GetName() == key.Name && o.GetNamespace() == key.Namespace
@@ -155,7 +164,7 @@ func (c OwnerChange) String() string {
 // outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster has can
 // be: Cluster API compares the same.
 func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
-	live := m.live[owner.GetKind()+"/"+types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}.String()]
+	live := m.liveOf(owner)
 	if live == nil {
 		return nil
 	}

@@ -6,7 +6,6 @@ package preview
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,11 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
@@ -38,7 +37,7 @@ type Manifests struct {
 	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
 	clusters []*unstructured.Unstructured
 	owners   []*unstructured.Unstructured
-	// live are the objects of a management cluster, by Kind/namespace/name.
+	// live are the objects of a management cluster, as liveOf finds them.
 	live map[string]*unstructured.Unstructured
 }
 
@@ -120,25 +119,10 @@ func manifestFiles(path string) ([]string, error) {
 }
 
 func (m *Manifests) read(name string, reader io.Reader) error {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(reader, 4096)
-	for i := 1; ; i++ {
-		var document json.RawMessage
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("%s: document %d: %w", name, i, err)
-		}
-		if len(document) == 0 || string(document) == "null" {
-			continue // only comments
-		}
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(document); err != nil {
-			return fmt.Errorf("%s: document %d: %w", name, i, err)
-		}
-		if err := m.add(object); err != nil {
-			return fmt.Errorf("%s: document %d: %w", name, i, err)
-		}
+	if err := manifest.Each(reader, m.add); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
+	return nil
 }
 
 func (m *Manifests) add(object *unstructured.Unstructured) error {
@@ -235,8 +219,7 @@ func (m *Manifests) Machines() ([]Machine, error) {
 // Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
 func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	for _, cluster := range m.clusters {
-		live := m.live["Cluster/"+cluster.GetNamespace()+"/"+cluster.GetName()]
-		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 && live != cluster {
+		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 && m.liveOf(cluster) != cluster {
 			return nil, nil, fmt.Errorf("topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in the manifests; render them first (clusterctl alpha topology plan)",
 				cluster.GetNamespace(), cluster.GetName())
 		}
@@ -312,7 +295,7 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[ty
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.replicas: %w", err)
 	}
-	if live := m.live[owner.GetKind()+"/"+owner.GetNamespace()+"/"+owner.GetName()]; !found && live != nil { // somebody else scales it
+	if live := m.liveOf(owner); !found && live != nil { // somebody else scales it
 		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
 	if !found {
@@ -354,7 +337,7 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[ty
 		}
 		out = append(out, machine)
 	}
-	if m.live[owner.GetKind()+"/"+owner.GetNamespace()+"/"+owner.GetName()] == nil {
+	if m.liveOf(owner) == nil {
 		return out, nil, nil // it is made with all its machines
 	}
 	return out, &change, nil

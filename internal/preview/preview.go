@@ -47,15 +47,15 @@ func Render(ctx context.Context, m *Manifests, machines []Machine, credentials C
 	for _, machine := range machines {
 		rendered, err := m.render(ctx, machine, credentials, sessions, held[resolve.EngineOf(machine.olvmCluster)])
 		if err != nil {
-			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, explain(err))
+			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
 		}
 		out = append(out, rendered)
 	}
 	return out, nil
 }
 
-// explain adds the remedy to an error of the engine.
-func explain(err error) error {
+// Explain adds the remedy to an error of the engine.
+func Explain(err error) error {
 	var field *resolve.Error
 	if errors.As(err, &field) {
 		return err

@@ -15,9 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// ignitionOS is the operating system with which the engine hands the user data to Ignition; with all others it is for
+// IgnitionOS is the operating system with which the engine hands the user data to Ignition; with all others it is for
 // cloud-init.
-const ignitionOS = "rhcos_x64"
+const IgnitionOS = "rhcos_x64"
 
 // maxUserData is how many bytes of user data a VM is given. Terraform's state has them in clear, and is in a Secret, of which the
 // API server takes 1 MiB.
@@ -57,7 +57,7 @@ func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec
 
 // usesIgnition says what reads the user data of a machine of the template.
 func usesIgnition(in Input, template *engine.Template) bool {
-	return or(in.Spec.VirtualMachine.OSType, template.OS.Type) == ignitionOS
+	return or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
 }
 
 // userData merges the bootstrap data with what only the infrastructure knows. The machine has the names of its guests.
@@ -70,7 +70,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 		field, os := "spec.virtualMachine.osType", or(in.Spec.VirtualMachine.OSType, template.OS.Type)
 		if given {
 			return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
-				"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config", os, in.Bootstrap.Source, ignitionOS)}
+				"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config", os, in.Bootstrap.Source, IgnitionOS)}
 		}
 		return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of the KubeadmConfig to ignition, or another osType for an image with cloud-init", os, in.Bootstrap.Source)}

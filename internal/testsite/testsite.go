@@ -34,6 +34,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -91,7 +92,7 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	if err != nil {
 		return a, fmt.Errorf("failed to read the policies: %w", err)
 	}
-	policies, err := localplane.ReadObjects(policy)
+	policies, err := manifest.Read(policy)
 	if err != nil {
 		return a, err
 	}

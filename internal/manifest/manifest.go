@@ -1,0 +1,80 @@
+// Package manifest reads, writes and applies Kubernetes objects of any kind.
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is 1.
+func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(stream, 4096)
+	for i := 1; ; i++ {
+		var document json.RawMessage
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil && (len(document) == 0 || string(document) == "null") {
+			continue // only comments
+		}
+		object := &unstructured.Unstructured{}
+		if err == nil {
+			err = object.UnmarshalJSON(document)
+		}
+		if err == nil {
+			err = do(object)
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", i, err)
+		}
+	}
+}
+
+// Read reads all objects of a stream of YAML or JSON documents.
+func Read(content []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	err := Each(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
+		objects = append(objects, object)
+		return nil
+	})
+	return objects, err
+}
+
+// Write writes objects as YAML documents.
+func Write(out io.Writer, objects []*unstructured.Unstructured) error {
+	for i, o := range objects {
+		if i > 0 {
+			if _, err := io.WriteString(out, "---\n"); err != nil {
+				return err
+			}
+		}
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return fmt.Errorf("failed to encode %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Apply applies objects by server-side apply.
+func Apply(ctx context.Context, c client.Client, owner client.FieldOwner, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), owner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("failed to apply %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}
