@@ -34,6 +34,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
+// featureGates of Cluster API, for images with Ignition.
+var featureGates = []string{"KubeadmBootstrapFormatIgnition"}
+
 // suite is the management plane that all tests share.
 var suite struct {
 	plane  *localplane.Plane
@@ -64,7 +67,7 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	suite.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(), FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(), FeatureGates: featureGates,
 		Progress: func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 	})
 	if err != nil {
@@ -386,7 +389,7 @@ func TestClustersAtOnce(t *testing.T) {
 		t.Parallel()
 		w := newWorkload(t, "epsilon", 35)
 		w.expectMachines(1, 2)
-		here, there := suite.plane, secondPlane(t)
+		here, there := suite.plane, secondPlane(t, "second")
 		before := w.vms()
 		w.move(there)
 		w.expectMachines(1, 2)

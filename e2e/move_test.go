@@ -16,10 +16,10 @@ import (
 )
 
 // secondPlane is another management plane for the same engine.
-func secondPlane(t *testing.T) *localplane.Plane {
+func secondPlane(t *testing.T, name string) *localplane.Plane {
 	t.Helper()
 	plane, err := localplane.Start(t.Context(), localplane.Options{
-		Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), "second"), BinDir: suite.binDir, Simulator: suite.plane,
+		Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), name), BinDir: suite.binDir, Simulator: suite.plane, FeatureGates: featureGates,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,53 +21,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
-
-// management are the flags of commands about clusters that run.
-type management struct {
-	kubeconfig, namespace string
-
-	client.Client
-}
-
-func (m *management) addFlags(command *cobra.Command) {
-	command.Flags().StringVar(&m.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster; empty means that of kubectl")
-	command.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of the cluster; empty means that of the kubeconfig")
-}
-
-// connect makes the client.
-func (m *management) connect() error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = m.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
-	}
-	if m.namespace == "" {
-		if m.namespace, _, err = loader.Namespace(); err != nil {
-			return fmt.Errorf("--kubeconfig: %w", err)
-		}
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("failed to build the scheme: %w", err)
-	}
-	if m.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("failed to make a client of the management cluster: %w", err)
-	}
-	return nil
-}
-
-// cluster reads the Cluster.
-func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
-	var cluster clusterv1.Cluster
-	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Cluster %s in namespace %s; say which with -n", name, m.namespace)
-	} else if err != nil {
-		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
-	}
-	return &cluster, nil
-}
 
 // described is an object in the tree of a cluster.
 type described struct {
@@ -82,6 +33,8 @@ type described struct {
 	// Machine is what there is to say of a machine.
 	Machine  *describedMachine `json:"machine,omitempty"`
 	Children []described       `json:"children,omitempty"`
+	// waiting says what an owner of machines lacks of what it is to have; empty where it lacks nothing.
+	waiting string
 }
 
 type describedMachine struct {
@@ -175,7 +128,9 @@ func (m *management) describe(ctx context.Context, name string) (*described, err
 		kcp := &controlPlanes.Items[i]
 		root.Children = append(root.Children, described{
 			Kind: "KubeadmControlPlane", Name: kcp.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0), ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
-			Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition), Children: made(func(machine *clusterv1.Machine) bool {
+			Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
+			waiting: replicas{kcp.Spec.Replicas, kcp.Status.Replicas, kcp.Status.ReadyReplicas, kcp.Status.UpToDateReplicas, kcp.Status.ObservedGeneration >= kcp.Generation}.lack("KubeadmControlPlane "+kcp.Name, kcp),
+			Children: made(func(machine *clusterv1.Machine) bool {
 				_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
 				return control
 			}),
@@ -185,13 +140,72 @@ func (m *management) describe(ctx context.Context, name string) (*described, err
 		md := &deployments.Items[i]
 		root.Children = append(root.Children, described{
 			Kind: "MachineDeployment", Name: md.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0), ptr.Deref(md.Spec.Replicas, 1), md.Spec.Template.Spec.Version),
-			Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition), Children: made(func(machine *clusterv1.Machine) bool {
+			Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
+			waiting: replicas{md.Spec.Replicas, md.Status.Replicas, md.Status.ReadyReplicas, md.Status.UpToDateReplicas, md.Status.ObservedGeneration >= md.Generation}.lack("MachineDeployment "+md.Name, md),
+			Children: made(func(machine *clusterv1.Machine) bool {
 				return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
 			}),
 		})
 	}
 	root.Children = append(root.Children, made(func(*clusterv1.Machine) bool { return true })...)
 	return root, nil
+}
+
+// replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen says that it has
+// looked at what it is to have.
+type replicas struct {
+	wanted, all, ready, upToDate *int32
+	seen                         bool
+}
+
+// lack says what is missing, and what its machines say of that; empty for nothing.
+func (r replicas) lack(who string, owner conditions.Getter) string {
+	wanted := ptr.Deref(r.wanted, 1)
+	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
+	out, condition := "", clusterv1.MachinesUpToDateCondition
+	switch {
+	case !r.seen:
+		out = who + " was just changed"
+	case upToDate < wanted:
+		out = fmt.Sprintf("%s has %d of %d machines up to date", who, upToDate, wanted)
+	case ready < wanted:
+		out, condition = fmt.Sprintf("%s has %d of %d machines ready", who, ready, wanted), clusterv1.MachinesReadyCondition
+	case all > wanted:
+		return fmt.Sprintf("%s has %d machines, %d of which are to go", who, all, all-wanted)
+	default:
+		return ""
+	}
+	if found := conditions.Get(owner, condition); found != nil && found.Status == metav1.ConditionFalse && found.Message != "" {
+		out += ": " + strings.Join(strings.Fields(found.Message), " ")
+	}
+	return out
+}
+
+// trouble is what to tell of a cluster that is not there yet: of the parts that others wait for, the first that is not ready.
+func (d *described) trouble() string {
+	var machines, others []string
+	for _, child := range d.Children {
+		for _, machine := range child.Children {
+			if machine.Problem != "" {
+				machines = append(machines, fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem)))
+			}
+		}
+		if child.Problem != "" {
+			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, firstLine(child.Problem)))
+		}
+	}
+	if len(others) > 0 && d.Children[0].Kind == "OLVMCluster" && d.Children[0].Problem != "" {
+		return others[0]
+	}
+	if all := slices.Concat(machines, others); len(all) > 0 {
+		return all[0]
+	}
+	return d.Kind + " " + d.Name + ": " + firstLine(d.Problem)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) described {

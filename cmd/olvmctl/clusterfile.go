@@ -47,33 +47,39 @@ func (f *clusterFile) addDefaultsFlag(set *pflag.FlagSet) {
 	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
 }
 
-// manifests reads a cluster file and says what is wrong with it; the manifests are nil then.
-func (f *clusterFile) manifests() ([]*unstructured.Unstructured, []clusterfile.Problem, error) {
-	read, err := clusterfile.Read(f.path, f.defaults)
-	if err != nil {
-		return nil, nil, err
-	}
-	problems := read.Validate()
-	if clusterfile.Failed(problems) {
-		return nil, problems, nil
-	}
-	objects, err := read.Manifests(f.flavor, os.LookupEnv)
-	return objects, problems, err
+// readCluster is a cluster file that was read, with its manifests.
+type readCluster struct {
+	*clusterfile.Source
+	objects []*unstructured.Unstructured
 }
 
-// valid is manifests, with what is wrong printed.
-func (f *clusterFile) valid(to io.Writer) ([]*unstructured.Unstructured, error) {
-	objects, problems, err := f.manifests()
+// read reads a cluster file and says what is wrong with it; there are no manifests then.
+func (f *clusterFile) read() (readCluster, []clusterfile.Problem, error) {
+	source, err := clusterfile.Read(f.path, f.defaults)
 	if err != nil {
-		return nil, err
+		return readCluster{}, nil, err
+	}
+	problems := source.Validate()
+	if clusterfile.Failed(problems) {
+		return readCluster{Source: source}, problems, nil
+	}
+	objects, err := source.Manifests(f.flavor, os.LookupEnv)
+	return readCluster{Source: source, objects: objects}, problems, err
+}
+
+// valid is read, with what is wrong printed.
+func (f *clusterFile) valid(to io.Writer) (readCluster, error) {
+	cluster, problems, err := f.read()
+	if err != nil {
+		return readCluster{}, err
 	}
 	for _, p := range problems {
 		_, _ = fmt.Fprintln(to, p.Error())
 	}
 	if clusterfile.Failed(problems) {
-		return nil, errInvalid
+		return readCluster{}, errInvalid
 	}
-	return objects, nil
+	return cluster, nil
 }
 
 func newTemplateCommand(s streams) *cobra.Command {
@@ -89,11 +95,11 @@ The Secret with the credentials of the engine is not among the manifests, so tha
   olvmctl template -f cluster.yaml --flavor default | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			objects, err := file.valid(s.err)
+			cluster, err := file.valid(s.err)
 			if err != nil {
 				return err
 			}
-			return manifest.Write(s.out, objects)
+			return manifest.Write(s.out, cluster.objects)
 		},
 	}
 	file.addFlags(command)
@@ -102,7 +108,8 @@ The Secret with the credentials of the engine is not among the manifests, so tha
 
 func newValidateCommand(s streams) *cobra.Command {
 	var file clusterFile
-	var output, caFile string
+	var output string
+	var engineAccess access
 	var online bool
 	command := &cobra.Command{
 		Use:   "validate -f FILE",
@@ -120,12 +127,12 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 			if err := known(output, "text", "json"); err != nil {
 				return err
 			}
-			objects, problems, err := file.manifests()
+			cluster, problems, err := file.read()
 			if err != nil {
 				return err
 			}
 			if online && !clusterfile.Failed(problems) {
-				for _, err := range askEngine(command.Context(), objects, caFile) {
+				for _, err := range askEngine(command.Context(), cluster.objects, engineAccess) {
 					problems = append(problems, clusterfile.Problem{File: file.path, Path: "engine", Message: err.Error()})
 				}
 			}
@@ -140,7 +147,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 	}
 	file.addFlags(command)
 	command.Flags().BoolVar(&online, "engine", false, "ask the engine, too")
-	command.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the cluster file's")
+	engineAccess.addFlags(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
 	return command
 }
@@ -162,12 +169,12 @@ func printProblems(out io.Writer, output, file string, problems []clusterfile.Pr
 }
 
 // askEngine resolves everything that manifests name, one machine of each kind.
-func askEngine(ctx context.Context, objects []*unstructured.Unstructured, caFile string) []error {
+func askEngine(ctx context.Context, objects []*unstructured.Unstructured, from access) []error {
 	manifests, err := preview.LoadObjects(objects)
 	if err != nil {
 		return []error{err}
 	}
-	credentials, err := credentialsFrom(caFile)
+	credentials, err := from.read()
 	if err != nil {
 		return []error{err}
 	}

@@ -38,14 +38,14 @@ func newCommand(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), simcommand.New("olvmctl sim", s.out))
+	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), newStartCommand(s), newMoveCommand(s), newDeleteCommand(s), simcommand.New("olvmctl sim", s.out))
 	return root
 }
 
 // source is where manifests and credentials come from.
 type source struct {
-	files  []string
-	caFile string
+	files []string
+	access
 	// cluster is how a cluster file is read, if it is one.
 	cluster clusterFile
 }
@@ -53,12 +53,8 @@ type source struct {
 func (o *source) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
 	o.cluster.addFormatFlags(command)
-	command.Flags().StringVar(&o.caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the manifests' CA ConfigMap")
+	o.access.addFlags(command.Flags())
 }
-
-//nolint:gosec // a help text
-const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from the Secret and the ConfigMap of the
-manifests, or from the environment variables OLVM_USERNAME and OLVM_PASSWORD and the file of --ca-file.`
 
 // render loads and renders all machines.
 func (o *source) render(ctx context.Context, s streams, sessions *engine.Sessions) ([]preview.Rendered, error) {
@@ -66,7 +62,7 @@ func (o *source) render(ctx context.Context, s streams, sessions *engine.Session
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := credentialsFrom(o.caFile)
+	credentials, err := o.read()
 	if err != nil {
 		return nil, err
 	}
@@ -86,26 +82,11 @@ func (o *source) load(s streams) (*preview.Manifests, error) {
 	if o.cluster.path == "" {
 		return preview.Load(o.files, s.in)
 	}
-	objects, err := o.cluster.valid(s.err)
+	cluster, err := o.cluster.valid(s.err)
 	if err != nil {
 		return nil, err
 	}
-	return preview.LoadObjects(objects)
-}
-
-// credentialsFrom are those of the environment, and the CA of a file, which is empty for none.
-func credentialsFrom(caFile string) (preview.Credentials, error) {
-	out := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
-	if (out.Username == "") != (out.Password == "") {
-		return out, errors.New("OLVM_USERNAME and OLVM_PASSWORD must be set together")
-	}
-	if caFile != "" {
-		var err error
-		if out.CA, err = os.ReadFile(caFile); err != nil {
-			return out, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	return out, nil
+	return preview.LoadObjects(cluster.objects)
 }
 
 // plan are the flags of the plan command.
@@ -238,7 +219,7 @@ func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifes
 		return err
 	}
 	defer remove()
-	credentials, err := credentialsFrom(p.caFile)
+	credentials, err := p.read()
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,9 @@ import (
 
 // engineFlags say which engine, and what in it; a cluster file has them, too.
 type engineFlags struct {
-	file                      clusterFile
-	server, caFile            string
+	file   clusterFile
+	server string
+	access
 	insecure                  bool
 	dataCenter, cluster       string
 	storageDomain, disk, name string
@@ -40,14 +41,14 @@ func (f *engineFlags) addFlags(command *cobra.Command) {
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
 	f.file.addDefaultsFlag(set)
 	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
-	set.StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the engine; without it the system's are used")
+	f.access.addFlags(set)
 	set.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "do not verify the engine's certificate")
 	set.StringVar(&f.dataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
 // client reads the cluster file, and logs in when it is first used.
 func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
-	credentials, err := credentialsFrom(f.caFile)
+	credentials, err := f.read()
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -82,7 +83,7 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 	case config.URL == "":
 		return nil, engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
 	case config.Username == "":
-		return nil, engine.Config{}, errors.New("the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD")
+		return nil, engine.Config{}, errors.New("the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
 	}
 	f.sessions = &engine.Sessions{}
 	client, err := f.sessions.Get(config)

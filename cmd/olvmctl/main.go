@@ -8,13 +8,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // errChanges ends a plan that has changes: exit code 2 and no message.
 var errChanges = errors.New("there are changes")
 
 func main() {
-	syscall.Umask(0o077) // rendered secrets are for this user alone
+	syscall.Umask(0o077)              // rendered secrets are for this user alone
+	ctrllog.SetLogger(logr.Discard()) // clients have nothing to log that an error does not say
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx))
 	stop()

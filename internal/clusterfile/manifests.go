@@ -85,6 +85,9 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the template of flavor %s: %w", flavor, err)
 	}
+	for _, object := range objects {
+		withoutNulls(object.Object)
+	}
 	patches, err := s.patches(objects, flavor == DefaultFlavor)
 	if err != nil {
 		return nil, err
@@ -102,6 +105,23 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 		return objects, err
 	}
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
+}
+
+// withoutNulls drops the fields whose variables are empty.
+func withoutNulls(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			if field == nil {
+				delete(value, key)
+			}
+			withoutNulls(field)
+		}
+	case []any:
+		for _, entry := range value {
+			withoutNulls(entry)
+		}
+	}
 }
 
 // rank puts what others refer to first.

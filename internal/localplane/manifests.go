@@ -44,7 +44,7 @@ func readFolder(dir string) ([]*unstructured.Unstructured, error) {
 
 // Apply applies objects by server-side apply.
 func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstructured) error {
-	return manifest.Apply(ctx, c, fieldOwner, objects...)
+	return manifest.Apply(ctx, c, objects, fieldOwner, client.ForceOwnership)
 }
 
 // webhooks rewrites the webhooks and conversions of a manager from Services, which do not exist here, to its URL.

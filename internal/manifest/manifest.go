@@ -69,10 +69,10 @@ func Write(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// Apply applies objects by server-side apply.
-func Apply(ctx context.Context, c client.Client, owner client.FieldOwner, objects ...*unstructured.Unstructured) error {
+// Apply applies objects by server-side apply; the options name the field owner.
+func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption) error {
 	for _, object := range objects {
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), owner, client.ForceOwnership); err != nil {
+		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...); err != nil {
 			return fmt.Errorf("failed to apply %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}

@@ -153,6 +153,10 @@ func (c *workloadCluster) serve() error {
 				etcd.ServeHTTP(w, r)
 				return
 			}
+			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
+				c.guests.backend.ServeHTTP(w, r)
+				return
+			}
 			// The in-memory server answers the discovery of a group that it does not know with an error of its own.
 			if strings.HasPrefix(r.URL.Path, "/apis/"+certificatesv1.GroupName) {
 				http.NotFound(w, r)
@@ -216,7 +220,7 @@ func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 			return err
 		}
 	}
-	for _, object := range kubeadmObjects(n.version) {
+	for _, object := range kubeadmObjects(n) {
 		if err := c.create(ctx, object); err != nil {
 			return err
 		}
@@ -249,7 +253,7 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 }
 
 // kubeadmObjects are what kubeadm init leaves in a cluster, as far as Cluster API looks at it.
-func kubeadmObjects(version string) []client.Object {
+func kubeadmObjects(n *node) []client.Object {
 	system := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
 	}
@@ -266,7 +270,7 @@ func kubeadmObjects(version string) []client.Object {
 		},
 		&corev1.ConfigMap{ObjectMeta: system("kubeadm-config"), Data: map[string]string{"ClusterConfiguration": ""}},
 		&corev1.ConfigMap{ObjectMeta: system("coredns"), Data: map[string]string{"Corefile": ".:53 {\n    errors\n}\n"}},
-		&appsv1.Deployment{ObjectMeta: system("coredns"), Spec: appsv1.DeploymentSpec{Template: pod("coredns", "registry.k8s.io/coredns/coredns:v1.12.1")}},
-		&appsv1.DaemonSet{ObjectMeta: system("kube-proxy"), Spec: appsv1.DaemonSetSpec{Template: pod("kube-proxy", "registry.k8s.io/kube-proxy:"+version)}},
+		&appsv1.Deployment{ObjectMeta: system("coredns"), Spec: appsv1.DeploymentSpec{Template: pod("coredns", n.coreDNS)}},
+		&appsv1.DaemonSet{ObjectMeta: system("kube-proxy"), Spec: appsv1.DaemonSetSpec{Template: pod("kube-proxy", "registry.k8s.io/kube-proxy:"+n.version)}},
 	}
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Guests struct {
 	manager inmemoryruntime.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
+	// backend answers what is not about nodes; nil for none.
+	backend http.Handler
 	// joinTimeout is the patience of kubeadm join.
 	joinTimeout time.Duration
 

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -30,8 +31,10 @@ type node struct {
 	// addresses are the node's InternalIPs, those of nodeIPs in their order, else IPv4 first.
 	addresses []string
 	// nodeIPs are what the kubelet is told to register; empty lets it look for itself.
-	nodeIPs      []string
-	version      string
+	nodeIPs []string
+	version string
+	// coreDNS is the image of the cluster's DNS; of the node that initialises it.
+	coreDNS      string
 	controlPlane bool
 	init         bool
 	labels       map[string]string
@@ -63,12 +66,16 @@ func (a *authority) hash() string {
 
 // kubeadmDocument is the union of the documents in a kubeadm configuration, as far as they decide what a node becomes.
 type kubeadmDocument struct {
-	APIVersion           string    `json:"apiVersion"`
-	Kind                 string    `json:"kind"`
-	ControlPlaneEndpoint string    `json:"controlPlaneEndpoint"`
-	KubernetesVersion    string    `json:"kubernetesVersion"`
-	ControlPlane         *struct{} `json:"controlPlane"`
-	NodeRegistration     struct {
+	APIVersion           string `json:"apiVersion"`
+	Kind                 string `json:"kind"`
+	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"`
+	KubernetesVersion    string `json:"kubernetesVersion"`
+	DNS                  struct {
+		ImageRepository string `json:"imageRepository"`
+		ImageTag        string `json:"imageTag"`
+	} `json:"dns"`
+	ControlPlane     *struct{} `json:"controlPlane"`
+	NodeRegistration struct {
 		Name             string   `json:"name"`
 		KubeletExtraArgs any      `json:"kubeletExtraArgs"`
 		Taints           *[]taint `json:"taints"`
@@ -140,6 +147,7 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 		switch doc.Kind {
 		case "ClusterConfiguration":
 			n.endpoint, n.version = doc.ControlPlaneEndpoint, doc.KubernetesVersion
+			n.coreDNS = cmp.Or(doc.DNS.ImageRepository, "registry.k8s.io/coredns") + "/coredns:" + cmp.Or(doc.DNS.ImageTag, "v1.12.1")
 			continue
 		case "InitConfiguration":
 			found = found || n.init

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
@@ -35,6 +36,7 @@ type flags struct {
 	speed          float64
 	tokenLifetime  time.Duration
 	noGuests       bool
+	workload       string
 	verbose        bool
 }
 
@@ -95,6 +97,7 @@ hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to peo
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
 	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
+	set.StringVar(&f.workload, "workload-kubeconfig", "", "kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so that add-ons and providers can be installed in them")
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
 	return command
 }
@@ -150,6 +153,15 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		guests, err := guest.New(log)
 		if err != nil {
 			return err
+		}
+		if f.workload != "" {
+			config, err := clientcmd.BuildConfigFromFlags("", f.workload)
+			if err == nil {
+				err = guests.UseBackend(config)
+			}
+			if err != nil {
+				return fmt.Errorf("--workload-kubeconfig: %w", err)
+			}
 		}
 		options.Guest = guests
 	}

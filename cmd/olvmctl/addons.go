@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+)
+
+// addOnLimit bounds how large manifests from the network may be.
+const addOnLimit = 32 << 20
+
+// addOns are what is installed in a cluster once it has an API server.
+type addOns struct {
+	// from are files, folders and URLs of manifests.
+	from []string
+}
+
+// addOn is one of them.
+type addOn struct {
+	name    string
+	objects []*unstructured.Unstructured
+}
+
+func (a *addOns) addFlags(command *cobra.Command) {
+	command.Flags().StringSliceVar(&a.from, "add-on", nil, "manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
+}
+
+// load reads all of them, before anything is made.
+func (a *addOns) load(ctx context.Context) ([]addOn, error) {
+	var out []addOn
+	for _, from := range a.from {
+		content, err := readAddOn(ctx, from)
+		if err != nil {
+			return nil, fmt.Errorf("--add-on %s: %w", from, err)
+		}
+		objects, err := manifest.Read(content)
+		if err == nil && len(objects) == 0 {
+			err = errors.New("there are no manifests in it")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--add-on %s: %w", from, err)
+		}
+		out = append(out, addOn{from, objects})
+	}
+	return out, nil
+}
+
+func readAddOn(ctx context.Context, from string) ([]byte, error) {
+	switch {
+	case strings.HasPrefix(from, "https://"):
+		return download(ctx, from)
+	case strings.Contains(from, "://"):
+		return nil, errors.New("only https is known")
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return os.ReadFile(from)
+	}
+	files, err := filepath.Glob(filepath.Join(from, "*.y*ml"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	var all []byte
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, "\n---\n"...), content...)
+	}
+	return all, nil
+}
+
+func download(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	content, err := io.ReadAll(io.LimitReader(response.Body, addOnLimit+1))
+	if err == nil && len(content) > addOnLimit {
+		err = fmt.Errorf("it has more than %d MiB", addOnLimit>>20)
+	}
+	return content, err
+}
+
+// first are the kinds that other objects need.
+var first = []string{"Namespace", "CustomResourceDefinition"}
+
+// install applies them. Kinds that one of them brings may not be served at once.
+func install(ctx context.Context, s *steps, c client.Client, list []addOn, timeout time.Duration) error {
+	for _, one := range list {
+		slices.SortStableFunc(one.objects, func(a, b *unstructured.Unstructured) int { return rankOf(a) - rankOf(b) })
+		err := s.do("Installing "+one.name, func() error {
+			return s.until(ctx, timeout, func(ctx context.Context) error {
+				err := manifest.Apply(ctx, c, inNamespace(c, one.objects), fieldOwner, client.ForceOwnership)
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rankOf(object *unstructured.Unstructured) int {
+	if at := slices.Index(first, object.GetKind()); at >= 0 {
+		return at
+	}
+	return len(first)
+}
+
+// inNamespace puts objects that say none into the namespace default, as kubectl does.
+func inNamespace(c client.Client, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	for _, object := range objects {
+		if object.GetNamespace() != "" {
+			continue
+		}
+		mapping, err := c.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+		if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			object.SetNamespace("default")
+		}
+	}
+	return objects
+}

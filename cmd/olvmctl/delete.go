@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// remove are the flags of the delete command.
+type remove struct {
+	streams
+	steps
+	management
+	to  management
+	yes bool
+}
+
+func newDeleteCommand(s streams) *cobra.Command {
+	o := &remove{streams: s, steps: steps{progress: s.err}}
+	command := &cobra.Command{
+		Use:   "delete CLUSTER",
+		Short: "Delete a cluster with its VMs, and wait until all is gone",
+		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the engine their VMs, and removes what start has
+made beside them: the Secret with the credentials, the namespace if nothing else is in it, and the file with the kubeconfig.
+
+A cluster that manages itself cannot delete itself: its objects are moved to the management cluster of --to-kubeconfig first.
+
+It asks before; --yes answers, and is needed where there is no terminal.`,
+		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
+  olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return o.run(command.Context(), args[0])
+		},
+	}
+	o.addFlags(command)
+	o.addProviderFlags(command)
+	command.Flags().StringVar(&o.to.kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster that deletes a cluster that manages itself")
+	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	return command
+}
+
+func (o *remove) run(ctx context.Context, name string) error {
+	if err := o.connect(); err != nil {
+		return err
+	}
+	cluster, err := o.cluster(ctx, name)
+	if err != nil {
+		return err
+	}
+	own, err := o.ownEndpoint(cluster)
+	if err != nil {
+		return err
+	}
+	if own && o.to.kubeconfig == "" {
+		return fmt.Errorf("%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", name)
+	}
+	if err := o.confirm(ctx, name); err != nil {
+		return err
+	}
+	if own {
+		o.to.namespace = o.namespace
+		if err := o.to.connect(); err != nil {
+			return fmt.Errorf("--to-kubeconfig: %w", err)
+		}
+		if err := o.move(ctx, &o.steps, &o.to); err != nil {
+			return err
+		}
+		o.kubeconfig, o.Client = o.to.kubeconfig, o.to.Client
+		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a connection alone.
+		if err := o.do("Waiting for Cluster API to know it", func() error { return o.until(ctx, o.timeout, o.known(name)) }); err != nil {
+			return err
+		}
+	}
+	var olvmCluster infrav1.OLVMCluster
+	if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the OLVMCluster: %w", err)
+	}
+	err = o.do("Deleting "+name, func() error {
+		if err := o.Delete(ctx, cluster, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete Cluster %s: %w", name, err)
+		}
+		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.gone(ctx, name) })
+	})
+	if err != nil {
+		return err
+	}
+	return o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, &olvmCluster) })
+}
+
+// known is content when the infrastructure of a cluster was seen.
+func (o *remove) known(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cluster, err := o.cluster(ctx, name)
+		if err != nil || ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
+			return err
+		}
+		return o.troubles(ctx, name)
+	}
+}
+
+// confirm asks whether the cluster is to go.
+func (o *remove) confirm(ctx context.Context, name string) error {
+	if o.yes {
+		return nil
+	}
+	input, ok := o.in.(*os.File)
+	if !ok || !term.IsTerminal(int(input.Fd())) {
+		return errors.New("there is no terminal to ask on; give --yes")
+	}
+	var machines clusterv1.MachineList
+	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("failed to list the machines: %w", err)
+	}
+	_, _ = fmt.Fprintf(o.err, "Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ", name, o.namespace, len(machines.Items))
+	answer, _ := bufio.NewReader(input).ReadString('\n')
+	if strings.TrimSpace(answer) != name {
+		return errors.New("it stays")
+	}
+	return nil
+}
+
+// gone is content when nothing of the cluster is left; else it says what is.
+func (o *remove) gone(ctx context.Context, name string) error {
+	tree, err := o.describe(ctx, name)
+	key := client.ObjectKey{Namespace: o.namespace, Name: name}
+	if err := o.Get(ctx, key, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
+		return o.left(ctx, name)
+	} else if err != nil {
+		return fmt.Errorf("failed to get Cluster %s: %w", name, err)
+	}
+	if err != nil {
+		return err
+	}
+	machines, trouble := 0, ""
+	for _, child := range tree.Children {
+		for _, machine := range child.Children {
+			machines++
+			if machine.Problem != "" && trouble == "" {
+				trouble = fmt.Sprintf("; Machine %s: %s", machine.Name, firstLine(machine.Problem))
+			}
+		}
+	}
+	return fmt.Errorf("%d machines are left%s", machines, trouble)
+}
+
+// left is content when no object of ours is left, either.
+func (o *remove) left(ctx context.Context, name string) error {
+	var machines infrav1.OLVMMachineList
+	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("failed to list the OLVMMachines: %w", err)
+	}
+	if len(machines.Items) > 0 {
+		return fmt.Errorf("%d OLVMMachines are left", len(machines.Items))
+	}
+	return nil
+}
+
+// tidy removes what start made, as far as nothing else needs it.
+func (o *remove) tidy(ctx context.Context, name string, olvmCluster *infrav1.OLVMCluster) error {
+	if path, err := kubeconfigPath(name); err == nil && fileExists(path) {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+		}
+		o.say("removed %s", path)
+	}
+	var clusters infrav1.OLVMClusterList
+	if err := o.List(ctx, &clusters); err != nil {
+		return fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+	server := olvmCluster.Spec.OLVMOvirtAPIServer
+	needed, others := map[client.ObjectKey]bool{}, false
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		others = others || c.Namespace == o.namespace
+		needed[keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret)] = true
+	}
+	key := keyOf(o.namespace, &server.CredentialsSecret)
+	var secret corev1.Secret
+	if err := o.Get(ctx, key, &secret); err == nil && secret.Labels[managedBy] == managedByValue && !needed[key] {
+		if err := o.Delete(ctx, &secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete Secret %s: %w", key, err)
+		}
+		o.say("deleted Secret %s", key)
+	}
+	var namespace corev1.Namespace
+	if err := o.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace); err == nil && namespace.Labels[managedBy] == managedByValue && !others {
+		if err := o.Delete(ctx, &namespace); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete namespace %s: %w", o.namespace, err)
+		}
+		o.say("deleted namespace %s", o.namespace)
+	}
+	return nil
+}
+
+// keyOf is what a reference of an object in a namespace means.
+func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
+	if ref.Namespace != "" {
+		namespace = ref.Namespace
+	}
+	return client.ObjectKey{Namespace: namespace, Name: ref.Name}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providers"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// management is a management cluster, as flags name it.
+type management struct {
+	kubeconfig, namespace string
+	// clusterctlConfig and providerVersion say where providers come from, where some are missing.
+	clusterctlConfig, providerVersion string
+	// timeout of everything that is waited for.
+	timeout time.Duration
+
+	client.Client
+}
+
+func (m *management) addFlags(command *cobra.Command) {
+	m.addKubeconfigFlag(command)
+	command.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of the cluster; empty means that of the kubeconfig")
+}
+
+func (m *management) addKubeconfigFlag(command *cobra.Command) {
+	command.Flags().StringVar(&m.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster; empty means that of kubectl")
+}
+
+func (m *management) addTimeoutFlag(command *cobra.Command) {
+	command.Flags().DurationVar(&m.timeout, "timeout", 30*time.Minute, "how long to wait for each step")
+}
+
+// addProviderFlags are for commands that may install providers.
+func (m *management) addProviderFlags(command *cobra.Command) {
+	m.addTimeoutFlag(command)
+	command.Flags().StringVar(&m.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration file, which says where providers come from; empty means clusterctl's own")
+	command.Flags().StringVar(&m.providerVersion, "provider-version", releasedVersion(), "version of this provider to install; empty means the newest")
+}
+
+// releasedVersion is that of this build, empty where it is none of a release.
+func releasedVersion() string {
+	if len(version.Version) > 1 && version.Version[0] == 'v' {
+		return version.Version
+	}
+	return ""
+}
+
+// loader finds the kubeconfig as kubectl does.
+func (m *management) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = m.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+}
+
+// connect makes the client.
+func (m *management) connect() error {
+	loader := m.loader()
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if m.namespace == "" {
+		if m.namespace, _, err = loader.Namespace(); err != nil {
+			return fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+	config.QPS, config.Burst = 50, 100
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("failed to build the scheme: %w", err)
+	}
+	if m.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+	return nil
+}
+
+// cluster reads the Cluster.
+func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
+	var cluster clusterv1.Cluster
+	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no Cluster %s in namespace %s; say which with -n", name, m.namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
+	}
+	return &cluster, nil
+}
+
+// providers installs and moves as the flags say.
+func (m *management) providers(s *steps) *providers.Providers {
+	return &providers.Providers{Config: m.clusterctlConfig, Version: m.providerVersion, Timeout: m.timeout, Progress: s.say}
+}
+
+// ensureProviders installs what lacks in a management cluster, and waits for it.
+func (m *management) ensureProviders(ctx context.Context, s *steps, to *management) error {
+	return s.do("Cluster API and its providers", func() error {
+		installed, err := m.providers(s).Ensure(ctx, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client})
+		if err == nil && len(installed) == 0 {
+			s.say("they are there")
+		}
+		return err
+	})
+}
+
+// move moves all clusters of the namespace to another management cluster, which gets the providers that it lacks.
+func (m *management) move(ctx context.Context, s *steps, to *management) error {
+	if err := m.ensureProviders(ctx, s, to); err != nil {
+		return err
+	}
+	return s.do("Moving namespace "+m.namespace, func() error {
+		return m.providers(s).Move(ctx, providers.Management{Kubeconfig: m.kubeconfig, Client: m.Client}, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
+	})
+}
+
+// ownEndpoint says whether a management cluster is the cluster itself.
+func (m *management) ownEndpoint(cluster *clusterv1.Cluster) (bool, error) {
+	config, err := m.loader().ClientConfig()
+	if err != nil {
+		return false, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config.Host == "https://"+cluster.Spec.ControlPlaneEndpoint.String(), nil
+}
+
+// fileExists says whether there is a file.
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own file.`
+
+// find says whether there is a management cluster.
+func (m *management) find() (bool, error) {
+	_, err := m.loader().ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ensureManagement has a management cluster with all providers.
+func (m *management) ensureManagement(ctx context.Context, s *steps) error {
+	if err := m.connect(); err != nil {
+		return err
+	}
+	return m.ensureProviders(ctx, s, m)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	// pollInterval is how often things that take long are looked at.
+	pollInterval = time.Second
+	// stillWaiting is how often a wait without news says so.
+	stillWaiting = 30 * time.Second
+)
+
+// steps says what is done, one line for each step, with what is waited for below it.
+type steps struct {
+	progress io.Writer
+	// open says that the line of the step has no end yet.
+	open bool
+}
+
+// do runs a step.
+func (s *steps) do(what string, run func() error) error {
+	begin := time.Now()
+	_, _ = fmt.Fprintf(s.progress, "%s: ", what)
+	s.open = true
+	err := run()
+	result := fmt.Sprintf("ok (%.0f s)", time.Since(begin).Seconds())
+	if err != nil {
+		result = "failed"
+	}
+	if !s.open {
+		_, _ = fmt.Fprintf(s.progress, "%s: ", what)
+	}
+	_, _ = fmt.Fprintln(s.progress, result)
+	s.open = false
+	return err
+}
+
+// say adds a line to the step.
+func (s *steps) say(format string, args ...any) {
+	if s.open {
+		_, _ = fmt.Fprintln(s.progress)
+		s.open = false
+	}
+	_, _ = fmt.Fprintf(s.progress, "  "+format+"\n", args...)
+}
+
+// until repeats a check until it is content. What it is not content with is said when it changes, and is the error where the
+// timeout passes; errors of the network are among it.
+func (s *steps) until(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	begin, told, last := time.Now(), time.Now(), ""
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil && (err.Error() != last || time.Since(told) > stillWaiting) {
+			told, last = time.Now(), err.Error()
+			s.say("%s (%.0f s)", last, time.Since(begin).Seconds())
+		}
+		select {
+		case <-ctx.Done():
+			if context.Cause(ctx) == context.Canceled { //nolint:errorlint // the cause itself
+				return ctx.Err()
+			}
+			return fmt.Errorf("not done after %s: %s", timeout, last)
+		case <-time.After(pollInterval):
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+const (
+	// fieldOwner of what start and upgrade apply.
+	fieldOwner = client.FieldOwner("olvmctl")
+	// cloudInitOS is the operating system of templates for images with cloud-init.
+	cloudInitOS = "other_linux"
+	// managedBy is the label of what start makes beside the manifests, and delete takes away.
+	managedBy      = "app.kubernetes.io/managed-by"
+	managedByValue = "olvmctl"
+)
+
+// start are the flags of the start command.
+type start struct {
+	streams
+	steps
+	management
+	access
+	file          clusterFile
+	image         string
+	addOns        addOns
+	selfManaged   bool
+	kubeconfigOut string
+	force         bool
+	output        string
+}
+
+// started is what start has made.
+type started struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Kubeconfig is the file for the cluster; Management, for its management cluster: the same where it manages itself.
+	Kubeconfig string `json:"kubeconfig"`
+	Management string `json:"managementKubeconfig"`
+	Nodes      int    `json:"nodes"`
+}
+
+func newStartCommand(s streams) *cobra.Command {
+	o := &start{streams: s, steps: steps{progress: s.err}}
+	command := &cobra.Command{
+		Use:   "start -f FILE",
+		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
+		Long: `start asks the engine whether all that the cluster file names is there, installs Cluster API and its providers into a
+management cluster that lacks them, applies the manifests of the cluster file, waits for the control plane, writes its kubeconfig,
+installs add-ons, and waits for the nodes. It can be run again at any time: what is done already stays as it is, and where it was
+interrupted it goes on.
+
+` + managementHelp + `
+
+The credentials of the engine are those of the environment variables OLVM_USERNAME and OLVM_PASSWORD, or of the Secret in the
+management cluster that the cluster file names.
+
+With --self-managed, or selfManaged in the cluster file, the cluster gets the providers itself, and its objects are moved into it.`,
+		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
+  olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --add-on kube-flannel.yml --self-managed`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := known(o.output, "text", "json"); err != nil {
+				return err
+			}
+			return o.run(command.Context())
+		},
+	}
+	set := command.Flags()
+	o.file.addFlags(command)
+	o.addKubeconfigFlag(command)
+	o.addProviderFlags(command)
+	o.addOns.addFlags(command)
+	o.access.addFlags(set)
+	set.StringVar(&o.image, "image", "", "image file to make the template of, where the engine does not have it yet")
+	set.BoolVar(&o.selfManaged, "self-managed", false, "let the cluster manage itself")
+	set.StringVar(&o.kubeconfigOut, "kubeconfig-out", "", "file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
+	set.BoolVar(&o.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
+	set.StringVarP(&o.output, "output", "o", "text", "output: text or json")
+	return command
+}
+
+func (o *start) run(ctx context.Context) error {
+	cluster, err := o.file.valid(o.err)
+	if err != nil {
+		return err
+	}
+	o.namespace = cluster.Providers.OLVM.Namespace
+	o.selfManaged = o.selfManaged || cluster.Providers.OLVM.SelfManaged
+	wanted, err := o.addOns.load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.kubeconfigOut == "" {
+		if o.kubeconfigOut, err = kubeconfigPath(cluster.Name); err != nil {
+			return err
+		}
+	}
+	own, err := o.managesItself(ctx, cluster.Name)
+	if err != nil {
+		return err
+	}
+	if own {
+		o.say("%s manages itself: its management cluster is the one of %s", cluster.Name, o.kubeconfigOut)
+		o.kubeconfig = o.kubeconfigOut
+	} else if err := o.prepare(ctx, cluster); err != nil {
+		return err
+	}
+	if err := o.connect(); err != nil {
+		return err
+	}
+	if err := o.do("Applying the manifests", func() error { return o.apply(ctx, cluster) }); err != nil {
+		return err
+	}
+	if err := o.do("Waiting for the control plane", func() error { return o.until(ctx, o.timeout, o.controlPlaneUp(cluster.Name)) }); err != nil {
+		return err
+	}
+	workload, err := o.writeKubeconfig(ctx, cluster.Name)
+	if err != nil {
+		return err
+	}
+	if err := install(ctx, &o.steps, workload, wanted, o.timeout); err != nil {
+		return err
+	}
+	if err := o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.allReady(cluster.Name)) }); err != nil {
+		return err
+	}
+	out := started{Name: cluster.Name, Namespace: o.namespace, Kubeconfig: o.kubeconfigOut, Management: o.kubeconfig}
+	if o.selfManaged && !own {
+		if err := o.pivot(ctx, cluster.Name); err != nil {
+			return err
+		}
+		out.Management = o.kubeconfigOut
+	}
+	var nodes corev1.NodeList
+	if err := workload.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("failed to list the nodes: %w", err)
+	}
+	out.Nodes = len(nodes.Items)
+	if o.output == "json" {
+		return encode(o.out, o.output, out)
+	}
+	_, err = fmt.Fprintf(o.out, "The cluster %s has %d nodes. Look at it with:\n  export KUBECONFIG=%s\n", out.Name, out.Nodes, out.Kubeconfig)
+	return err
+}
+
+// kubeconfigPath is where kubeconfigs of clusters are.
+func kubeconfigPath(cluster string) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	return filepath.Join(home, ".kube", "kubeconfig."+cluster), nil
+}
+
+// managesItself says whether a kubeconfig that was written before is that of a cluster that has its own objects.
+func (o *start) managesItself(ctx context.Context, name string) (bool, error) {
+	if !fileExists(o.kubeconfigOut) {
+		return false, nil
+	}
+	own := management{kubeconfig: o.kubeconfigOut, namespace: o.namespace}
+	if err := own.connect(); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := own.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{})
+	return err == nil, nil // it does not answer, or has no such kind: one of another management cluster
+}
+
+// prepare asks the engine for all that the cluster file names, and makes the template that it lacks; then it has a management
+// cluster. The engine of a cluster that is there already is not asked: its addresses are taken by itself.
+func (o *start) prepare(ctx context.Context, cluster readCluster) error {
+	if !o.isThere(ctx, cluster.Name) {
+		if o.image != "" {
+			if err := o.do("Making the template "+cluster.Providers.OLVM.ControlPlaneMachine.VMTemplateName, func() error { return o.makeTemplate(ctx) }); err != nil {
+				return err
+			}
+		}
+		if err := o.do("Asking the engine", func() error { return errors.Join(askEngine(ctx, cluster.objects, o.access)...) }); err != nil {
+			return err
+		}
+	}
+	return o.ensureManagement(ctx, &o.steps)
+}
+
+// isThere says whether a management cluster that is there has the cluster.
+func (o *start) isThere(ctx context.Context, name string) bool {
+	found, err := o.find()
+	if err != nil || !found {
+		return false
+	}
+	m := o.management
+	return m.connect() == nil && m.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{}) == nil
+}
+
+// makeTemplate makes the template of the control plane's machines, if there is none of its name.
+func (o *start) makeTemplate(ctx context.Context) error {
+	osType := resolve.IgnitionOS
+	if o.file.flavor != clusterfile.DefaultFlavor {
+		osType = cloudInitOS
+	}
+	engine := engineFlags{file: o.file, access: o.access}
+	err := engine.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
+	var exists *images.ExistsError
+	if errors.As(err, &exists) {
+		o.say("it is there already")
+		return nil
+	}
+	return err
+}
+
+// indented writes lines below a step.
+type indented struct{ steps *steps }
+
+func (i indented) Write(text []byte) (int, error) {
+	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
+		i.steps.say("%s", line)
+	}
+	return len(text), nil
+}
+
+// apply makes the namespace and the Secret with the credentials, and applies the manifests.
+func (o *start) apply(ctx context.Context, cluster readCluster) error {
+	label := map[string]string{managedBy: managedByValue}
+	secretKey := client.ObjectKey{Namespace: o.namespace, Name: cluster.Providers.OLVM.OvirtAPIServer.CredentialsSecret.Name}
+	if configured := cluster.Providers.OLVM.OvirtAPIServer.CredentialsSecret.Namespace; configured != "" {
+		secretKey.Namespace = configured
+	}
+	for _, name := range []string{o.namespace, secretKey.Namespace} {
+		err := o.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: label}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("failed to make namespace %s: %w", name, err)
+		}
+	}
+	if err := o.keepCredentials(ctx, secretKey, label); err != nil {
+		return err
+	}
+	options := []client.ApplyOption{fieldOwner}
+	if o.force {
+		options = append(options, client.ForceOwnership)
+	}
+	err := manifest.Apply(ctx, o.Client, cluster.objects, options...)
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w\n%s: change %s, or give --force-conflicts", err, "somebody else has changed what the cluster file says", o.file.path)
+	}
+	return err
+}
+
+// keepCredentials writes the Secret with the credentials of the engine, where there are any.
+func (o *start) keepCredentials(ctx context.Context, key client.ObjectKey, labels map[string]string) error {
+	credentials, err := o.read()
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err = o.Get(ctx, key, secret)
+	if credentials.Username == "" {
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials", key)
+		}
+		return err
+	}
+	data := map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password), "scope": []byte(engineScope)}
+	switch {
+	case apierrors.IsNotFound(err):
+		secret.Labels, secret.Data = labels, data
+		err = o.Create(ctx, secret)
+	case err == nil:
+		before := secret.DeepCopy()
+		secret.Data = data
+		err = o.Patch(ctx, secret, client.MergeFrom(before))
+	}
+	if err != nil {
+		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
+	}
+	return nil
+}
+
+// controlPlaneUp is content when the control plane has its first machine; else it says what keeps it.
+func (m *management) controlPlaneUp(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		cluster, err := m.cluster(ctx, name)
+		if err != nil {
+			return err
+		}
+		if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
+			return nil
+		}
+		return m.troubles(ctx, name)
+	}
+}
+
+// allReady is content when all machines have nodes that are ready, and none is to be replaced; else it says what keeps it.
+func (m *management) allReady(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		tree, err := m.describe(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, child := range tree.Children {
+			if child.waiting != "" {
+				return errors.New(child.waiting)
+			}
+		}
+		return nil
+	}
+}
+
+// troubles is what is wrong in the tree of a cluster, the innermost first.
+func (m *management) troubles(ctx context.Context, name string) error {
+	tree, err := m.describe(ctx, name)
+	if err != nil {
+		return err
+	}
+	return errors.New(tree.trouble())
+}
+
+// writeKubeconfig writes the kubeconfig of the cluster, and makes a client with it.
+func (o *start) writeKubeconfig(ctx context.Context, name string) (client.Client, error) {
+	content, err := kubeconfig.FromSecret(ctx, o.Client, client.ObjectKey{Namespace: o.namespace, Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(o.kubeconfigOut), 0o700); err != nil {
+		return nil, fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	if err := os.WriteFile(o.kubeconfigOut, content, 0o600); err != nil {
+		return nil, fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	workload := management{kubeconfig: o.kubeconfigOut}
+	err = o.do("Waiting for the API server", func() error {
+		return o.until(ctx, o.timeout, func(ctx context.Context) error {
+			if err := workload.connect(); err != nil {
+				return err
+			}
+			return workload.List(ctx, &corev1.NodeList{})
+		})
+	})
+	return workload.Client, err
+}
+
+// pivot installs the providers in the cluster and moves its objects there.
+func (o *start) pivot(ctx context.Context, name string) error {
+	to := management{kubeconfig: o.kubeconfigOut, namespace: o.namespace}
+	if err := to.connect(); err != nil {
+		return err
+	}
+	if err := o.move(ctx, &o.steps, &to); err != nil {
+		return err
+	}
+	return o.do("Waiting for the cluster to manage itself", func() error { return o.until(ctx, o.timeout, to.allReady(name)) })
+}

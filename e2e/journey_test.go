@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// journey is a user with a cluster file, olvmctl, an engine of their own and a home folder.
+type journey struct {
+	t          *testing.T
+	dir, file  string
+	connection ovirtsim.Connection
+	engine     *engine.Client
+	env        []string
+	// log is what olvmctl says on its way.
+	log *os.File
+}
+
+// newJourney starts an engine whose workload clusters have the API server of a plane behind them.
+func newJourney(t *testing.T, behind *localplane.Plane) *journey {
+	t.Helper()
+	j := &journey{t: t, dir: t.TempDir()}
+	var err error
+	if j.log, err = os.Create(filepath.Join(filepath.Dir(suite.binDir), t.Name()+".log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.log.Close() })
+	path := filepath.Join(j.dir, "ovirtsim.json")
+	sim, err := localplane.StartProcess("sim", j.dir, filepath.Join(suite.binDir, "olvmctl"), []string{"sim", "--connection=" + path, "--speed=3", "--verbose", "--workload-kubeconfig=" + behind.Kubeconfig}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if log, err := os.ReadFile(filepath.Join(j.dir, "sim.log")); t.Failed() && err == nil {
+			t.Logf("the simulator says:\n%s", log)
+		}
+		sim.Stop(10 * time.Second)
+	})
+	if err := sim.WaitUntil(t.Context(), "serving", func() bool { _, err := os.Stat(path); return err == nil }); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(content, &j.connection)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(j.connection.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.engine, err = engine.New(engine.Config{URL: j.connection.URL, Username: j.connection.Username, Password: j.connection.Password, CA: ca}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.engine.Logout(context.Background()) })
+	executable, err := suite.tools.FindExecutor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.env = append(os.Environ(), "HOME="+j.dir, "XDG_CONFIG_HOME="+j.dir, "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path, "GOPROXY=off",
+		"OLVM_USERNAME="+j.connection.Username, "OLVM_PASSWORD="+j.connection.Password)
+	return j
+}
+
+// write writes a file in the home folder.
+func (j *journey) write(name, content string) string {
+	j.t.Helper()
+	path := filepath.Join(j.dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+	return path
+}
+
+// clusterFile writes the cluster file of a cluster in 127.20.<subnet>.0/24.
+func (j *journey) clusterFile(name string, subnet, workers int, more string) {
+	j.t.Helper()
+	machine := func(first int) string {
+		return fmt.Sprintf(`
+      olvmOvirtClusterName: Default
+      vmTemplateName: ock-1.36
+      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      virtualMachine:
+        memory: 4GB
+        network:
+          ipv4: {subnet: 127.20.%d.0/24, ipAddresses: 127.20.%d.%d-127.20.%d.%d}`, subnet, subnet, first, subnet, first+9)
+	}
+	j.file = j.write("cluster.yaml", fmt.Sprintf(`name: %s
+provider: olvm
+virtualIp: 127.20.%d.5
+kubernetesVersion: 1.36.1
+workerNodes: %d
+providers:
+  olvm:
+    namespace: %s
+    olvmDatacenterName: Default
+    olvmOvirtAPIServer: {serverURL: %s, serverCAPath: %s}%s
+    controlPlaneMachine:%s
+    workerMachine:%s
+`, name, subnet, workers, "journey-"+name, j.connection.URL, j.connection.CAFile, more, machine(10), machine(20)))
+}
+
+// olvmctl calls it and returns its exit code.
+func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
+	j.t.Helper()
+	command := exec.CommandContext(j.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
+	command.Env, command.Dir = j.env, j.dir
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, j.log)
+	err := command.Run()
+	if exited := (&exec.ExitError{}); err != nil && !errors.As(err, &exited) {
+		j.t.Fatal(err)
+	}
+	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
+}
+
+// does calls olvmctl, which has to succeed.
+func (j *journey) does(args ...string) (out, problems string) {
+	j.t.Helper()
+	code, out, problems := j.olvmctl(args...)
+	if code != 0 {
+		j.t.Fatalf("olvmctl %s: exit code %d\n%s\n%s", strings.Join(args, " "), code, out, problems)
+	}
+	return out, problems
+}
+
+// vms are the engine's by ID, without those that were there before.
+func (j *journey) vms() map[string]engine.VM {
+	j.t.Helper()
+	list, err := j.engine.VMs(j.t.Context())
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	out := map[string]engine.VM{}
+	for _, vm := range list {
+		out[vm.ID] = vm
+	}
+	return out
+}
+
+// TestTheJourney is a newcomer's way from a cluster file to a cluster that manages itself, and what follows.
+func TestTheJourney(t *testing.T) {
+	t.Parallel()
+	own := secondPlane(t, "own")
+	j := newJourney(t, own)
+	j.clusterFile("trip", 81, 1, "")
+	addOn := j.write("cni.yaml", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cni, namespace: cni}\nspec:\n  selector: {matchLabels: {app: cni}}\n  template:\n    metadata: {labels: {app: cni}}\n    spec: {containers: [{name: cni, image: example.com/cni}]}\n"+
+		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n")
+
+	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "-o", "json")
+	t.Log(problems)
+	var started struct {
+		Name, Kubeconfig, ManagementKubeconfig string
+		Nodes                                  int
+	}
+	if err := json.Unmarshal([]byte(out), &started); err != nil || started.Name != "trip" || started.Nodes != 2 || started.ManagementKubeconfig != started.Kubeconfig {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if info, err := os.Stat(started.Kubeconfig); err != nil || info.Mode().Perm() != 0o600 || started.Kubeconfig != filepath.Join(j.dir, ".kube", "kubeconfig.trip") {
+		t.Errorf("the kubeconfig %s: %v, %v", started.Kubeconfig, info, err)
+	}
+	key := client.ObjectKey{Namespace: "journey-trip", Name: "trip"}
+	if err := suite.plane.Client.Get(t.Context(), key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the cluster is still where it was: %v", err)
+	}
+	if err := own.Client.Get(t.Context(), key, &clusterv1.Cluster{}); err != nil {
+		t.Errorf("the cluster is not its own: %v", err)
+	}
+	if err := own.Client.Get(t.Context(), client.ObjectKey{Name: "cni"}, &corev1.Namespace{}); err != nil {
+		t.Errorf("the add-on: %v", err)
+	}
+
+	before := j.vms()
+	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn); !strings.Contains(problems, "trip manages itself") {
+		t.Errorf("a second time:\n%s", problems)
+	}
+	for id, vm := range j.vms() {
+		if before[id].StartTime != vm.StartTime || len(before) != 2 {
+			t.Errorf("a second time has changed VM %s: %+v", vm.Name, vm)
+		}
+	}
+
+	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
+		t.Errorf("it deletes itself: %d, %s", code, problems)
+	}
+	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
+	t.Log(problems)
+	if left := j.vms(); len(left) != 0 {
+		t.Errorf("VMs are left: %+v", left)
+	}
+	if _, err := os.Stat(started.Kubeconfig); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the kubeconfig is left: %v", err)
+	}
+	var namespace corev1.Namespace
+	if err := suite.plane.Client.Get(t.Context(), client.ObjectKey{Name: "journey-trip"}, &namespace); err == nil && namespace.DeletionTimestamp.IsZero() {
+		t.Error("the namespace is left")
+	}
+}

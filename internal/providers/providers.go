@@ -1,0 +1,287 @@
+// Package providers installs Cluster API and its providers into management
+// clusters, and moves clusters between these. It is clusterctl's own library,
+// with the one provider that clusterctl does not know by itself, and with what
+// others have installed taken as it is.
+package providers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/adrg/xdg"
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctl "sigs.k8s.io/cluster-api/cmd/clusterctl/client"
+	clusterctllog "sigs.k8s.io/cluster-api/cmd/clusterctl/log"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// URL of the releases of our provider, as clusterctl's configuration has it.
+const URL = "https://github.com/capolvm/cluster-api-provider-olvm/releases/latest/infrastructure-components.yaml"
+
+// Infrastructure is the name of our provider.
+const Infrastructure = "olvm"
+
+// featureGates are variables of the other providers, for images with Ignition and for ClusterClasses.
+var featureGates = []string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION", "CLUSTER_TOPOLOGY"}
+
+// pollInterval is how often Deployments and moves are looked at.
+const pollInterval = time.Second
+
+// Providers knows where providers come from.
+type Providers struct {
+	// Config is clusterctl's configuration file; empty means clusterctl's own.
+	Config string
+	// Version of our provider, such as v0.1.0; empty means the newest.
+	Version string
+	// Timeout of everything that is waited for.
+	Timeout time.Duration
+	// Progress is called with lines for people; nil says nothing.
+	Progress func(format string, args ...any)
+}
+
+// Management is a management cluster.
+type Management struct {
+	// Kubeconfig is a file; empty means where kubectl looks.
+	Kubeconfig string
+	Client     client.Client
+}
+
+// provider is one that is needed, by a kind that it brings.
+type provider struct {
+	label, name, group, kind string
+}
+
+var needed = []provider{
+	{"cluster-api", "cluster-api", "cluster.x-k8s.io", "Cluster"},
+	{"bootstrap-kubeadm", "kubeadm", "bootstrap.cluster.x-k8s.io", "KubeadmConfig"},
+	{"control-plane-kubeadm", "kubeadm", "controlplane.cluster.x-k8s.io", "KubeadmControlPlane"},
+	{"infrastructure-olvm", Infrastructure, "infrastructure.cluster.x-k8s.io", "OLVMCluster"},
+}
+
+func (p *Providers) say(format string, args ...any) {
+	if p.Progress != nil {
+		p.Progress(format, args...)
+	}
+}
+
+// Ensure installs the providers that a cluster lacks, and waits until the managers of all are available. Those that are there
+// stay as they are, whoever has installed them. It says which it has installed.
+func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) {
+	var missing []provider
+	for _, wanted := range needed {
+		served, err := serves(m.Client, wanted)
+		if err != nil {
+			return nil, err
+		}
+		if !served {
+			missing = append(missing, wanted)
+		}
+	}
+	if len(missing) > 0 {
+		if err := p.install(ctx, m, missing); err != nil {
+			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labels(missing), ", "), err)
+		}
+	}
+	return labels(missing), p.wait(ctx, m.Client)
+}
+
+func labels(list []provider) []string {
+	var out []string
+	for _, one := range list {
+		out = append(out, one.label)
+	}
+	return out
+}
+
+// serves says whether the API server knows a provider's kind.
+func serves(c client.Client, wanted provider) (bool, error) {
+	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
+	switch {
+	case err == nil:
+		return true, nil
+	case meta.IsNoMatchError(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
+}
+
+// install has clusterctl install them, with cert-manager where there is none.
+func (p *Providers) install(ctx context.Context, m Management, missing []provider) error {
+	library, done, err := p.clusterctl(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	options := clusterctl.InitOptions{
+		Kubeconfig: clusterctl.Kubeconfig{Path: m.Kubeconfig}, WaitProviders: false,
+		// Nothing but what is missing: on its first run clusterctl would install all.
+		CoreProvider: clusterctl.NoopProvider, BootstrapProviders: []string{clusterctl.NoopProvider}, ControlPlaneProviders: []string{clusterctl.NoopProvider},
+	}
+	for _, one := range missing {
+		switch one.label {
+		case "cluster-api":
+			options.CoreProvider = one.name
+		case "bootstrap-kubeadm":
+			options.BootstrapProviders = []string{one.name}
+		case "control-plane-kubeadm":
+			options.ControlPlaneProviders = []string{one.name}
+		default:
+			name := one.name
+			if p.Version != "" {
+				name += ":" + p.Version
+			}
+			options.InfrastructureProviders = []string{name}
+		}
+	}
+	_, err = library.Init(ctx, options)
+	return err
+}
+
+// wait waits for the Deployments of all providers.
+func (p *Providers) wait(ctx context.Context, c client.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	said := ""
+	for {
+		waiting, err := unavailable(ctx, c)
+		if err == nil && len(waiting) == 0 {
+			return nil
+		}
+		if names := strings.Join(waiting, ", "); names != said {
+			said = names
+			p.say("Waiting for %s", names)
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("not available after %s: %s; kubectl describe says why", p.Timeout, strings.Join(waiting, ", "))
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// unavailable are the Deployments of providers that do not run, with why.
+func unavailable(ctx context.Context, c client.Client) ([]string, error) {
+	var list appsv1.DeploymentList
+	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
+		return nil, fmt.Errorf("failed to list the managers: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		d := &list.Items[i]
+		at := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentAvailable })
+		switch {
+		case at < 0:
+			out = append(out, fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name))
+		case d.Status.Conditions[at].Status != corev1.ConditionTrue:
+			out = append(out, fmt.Sprintf("Deployment %s/%s (%s)", d.Namespace, d.Name, d.Status.Conditions[at].Message))
+		}
+	}
+	return out, nil
+}
+
+// Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin: that is
+// tried again until the timeout. A move that was interrupted goes on.
+func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
+	library, done, err := p.clusterctl(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	for {
+		err := library.Move(ctx, clusterctl.MoveOptions{
+			FromKubeconfig: clusterctl.Kubeconfig{Path: from.Kubeconfig}, ToKubeconfig: clusterctl.Kubeconfig{Path: to.Kubeconfig}, Namespace: namespace,
+		})
+		if err == nil {
+			return nil
+		}
+		if !strings.Contains(err.Error(), "cannot start the move operation") {
+			return fmt.Errorf("failed to move namespace %s: %w", namespace, err)
+		}
+		p.say("Waiting to move: %v", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("failed to move namespace %s within %s: %w", namespace, p.Timeout, err)
+		case <-time.After(5 * pollInterval):
+		}
+	}
+}
+
+// clusterctl is its library; done removes what it needs.
+func (p *Providers) clusterctl(ctx context.Context) (_ clusterctl.Client, done func(), err error) {
+	clusterctllog.SetLogger(logr.New(&sink{say: p.say}))
+	path, done, err := p.configuration()
+	if err != nil {
+		return nil, nil, err
+	}
+	library, err := clusterctl.New(ctx, path)
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
+	}
+	return library, done, nil
+}
+
+// configuration is a copy of clusterctl's file, with our provider and what our templates need of the others.
+func (p *Providers) configuration() (path string, done func(), err error) {
+	path = p.Config
+	if path == "" {
+		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
+	}
+	if strings.HasPrefix(path, "https://") {
+		return path, func() {}, nil
+	}
+	content := map[string]any{}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = yaml.Unmarshal(text, &content)
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
+		}
+	}
+	list, _ := content["providers"].([]any)
+	if !slices.ContainsFunc(list, func(entry any) bool {
+		fields, _ := entry.(map[string]any)
+		return fields["name"] == Infrastructure && fields["type"] == "InfrastructureProvider"
+	}) {
+		content["providers"] = append(list, map[string]any{"name": Infrastructure, "type": "InfrastructureProvider", "url": URL})
+	}
+	for _, gate := range featureGates {
+		if _, set := content[gate]; !set {
+			content[gate] = "true"
+		}
+	}
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		return "", nil, fmt.Errorf("failed to encode clusterctl's configuration: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "olvmctl-")
+	if err != nil {
+		return "", nil, fmt.Errorf("failed to make a folder for clusterctl's configuration: %w", err)
+	}
+	done = func() { _ = os.RemoveAll(dir) }
+	path = filepath.Join(dir, "clusterctl.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		done()
+		return "", nil, errors.Join(errors.New("failed to write clusterctl's configuration"), err)
+	}
+	return path, done, nil
+}
