@@ -117,13 +117,14 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	"$$($(TOOLS) -path dev/controller-gen)" crd:crdVersions=v1 paths=./api/... output:crd:dir=config/crd/bases
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
+	for module in plane tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
 	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date
 	go mod tidy
 	go -C e2e/specs mod tidy
-	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config docs || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
+	@git diff --exit-code -- go.mod go.sum e2e/specs/go.mod e2e/specs/go.sum api config docs internal/toolchain/modules || { echo "run make generate and go mod tidy, and commit the result" >&2; exit 1; }
 
 .PHONY: lint
 lint: ## Run the linters

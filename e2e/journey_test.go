@@ -14,20 +14,25 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 // journey is a user with a cluster file, olvmctl, an engine of their own and a home folder.
 type journey struct {
 	t          *testing.T
 	dir, file  string
+	name       string
+	namespace  string
 	connection ovirtsim.Connection
 	engine     *engine.Client
 	env        []string
@@ -45,7 +50,16 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 	}
 	t.Cleanup(func() { _ = j.log.Close() })
 	path := filepath.Join(j.dir, "ovirtsim.json")
-	sim, err := localplane.StartProcess("sim", j.dir, filepath.Join(suite.binDir, "olvmctl"), []string{"sim", "--connection=" + path, "--speed=3", "--verbose", "--workload-kubeconfig=" + behind.Kubeconfig}, nil)
+	inventory := ovirtsim.DefaultInventory()
+	templates := &inventory.DataCenters[0].Templates
+	next := (*templates)[1] // of Ignition
+	next.Name, next.Kubernetes = "ock-1.37", "v1.37.0"
+	*templates = append(*templates, next)
+	content, err := yaml.Marshal(inventory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := localplane.StartProcess("sim", j.dir, filepath.Join(suite.binDir, "olvmctl"), []string{"sim", "--connection=" + path, "--speed=3", "--verbose", "--inventory=" + j.write("inventory.yaml", string(content)), "--workload-kubeconfig=" + behind.Kubeconfig}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +72,7 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 	if err := sim.WaitUntil(t.Context(), "serving", func() bool { _, err := os.Stat(path); return err == nil }); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(path)
-	if err == nil {
+	if content, err = os.ReadFile(path); err == nil {
 		err = json.Unmarshal(content, &j.connection)
 	}
 	if err != nil {
@@ -77,7 +90,7 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.env = append(os.Environ(), "HOME="+j.dir, "XDG_CONFIG_HOME="+j.dir, "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path, "GOPROXY=off",
+	j.env = append(os.Environ(), "HOME="+j.dir, "XDG_CONFIG_HOME="+j.dir, "XDG_STATE_HOME="+j.dir, "XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path, "GOPROXY=off",
 		"OLVM_USERNAME="+j.connection.Username, "OLVM_PASSWORD="+j.connection.Password)
 	return j
 }
@@ -95,6 +108,7 @@ func (j *journey) write(name, content string) string {
 // clusterFile writes the cluster file of a cluster in 127.20.<subnet>.0/24.
 func (j *journey) clusterFile(name string, subnet, workers int, more string) {
 	j.t.Helper()
+	j.name, j.namespace = name, "journey-"+name
 	machine := func(first int) string {
 		return fmt.Sprintf(`
       olvmOvirtClusterName: Default
@@ -117,13 +131,13 @@ providers:
     olvmOvirtAPIServer: {serverURL: %s, serverCAPath: %s}%s
     controlPlaneMachine:%s
     workerMachine:%s
-`, name, subnet, workers, "journey-"+name, j.connection.URL, j.connection.CAFile, more, machine(10), machine(20)))
+`, name, subnet, workers, j.namespace, j.connection.URL, j.connection.CAFile, more, machine(10), machine(20)))
 }
 
 // olvmctl calls it and returns its exit code.
 func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	j.t.Helper()
-	command := exec.CommandContext(j.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
+	command := exec.CommandContext(context.WithoutCancel(j.t.Context()), filepath.Join(suite.binDir, "olvmctl"), args...) // also when the test ends
 	command.Env, command.Dir = j.env, j.dir
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, j.log)
@@ -158,6 +172,77 @@ func (j *journey) vms() map[string]engine.VM {
 	return out
 }
 
+// change replaces texts in the cluster file.
+func (j *journey) change(texts ...string) {
+	j.t.Helper()
+	content, err := os.ReadFile(j.file)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.write(filepath.Base(j.file), strings.NewReplacer(texts...).Replace(string(content)))
+}
+
+// expectUpgrade changes version and template in the cluster file, and has all machines replaced.
+func (j *journey) expectUpgrade(kubeconfig string) {
+	j.t.Helper()
+	j.change("kubernetesVersion: 1.36.1", "kubernetesVersion: 1.37.0", "ock-1.36", "ock-1.37")
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(problems, "olvmctl upgrade "+j.name) {
+		j.t.Errorf("start replaces machines: %d, %s", code, problems)
+	}
+	upgrade := []string{"upgrade", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "-f", j.file, "--timeout", "4m"}
+	code, out, problems := j.olvmctl(append(upgrade, "--dry-run")...)
+	if code != 2 || strings.Count(out, " rolls out 1 of 1 machines (version v1.36.1 becomes v1.37.0)\n") != 2 {
+		j.t.Errorf("exit code %d\n%s\n%s", code, out, problems)
+	}
+	if code, _, problems := j.olvmctl(upgrade...); code != 1 || !strings.Contains(problems, "--yes") {
+		j.t.Errorf("nobody was asked: %d, %s", code, problems)
+	}
+	before := j.vms()
+	j.does(append(upgrade, "--yes")...)
+	after := j.vms()
+	for id, vm := range after {
+		if _, old := before[id]; old || len(after) != len(before) {
+			j.t.Errorf("VM %s is not replaced: %d VMs, before %d", vm.Name, len(after), len(before))
+		}
+	}
+	if out, _ := j.does(upgrade...); out != j.name+" is up to date\n" {
+		j.t.Errorf("a second time:\n%s", out)
+	}
+	j.does("start", "-f", j.file, "--kubeconfig", kubeconfig)
+	for id := range j.vms() {
+		if _, there := after[id]; !there {
+			j.t.Error("start has replaced a machine")
+		}
+	}
+}
+
+// expectLogs looks for the run that made each machine.
+func (j *journey) expectLogs(kubeconfig string) {
+	j.t.Helper()
+	var tree struct {
+		Children []struct{ Children []struct{ Name string } }
+	}
+	out, _ := j.does("describe", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &tree); err != nil {
+		j.t.Fatal(err)
+	}
+	shown := 0
+	for _, owner := range tree.Children {
+		for _, machine := range owner.Children {
+			shown++
+			if out, _ := j.does("logs", machine.Name, "-n", j.namespace, "--kubeconfig", kubeconfig); !strings.Contains(out, " OLVMMachine SuccessfulApply: ") {
+				j.t.Errorf("the logs of %s:\n%s", machine.Name, out)
+			}
+		}
+	}
+	if shown != 2 {
+		j.t.Errorf("%d machines", shown)
+	}
+	if code, _, problems := j.olvmctl("logs", "none", "-n", j.namespace, "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(problems, "there is no Machine none") {
+		j.t.Errorf("a machine that is none: %d, %s", code, problems)
+	}
+}
+
 // TestTheJourney is a newcomer's way from a cluster file to a cluster that manages itself, and what follows.
 func TestTheJourney(t *testing.T) {
 	t.Parallel()
@@ -189,6 +274,13 @@ func TestTheJourney(t *testing.T) {
 	if err := own.Client.Get(t.Context(), client.ObjectKey{Name: "cni"}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the add-on: %v", err)
 	}
+	var credentials corev1.Secret
+	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials); err != nil || string(credentials.Data["ovirt_password"]) != j.connection.Password || string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
+		t.Errorf("the credentials of the storage driver: %v, %v", err, credentials.Data)
+	}
+	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-node-plugin"}, &appsv1.DaemonSet{}); err != nil {
+		t.Errorf("the storage driver: %v", err)
+	}
 
 	before := j.vms()
 	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn); !strings.Contains(problems, "trip manages itself") {
@@ -200,7 +292,10 @@ func TestTheJourney(t *testing.T) {
 		}
 	}
 
-	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
+	j.expectUpgrade(started.Kubeconfig)
+	j.expectLogs(started.Kubeconfig)
+
+	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--driver", "existing", "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
 		t.Errorf("it deletes itself: %d, %s", code, problems)
 	}
 	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
@@ -214,5 +309,51 @@ func TestTheJourney(t *testing.T) {
 	var namespace corev1.Namespace
 	if err := suite.plane.Client.Get(t.Context(), client.ObjectKey{Name: "journey-trip"}, &namespace); err == nil && namespace.DeletionTimestamp.IsZero() {
 		t.Error("the namespace is left")
+	}
+}
+
+// TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget it.
+func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
+	t.Parallel()
+	j := newJourney(t, suite.plane)
+	t.Cleanup(func() { j.olvmctl("local", "stop") })
+	j.clusterFile("lone", 82, 1, "")
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--driver", "existing"); code != 1 || !strings.Contains(problems, "--kubeconfig") {
+		t.Errorf("there is no management cluster: %d, %s", code, problems)
+	}
+	j.does("start", "-f", j.file, "--timeout", "4m")
+	before := j.vms()
+	if len(before) != 2 {
+		t.Errorf("%d VMs", len(before))
+	}
+	ready := func() {
+		t.Helper()
+		if out, _ := j.does("describe", "lone", "-n", j.namespace); strings.Count(out, ", VM ") != 2 {
+			t.Errorf("olvmctl describe:\n%s", out)
+		}
+	}
+	ready()
+	local := filepath.Join(j.dir, "capolvm", "local")
+	j.does("local", "stop")
+	if code, _, _ := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 {
+		t.Error("the local management cluster has not stopped")
+	}
+	j.does("start", "-f", j.file, "--timeout", "4m")
+	ready()
+	for id, vm := range j.vms() {
+		if before[id].StartTime != vm.StartTime {
+			t.Errorf("VM %s is another", vm.Name)
+		}
+	}
+	j.does("scale", "lone", "-n", j.namespace, "--workers", "0")
+	j.does("delete", "lone", "-n", j.namespace, "--timeout", "4m", "--yes")
+	if left := j.vms(); len(left) != 0 {
+		t.Errorf("VMs are left: %+v", left)
+	}
+	if _, err := os.Stat(local); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the local management cluster is left: %v", err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "pgrep", "-f", local).Output(); err == nil {
+		t.Errorf("processes are left: %s", out)
 	}
 }

@@ -35,6 +35,8 @@ type described struct {
 	Children []described       `json:"children,omitempty"`
 	// waiting says what an owner of machines lacks of what it is to have; empty where it lacks nothing.
 	waiting string
+	// version of Kubernetes that an owner of machines is to have.
+	version string
 }
 
 type describedMachine struct {
@@ -127,7 +129,7 @@ func (m *management) describe(ctx context.Context, name string) (*described, err
 	for i := range controlPlanes.Items {
 		kcp := &controlPlanes.Items[i]
 		root.Children = append(root.Children, described{
-			Kind: "KubeadmControlPlane", Name: kcp.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0), ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
+			Kind: "KubeadmControlPlane", Name: kcp.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0), ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version), version: kcp.Spec.Version,
 			Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
 			waiting: replicas{kcp.Spec.Replicas, kcp.Status.Replicas, kcp.Status.ReadyReplicas, kcp.Status.UpToDateReplicas, kcp.Status.ObservedGeneration >= kcp.Generation}.lack("KubeadmControlPlane "+kcp.Name, kcp),
 			Children: made(func(machine *clusterv1.Machine) bool {
@@ -139,7 +141,7 @@ func (m *management) describe(ctx context.Context, name string) (*described, err
 	for i := range deployments.Items {
 		md := &deployments.Items[i]
 		root.Children = append(root.Children, described{
-			Kind: "MachineDeployment", Name: md.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0), ptr.Deref(md.Spec.Replicas, 1), md.Spec.Template.Spec.Version),
+			Kind: "MachineDeployment", Name: md.Name, Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0), ptr.Deref(md.Spec.Replicas, 1), md.Spec.Template.Spec.Version), version: md.Spec.Template.Spec.Version,
 			Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
 			waiting: replicas{md.Spec.Replicas, md.Status.Replicas, md.Status.ReadyReplicas, md.Status.UpToDateReplicas, md.Status.ObservedGeneration >= md.Generation}.lack("MachineDeployment "+md.Name, md),
 			Children: made(func(machine *clusterv1.Machine) bool {

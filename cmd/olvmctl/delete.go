@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +33,8 @@ func newDeleteCommand(s streams) *cobra.Command {
 		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the engine their VMs, and removes what start has
 made beside them: the Secret with the credentials, the namespace if nothing else is in it, and the file with the kubeconfig.
 
-A cluster that manages itself cannot delete itself: its objects are moved to the management cluster of --to-kubeconfig first.
+A cluster that manages itself cannot delete itself: its objects are moved to the management cluster of --to-kubeconfig first, or to one that
+runs as processes of this machine for as long as that takes.
 
 It asks before; --yes answers, and is needed where there is no terminal.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
@@ -49,12 +46,16 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	}
 	o.addFlags(command)
 	o.addProviderFlags(command)
+	o.addDriverFlag(command)
 	command.Flags().StringVar(&o.to.kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster that deletes a cluster that manages itself")
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return command
 }
 
 func (o *remove) run(ctx context.Context, name string) error {
+	if err := o.management.run(ctx, &o.steps); err != nil {
+		return err
+	}
 	if err := o.connect(); err != nil {
 		return err
 	}
@@ -66,21 +67,32 @@ func (o *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if own && o.to.kubeconfig == "" {
+	if own && o.to.kubeconfig == "" && o.driver == driverExisting {
 		return fmt.Errorf("%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", name)
 	}
-	if err := o.confirm(ctx, name); err != nil {
+	var machines clusterv1.MachineList
+	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+		return fmt.Errorf("failed to list the machines: %w", err)
+	}
+	question := fmt.Sprintf("Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ", name, o.namespace, len(machines.Items))
+	if err := confirm(o.streams, o.yes, question, name); err != nil {
 		return err
 	}
 	if own {
-		o.to.namespace = o.namespace
+		o.to.namespace, o.to.driver = o.namespace, o.driver
+		if o.to.kubeconfig == "" {
+			o.to.driver = driverProcess
+		}
+		if err := o.to.run(ctx, &o.steps); err != nil {
+			return err
+		}
 		if err := o.to.connect(); err != nil {
 			return fmt.Errorf("--to-kubeconfig: %w", err)
 		}
 		if err := o.move(ctx, &o.steps, &o.to); err != nil {
 			return err
 		}
-		o.kubeconfig, o.Client = o.to.kubeconfig, o.to.Client
+		o.kubeconfig, o.driver, o.Client = o.to.kubeconfig, o.to.driver, o.to.Client
 		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a connection alone.
 		if err := o.do("Waiting for Cluster API to know it", func() error { return o.until(ctx, o.timeout, o.known(name)) }); err != nil {
 			return err
@@ -99,7 +111,10 @@ func (o *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, &olvmCluster) })
+	if err := o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, &olvmCluster) }); err != nil {
+		return err
+	}
+	return o.leave(ctx, &o.steps)
 }
 
 // known is content when the infrastructure of a cluster was seen.
@@ -111,27 +126,6 @@ func (o *remove) known(name string) func(context.Context) error {
 		}
 		return o.troubles(ctx, name)
 	}
-}
-
-// confirm asks whether the cluster is to go.
-func (o *remove) confirm(ctx context.Context, name string) error {
-	if o.yes {
-		return nil
-	}
-	input, ok := o.in.(*os.File)
-	if !ok || !term.IsTerminal(int(input.Fd())) {
-		return errors.New("there is no terminal to ask on; give --yes")
-	}
-	var machines clusterv1.MachineList
-	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
-		return fmt.Errorf("failed to list the machines: %w", err)
-	}
-	_, _ = fmt.Fprintf(o.err, "Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ", name, o.namespace, len(machines.Items))
-	answer, _ := bufio.NewReader(input).ReadString('\n')
-	if strings.TrimSpace(answer) != name {
-		return errors.New("it stays")
-	}
-	return nil
 }
 
 // gone is content when nothing of the cluster is left; else it says what is.

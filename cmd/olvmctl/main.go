@@ -11,13 +11,22 @@ import (
 
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
 )
+
+// managerCommand has olvmctl run as the manager.
+const managerCommand = "manager"
 
 // errChanges ends a plan that has changes: exit code 2 and no message.
 var errChanges = errors.New("there are changes")
 
 func main() {
-	syscall.Umask(0o077)              // rendered secrets are for this user alone
+	syscall.Umask(0o077)                                  // rendered secrets are for this user alone
+	if len(os.Args) > 1 && os.Args[1] == managerCommand { // in local management clusters
+		os.Args = os.Args[1:]
+		os.Exit(command.Main())
+	}
 	ctrllog.SetLogger(logr.Discard()) // clients have nothing to log that an error does not say
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx))

@@ -28,6 +28,9 @@ type management struct {
 	clusterctlConfig, providerVersion string
 	// timeout of everything that is waited for.
 	timeout time.Duration
+	// driver says which management cluster it is; preserve keeps one that is empty.
+	driver   string
+	preserve bool
 
 	client.Client
 }
@@ -60,10 +63,18 @@ func releasedVersion() string {
 	return ""
 }
 
-// loader finds the kubeconfig as kubectl does.
+// loader finds the kubeconfig as kubectl does, and else that of the local management cluster.
 func (m *management) loader() clientcmd.ClientConfig {
+	config := defaultConfig(m.kubeconfig)
+	if l := newLocal(); m.kubeconfig == "" && emptyConfig(config) && l.exists() {
+		return defaultConfig(l.kubeconfig())
+	}
+	return config
+}
+
+func defaultConfig(path string) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = m.kubeconfig
+	rules.ExplicitPath = path
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 }
 
@@ -142,21 +153,63 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own file.`
+const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own file. Where there is none (--driver process: in any
+case) start runs one as processes of this machine; see olvmctl local.`
+
+// addDriverFlag is for commands that may start a management cluster.
+func (m *management) addDriverFlag(command *cobra.Command) {
+	command.Flags().StringVar(&m.driver, "driver", driverAuto, "management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
+	command.Flags().BoolVar(&m.preserve, "preserve", false, "keep the local management cluster when no cluster is left in it")
+}
+
+// isLocal says whether the management cluster is the local one.
+func (m *management) isLocal() (bool, error) {
+	switch m.driver {
+	case driverProcess:
+		if m.kubeconfig != "" && m.kubeconfig != newLocal().kubeconfig() {
+			return false, errors.New("--driver process: it has a kubeconfig of its own; leave --kubeconfig away")
+		}
+		return true, nil
+	case driverAuto, driverExisting, "":
+		return m.driver != driverExisting && (m.kubeconfig == newLocal().kubeconfig() || m.kubeconfig == "" && emptyConfig(defaultConfig(""))), nil
+	}
+	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", m.driver, driverAuto, driverExisting, driverProcess)
+}
 
 // find says whether there is a management cluster.
 func (m *management) find() (bool, error) {
-	_, err := m.loader().ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return false, nil
+	if isLocal, err := m.isLocal(); err != nil || isLocal {
+		return newLocal().pid() != 0, err
 	}
+	_, err := m.loader().ClientConfig()
 	return err == nil, err
+}
+
+// run starts the local management cluster, if that is the one.
+func (m *management) run(ctx context.Context, s *steps) error {
+	isLocal, err := m.isLocal()
+	if err != nil || !isLocal {
+		return err
+	}
+	m.kubeconfig = newLocal().kubeconfig()
+	return newLocal().start(ctx, s)
 }
 
 // ensureManagement has a management cluster with all providers.
 func (m *management) ensureManagement(ctx context.Context, s *steps) error {
+	if err := m.run(ctx, s); err != nil {
+		return err
+	}
 	if err := m.connect(); err != nil {
 		return err
 	}
 	return m.ensureProviders(ctx, s, m)
+}
+
+// leave stops the local management cluster when it is not needed any more.
+func (m *management) leave(ctx context.Context, s *steps) error {
+	if isLocal, err := m.isLocal(); err != nil || !isLocal || m.preserve {
+		return err
+	}
+	return newLocal().forgetIfEmpty(ctx, s)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,13 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -90,6 +94,7 @@ With --self-managed, or selfManaged in the cluster file, the cluster gets the pr
 	o.file.addFlags(command)
 	o.addKubeconfigFlag(command)
 	o.addProviderFlags(command)
+	o.addDriverFlag(command)
 	o.addOns.addFlags(command)
 	o.access.addFlags(set)
 	set.StringVar(&o.image, "image", "", "image file to make the template of, where the engine does not have it yet")
@@ -139,7 +144,11 @@ func (o *start) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := install(ctx, &o.steps, workload, wanted, o.timeout); err != nil {
+	driver, err := o.storageDriver(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if err := install(ctx, &o.steps, workload, append(wanted, driver...), o.timeout); err != nil {
 		return err
 	}
 	if err := o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.allReady(cluster.Name)) }); err != nil {
@@ -243,10 +252,7 @@ func (i indented) Write(text []byte) (int, error) {
 // apply makes the namespace and the Secret with the credentials, and applies the manifests.
 func (o *start) apply(ctx context.Context, cluster readCluster) error {
 	label := map[string]string{managedBy: managedByValue}
-	secretKey := client.ObjectKey{Namespace: o.namespace, Name: cluster.Providers.OLVM.OvirtAPIServer.CredentialsSecret.Name}
-	if configured := cluster.Providers.OLVM.OvirtAPIServer.CredentialsSecret.Namespace; configured != "" {
-		secretKey.Namespace = configured
-	}
+	secretKey := o.secretKey(cluster)
 	for _, name := range []string{o.namespace, secretKey.Namespace} {
 		err := o.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: label}})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -260,11 +266,89 @@ func (o *start) apply(ctx context.Context, cluster readCluster) error {
 	if o.force {
 		options = append(options, client.ForceOwnership)
 	}
+	if err := o.follow(ctx, cluster); err != nil {
+		return err
+	}
 	err := manifest.Apply(ctx, o.Client, cluster.objects, options...)
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w\n%s: change %s, or give --force-conflicts", err, "somebody else has changed what the cluster file says", o.file.path)
 	}
 	return err
+}
+
+// follow has the manifests name the OLVMMachineTemplates that upgrade has made, where the cluster has been rolled out since it was
+// started. start itself replaces no machine: a cluster file that asks for that is an error.
+func (o *start) follow(ctx context.Context, cluster readCluster) error {
+	if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Name}, &clusterv1.Cluster{}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	wanted, err := o.templatesOf(ctx, cluster.objects)
+	if err != nil {
+		return err
+	}
+	for _, object := range cluster.objects {
+		version, reference := machineFields(object.GetKind())
+		if version == nil {
+			continue
+		}
+		live := object.DeepCopy()
+		if err := o.Get(ctx, client.ObjectKeyFromObject(object), live); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("failed to get %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		now, _, _ := unstructured.NestedString(live.Object, version...)
+		asked, _, _ := unstructured.NestedString(object.Object, version...)
+		used, _, _ := unstructured.NestedString(live.Object, reference...)
+		var template infrav1.OLVMMachineTemplate
+		if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: used}, &template); err != nil {
+			return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", used, err)
+		}
+		if now != asked || !equality.Semantic.DeepEqual(wanted[object.GetName()].Spec.Template.Spec, template.Spec.Template.Spec) {
+			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s -f %s", object.GetKind(), object.GetName(), o.file.path, cluster.Name, o.namespace, o.file.path)
+		}
+		name, _, _ := unstructured.NestedString(object.Object, reference...)
+		if err := unstructured.SetNestedField(object.Object, used, reference...); err != nil {
+			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		for _, other := range cluster.objects {
+			if other.GetKind() == "OLVMMachineTemplate" && other.GetName() == name {
+				other.SetName(used)
+			}
+		}
+	}
+	return nil
+}
+
+// machineFields are where the version and the name of the template of machines are in a kind; nil where it has none.
+func machineFields(kind string) (version, reference []string) {
+	switch kind {
+	case "KubeadmControlPlane":
+		return []string{"spec", "version"}, []string{"spec", "machineTemplate", "spec", "infrastructureRef", "name"}
+	case "MachineDeployment":
+		return []string{"spec", "template", "spec", "version"}, []string{"spec", "template", "spec", "infrastructureRef", "name"}
+	}
+	return nil, nil
+}
+
+// secretKey is the Secret with the credentials of the engine.
+func (o *start) secretKey(cluster readCluster) client.ObjectKey {
+	ref := cluster.Providers.OLVM.OvirtAPIServer.CredentialsSecret
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, o.namespace), Name: ref.Name}
+}
+
+// storageDriver is the oVirt CSI driver as an add-on, with the credentials that the management cluster has; none where the cluster
+// file does not want it.
+func (o *start) storageDriver(ctx context.Context, cluster readCluster) ([]addOn, error) {
+	var secret corev1.Secret
+	if err := o.Get(ctx, o.secretKey(cluster), &secret); err != nil {
+		return nil, fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+	objects, err := cluster.StorageDriver(string(secret.Data["username"]), string(secret.Data["password"]))
+	if err != nil || len(objects) == 0 {
+		return nil, err
+	}
+	return []addOn{{"the oVirt CSI driver", objects}}, nil
 }
 
 // keepCredentials writes the Secret with the credentials of the engine, where there are any.
@@ -369,5 +453,8 @@ func (o *start) pivot(ctx context.Context, name string) error {
 	if err := o.move(ctx, &o.steps, &to); err != nil {
 		return err
 	}
-	return o.do("Waiting for the cluster to manage itself", func() error { return o.until(ctx, o.timeout, to.allReady(name)) })
+	if err := o.do("Waiting for the cluster to manage itself", func() error { return o.until(ctx, o.timeout, to.allReady(name)) }); err != nil {
+		return err
+	}
+	return o.leave(ctx, &o.steps)
 }

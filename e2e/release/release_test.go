@@ -7,11 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +25,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/providers"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -247,6 +250,42 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 		if len(objects) < 6 {
 			t.Errorf("flavor %s has %d objects", flavor, len(objects))
 		}
+	}
+}
+
+// TestOlvmctlInstallsWhatLacks has the library of olvmctl start install everything, with no kubelet that would run it.
+func TestOlvmctlInstallsWhatLacks(t *testing.T) {
+	m := newManagement(t)
+	m.others()
+	m.release("v0.1.0")
+	t.Setenv("XDG_CONFIG_HOME", m.dir)
+	t.Setenv("GOPROXY", "off")
+	var said []string
+	p := &providers.Providers{Config: m.config, Timeout: 3 * time.Second, Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+	to := providers.Management{Kubeconfig: m.kubeconfig, Client: m.client}
+	installed, err := p.Ensure(t.Context(), to)
+	if want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}; !slices.Equal(installed, want) {
+		t.Errorf("installed %v", installed)
+	}
+	if err == nil || !strings.Contains(err.Error(), "not available after 3s: Deployment capolvm-system/capolvm-controller-manager") {
+		t.Errorf("a manager that does not run: %v", err)
+	}
+	m.expectInstalled("v0.1.0")
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capolvm-system", Name: "capolvm-controller-manager"}}
+	if err := m.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		t.Fatal(err)
+	}
+	deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}
+	if err := m.client.Status().Update(t.Context(), deployment); err != nil {
+		t.Fatal(err)
+	}
+	said = nil
+	if installed, err := p.Ensure(t.Context(), to); err != nil || len(installed) != 0 || len(said) != 0 {
+		t.Errorf("a second time: %v, %v, %v", installed, err, said)
+	}
+	content, err := os.ReadFile(m.config)
+	if err != nil || strings.Contains(string(content), "CLUSTER_TOPOLOGY") {
+		t.Errorf("the user's configuration was changed: %s, %v", content, err)
 	}
 }
 

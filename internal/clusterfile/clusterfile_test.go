@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kyaml "sigs.k8s.io/yaml"
 
@@ -216,6 +218,37 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 				t.Errorf("failed: %t\n%s", Failed(got), texts(got))
 			}
 		})
+	}
+}
+
+func TestTheStorageDriverOfAClusterFile(t *testing.T) {
+	s := read(t, "current.yaml")
+	if problems := s.Validate(); Failed(problems) {
+		t.Fatal(texts(problems))
+	}
+	objects, err := s.StorageDriver("admin@internal", "secret: #1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := decoded[corev1.Secret](t, objects, "Secret", "ovirt-csi-creds")
+	var configuration map[string]any
+	if err := kyaml.Unmarshal(secret.Data["ovirt-config.yaml"], &configuration); err != nil || configuration["ovirt_password"] != "secret: #1" || configuration["ovirt_insecure"] != false ||
+		configuration["ovirt_url"] != "https://engine.example.com/ovirt-engine/api" || configuration["ovirt_cafile"] != csiCA {
+		t.Errorf("the configuration of the driver: %v, %v", err, configuration)
+	}
+	if ca := decoded[corev1.ConfigMap](t, objects, "ConfigMap", "ovirt-csi-ca.crt"); ca.Namespace != "ovirt-csi" || !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") {
+		t.Errorf("the CA: %+v", ca)
+	}
+	node := decoded[appsv1.DaemonSet](t, objects, "DaemonSet", "ovirt-csi-node-plugin")
+	for _, container := range node.Spec.Template.Spec.Containers {
+		if !strings.HasPrefix(container.Image, "container-registry.oracle.com/olcne/") {
+			t.Errorf("image %s", container.Image)
+		}
+	}
+	no := read(t, "current.yaml", "    olvmOCK:", "    ovirtCsiDriver: {install: false}\n    olvmOCK:")
+	no.Validate()
+	if objects, err := no.StorageDriver("u", "p"); err != nil || objects != nil {
+		t.Errorf("it is not wanted: %v, %v", objects, err)
 	}
 }
 

@@ -479,7 +479,7 @@ func (s *Source) checkUnused() {
 	}
 	for path, node := range map[string]bool{"applications": !s.Applications.IsZero(), "catalogs": !s.Catalogs.IsZero(), "cni": s.CNI != "" && s.CNI != "none"} {
 		if node {
-			s.note(true, path, "what is installed in the cluster is not in its manifests")
+			s.note(true, path, "it is not installed; give its manifests to olvmctl start with --add-on")
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,12 @@ type Options struct {
 	Dir string
 	// BinDir has our manager and ovirtsim.
 	BinDir string
+	// Manager is the command of our manager, to be used instead of the one in BinDir.
+	Manager []string
+	// DataDir keeps what is in the plane over restarts; empty forgets it.
+	DataDir string
+	// NoSimulator leaves the engine simulator out.
+	NoSimulator bool
 	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
 	SimSpeed float64
 	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
@@ -94,6 +101,14 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, err
 }
 
+// step of starting a plane, as it is said.
+type step struct {
+	phrase string
+	run    func(context.Context) error
+}
+
+const startSimulator = "start the engine simulator"
+
 // Start runs everything, step by step. On an error what was started is stopped again.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	p := &Plane{options: options, WorkDir: filepath.Join(options.Dir, "terraform")}
@@ -108,16 +123,17 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 			p.Stop()
 		}
 	}()
-	for _, step := range []struct {
-		phrase string
-		run    func(context.Context) error
-	}{
+	steps := []step{
 		{"start etcd and kube-apiserver", p.startControlPlane},
 		{"start kube-controller-manager", p.startControllerManager},
 		{"install Cluster API and start its managers", p.startClusterAPI},
-		{"start the engine simulator", p.startSim},
+		{startSimulator, p.startSim},
 		{"install Cluster API Provider OLVM and start its manager", p.startProvider},
-	} {
+	}
+	if options.NoSimulator {
+		steps = slices.DeleteFunc(steps, func(s step) bool { return s.phrase == startSimulator })
+	}
+	for _, step := range steps {
 		begin := time.Now()
 		if err := step.run(ctx); err != nil {
 			return nil, fmt.Errorf("failed to %s: %w", step.phrase, err)
@@ -143,8 +159,12 @@ func (p *Plane) Stop() {
 
 func (p *Plane) startControlPlane(ctx context.Context) error {
 	p.env = &envtest.Environment{BinaryAssetsDirectory: p.tools, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 30 * time.Second}
-	etcd := &envtest.Etcd{}
-	etcd.Configure().Set("unsafe-no-fsync")
+	etcd := &envtest.Etcd{DataDir: p.options.DataDir}
+	if p.options.DataDir == "" {
+		etcd.Configure().Set("unsafe-no-fsync")
+	} else if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
+		return fmt.Errorf("failed to make %s: %w", p.options.DataDir, err)
+	}
 	p.env.ControlPlane.Etcd = etcd
 	p.undo = append(p.undo, func() { _ = p.env.Stop() })
 	var err error
@@ -520,11 +540,15 @@ func (p *Plane) StartManager(ctx context.Context) error {
 		return err
 	}
 	userData := fmt.Sprintf("127.0.0.1:%d", ports[2])
-	p.Manager, err = p.run("capolvm-manager", filepath.Join(p.options.BinDir, "manager"), []string{
-		"--kubeconfig=" + p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace=" + ManagerNamespace, "--work-dir=" + p.WorkDir,
+	command := p.options.Manager
+	if len(command) == 0 {
+		command = []string{filepath.Join(p.options.BinDir, "manager")}
+	}
+	p.Manager, err = p.run("capolvm-manager", command[0], append(slices.Clone(command[1:]),
+		"--kubeconfig="+p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace="+ManagerNamespace, "--work-dir="+p.WorkDir,
 		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics", "--v=2",
-		"--bootstrap-url=https://" + userData, "--bootstrap-listen=" + userData,
-	}, terraform.ExecutableEnv+"="+p.executor.Path)
+		"--bootstrap-url=https://"+userData, "--bootstrap-listen="+userData,
+	), terraform.ExecutableEnv+"="+p.executor.Path)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,343 @@
+// Package command is the command line of the manager, as a program of its own and as part of olvmctl, which runs it in local
+// management clusters.
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/feature"
+	"sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+const (
+	controllerName = "cluster-api-provider-olvm-controller-manager"
+
+	// shutdownTimeout is longer than the executor's grace after an interrupt plus the time to save a state, and shorter
+	// than the pod's terminationGracePeriodSeconds of 90.
+	shutdownTimeout = 80 * time.Second
+
+	// authoritySecret is the Secret, in the manager's namespace, with the authority of the server of user data.
+	authoritySecret = "capolvm-user-data-authority" //nolint:gosec // its name
+
+	// tokenGrace is how long a VM may take from the end of its run until it fetches its user data.
+	tokenGrace = 15 * time.Minute
+
+	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
+	// body, and so every Secret that it reads.
+	maxVerbosity = 7
+)
+
+// options are the values of all flags.
+type options struct {
+	leaderElect         bool
+	leaseDuration       time.Duration
+	renewDeadline       time.Duration
+	retryPeriod         time.Duration
+	leaderNamespace     string
+	namespace           string
+	watchFilter         string
+	profilerAddress     string
+	contentionProfiling bool
+	syncPeriod          time.Duration
+	qps                 float32
+	burst               int
+	healthAddr          string
+	clusterConcurrency  int
+	machineConcurrency  int
+	terraformRuns       int
+	terraformLimit      time.Duration
+	workDir             string
+	approveServing      bool
+	bootstrapURL        string
+	bootstrapListen     string
+	manager             flags.ManagerOptions
+	logs                *logs.Options
+}
+
+func (o *options) addFlags(fs *pflag.FlagSet) {
+	o.logs = logs.NewOptions()
+	logsv1.AddFlags(o.logs, fs)
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Elect a leader, so that several replicas can run and one works.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait until they take over a lease that is not renewed.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How often leader election is tried.")
+	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "Namespace of the lease; empty means that of the pod.")
+	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
+	fs.StringVar(&o.watchFilter, "watch-filter", "", fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel))
+	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060.")
+	fs.BoolVar(&o.contentionProfiling, "contention-profiling", false, "Profile blocking.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "The longest time until every object is reconciled again.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Queries per second to the API server.")
+	fs.IntVar(&o.burst, "kube-api-burst", 400, "Queries to the API server in one burst.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
+	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters of one engine that are reconciled at once.")
+	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines of one engine that are reconciled at once.")
+	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
+	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
+	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
+	fs.StringVar(&o.bootstrapURL, "bootstrap-url", "", "Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as https://10.20.30.4:9445; empty means not at all.")
+	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
+	flags.AddManagerOptions(fs, &o.manager)
+	feature.MutableGates.AddFlag(fs)
+}
+
+func (o *options) validate() error {
+	for name, value := range map[string]int{
+		"olvmcluster-concurrency": o.clusterConcurrency, "olvmmachine-concurrency": o.machineConcurrency, "terraform-concurrency": o.terraformRuns,
+	} {
+		if value < 1 {
+			return fmt.Errorf("--%s must be at least 1", name)
+		}
+	}
+	if o.leaderElect && (o.retryPeriod <= 0 || o.retryPeriod >= o.renewDeadline || o.renewDeadline >= o.leaseDuration) {
+		return fmt.Errorf("--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration (%s) must each be shorter than the next", o.retryPeriod, o.renewDeadline, o.leaseDuration)
+	}
+	if o.terraformLimit < time.Minute {
+		return fmt.Errorf("--terraform-timeout must be at least 1m, not %s", o.terraformLimit)
+	}
+	return nil
+}
+
+// Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
+func Main() int {
+	syscall.Umask(0o077) // state and user data are on disk while Terraform works
+	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step waits for
+	// something else than time. Users can turn it on again.
+	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
+		panic(err)
+	}
+	var o options
+	o.addFlags(pflag.CommandLine)
+	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
+	pflag.Parse()
+	o.logs.Verbosity = min(o.logs.Verbosity, maxVerbosity)
+	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)
+		return 1
+	}
+	ctrl.SetLogger(klog.Background())
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+		ctrl.Log.Error(err, "Manager ended with an error")
+		klog.Flush()
+		return 1
+	}
+	return 0
+}
+
+func run(ctx context.Context, o options) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	executable, err := terraform.Find(ctx)
+	if err != nil {
+		return err
+	}
+	log := ctrl.Log.WithName("setup")
+	log.Info("Starting", "version", version.Version, "executor", executable.String())
+	if o.contentionProfiling {
+		goruntime.SetBlockProfileRate(1)
+	}
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("failed to load the kubeconfig: %w", err)
+	}
+	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
+	var leads *leadership
+	if o.leaderElect {
+		if leads, err = newLeadership(restConfig, o); err != nil {
+			return err
+		}
+	}
+	mgr, err := newManager(restConfig, leads, o)
+	if err != nil {
+		return err
+	}
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+	runs := controllers.NewRuns(o.terraformRuns, o.terraformLimit)
+	if leads != nil {
+		runs.Fence = leads.fence(mgr.GetAPIReader())
+	}
+	userData, err := addDelivery(ctx, mgr, o)
+	if err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o, executable, sessions, runs, userData); err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
+			return fmt.Errorf("failed to add the care for memory: %w", err)
+		}
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return fmt.Errorf("failed to add the health probe: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return fmt.Errorf("failed to add the readiness probe: %w", err)
+	}
+	err = mgr.Start(ctx)
+	grace := shutdownTimeout
+	if err != nil && leads != nil && ctx.Err() == nil {
+		grace = o.lostLease()
+	}
+	runs.Shutdown(grace)
+	if err != nil {
+		return fmt.Errorf("failed to run the manager: %w", err)
+	}
+	return nil
+}
+
+func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+	}
+	_, metrics, err := flags.GetManagerOptions(o.manager)
+	if err != nil {
+		return nil, fmt.Errorf("invalid flags: %w", err)
+	}
+	var lock resourcelock.Interface
+	if leads != nil {
+		lock = leads.lock
+	}
+	var namespaces map[string]cache.Config
+	if o.namespace != "" {
+		namespaces = map[string]cache.Config{o.namespace: {}}
+	}
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:                              scheme,
+		Controller:                          config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
+		LeaderElection:                      o.leaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionID:                    o.leaseName(), // names the metric
+		LeaderElectionReleaseOnCancel:       true,          // the process ends right after the manager
+		LeaseDuration:                       &o.leaseDuration,
+		RenewDeadline:                       &o.renewDeadline,
+		RetryPeriod:                         &o.retryPeriod,
+		GracefulShutdownTimeout:             ptr.To(shutdownTimeout),
+		HealthProbeBindAddress:              o.healthAddr,
+		PprofBindAddress:                    o.profilerAddress,
+		Metrics:                             *metrics,
+		Cache:                               cache.Options{DefaultNamespaces: namespaces, SyncPeriod: &o.syncPeriod, DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{
+			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
+			// of the management cluster in memory.
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// addDelivery has the manager serve user data, where VMs reach it; nil where they do not.
+func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Server, error) {
+	if o.bootstrapURL == "" {
+		return nil, nil
+	}
+	namespace, err := o.ownNamespace()
+	if err != nil {
+		return nil, err
+	}
+	server, err := delivery.New(ctx, delivery.Options{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
+		Lifetime: o.terraformLimit + tokenGrace,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-url: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.bootstrapListen)
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-listen: %w", err)
+	}
+	if err := mgr.Add(server.Runnable(listener)); err != nil {
+		return nil, fmt.Errorf("failed to add the server of user data: %w", err)
+	}
+	return server, nil
+}
+
+func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs, userData *delivery.Server) error {
+	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: sessions}
+	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
+			ctrl.Log.WithName("setup").Error(err, "Failed to prepare the executors")
+		}
+		return nil
+	})); err != nil {
+		return fmt.Errorf("failed to add the preparation of executors: %w", err)
+	}
+	if err := (&controllers.OLVMClusterReconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
+		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
+		return err
+	}
+	for _, configMaps := range []bool{false, true} {
+		if err := (&controllers.AccessReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+			return err
+		}
+	}
+	if err := (&controllers.OLVMMachineTemplateReconciler{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("olvmmachinetemplate-controller"), WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		return err
+	}
+	workloads, err := controllers.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
+	if err != nil {
+		return err
+	}
+	if err := (&controllers.NodeReconciler{
+		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
+		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
+		return err
+	}
+	return (&controllers.OLVMMachineReconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
+		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
+		CacheHasAll: o.watchFilter == "" && o.namespace == "", Delivery: userData,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+}
