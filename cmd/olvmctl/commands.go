@@ -16,6 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
@@ -103,6 +104,8 @@ type planned struct {
 	Owners   []preview.OwnerChange `json:"owners"`
 	// Changed is how many machines would be made, changed, replaced or deleted.
 	Changed int64 `json:"changed"`
+
+	offline bool
 }
 
 // print writes a plan.
@@ -171,7 +174,7 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	out := planned{Machines: []*preview.Result{}, Owners: append([]preview.OwnerChange{}, owners...)}
+	out := planned{offline: p.offline, Machines: []*preview.Result{}, Owners: append([]preview.OwnerChange{}, owners...)}
 	if p.offline {
 		out.Machines, err = preview.Offline(manifests, machines)
 	} else {
@@ -199,7 +202,11 @@ func (p *plan) run(ctx context.Context, s streams) error {
 
 // newExecutor makes an executor with a working directory for it, which remove removes.
 func newExecutor(ctx context.Context, sessions *engine.Sessions) (executor *terraform.Executor, scratch string, remove func(), err error) {
-	executable, err := terraform.Find(ctx)
+	tools, err := toolchain.Embedded() // olvmctl start may have brought one
+	if err != nil {
+		return nil, "", nil, err
+	}
+	executable, err := tools.FindExecutor(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}

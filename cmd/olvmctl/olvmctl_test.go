@@ -341,7 +341,7 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 	s := newSite(t)
 	s.sim.Close()
 	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--offline")
-	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") || !strings.Contains(out, "3 machines, 0 would change") {
+	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") || !strings.Contains(out, "3 machines; what would change is not known offline") {
 		t.Errorf("exit code %d: %s\n%s", code, problems, out)
 	}
 	if code, _, problems := s.run("", "plan"); code != 1 || !strings.Contains(problems, "give manifests or a cluster file with -f") {

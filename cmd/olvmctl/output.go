@@ -38,6 +38,9 @@ func encode(out io.Writer, output string, value any) error {
 
 // total is the last line of a plan.
 func (p planned) total() string {
+	if p.offline && p.Changed == 0 {
+		return fmt.Sprintf("%d machines; what would change is not known offline", len(p.Machines))
+	}
 	return fmt.Sprintf("%d machines, %d would change", len(p.Machines), p.Changed)
 }
 
