@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +183,30 @@ func (j *journey) change(texts ...string) {
 	j.write(filepath.Base(j.file), strings.NewReplacer(texts...).Replace(string(content)))
 }
 
+// chart writes a chart and a list of add-ons that has it with a value.
+func (j *journey) chart(name, text string) string {
+	j.t.Helper()
+	if err := os.MkdirAll(filepath.Join(j.dir, name, "templates"), 0o755); err != nil {
+		j.t.Fatal(err)
+	}
+	j.write(name+"/Chart.yaml", "apiVersion: v2\nname: "+name+"\nversion: 1.0.0\n")
+	j.write(name+"/templates/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ .Values.text | quote }}}\n")
+	return j.write("add-ons.yaml", fmt.Sprintf("- name: said\n  chart: %s\n  namespace: talk\n  values: {text: %s}\n", name, text))
+}
+
+// expectRelease compares what a chart has made, and how many revisions of its release there are.
+func (j *journey) expectRelease(in *localplane.Plane, text string, revisions int) {
+	j.t.Helper()
+	var made corev1.ConfigMap
+	if err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: "talk", Name: "said"}, &made); err != nil || made.Data["text"] != text {
+		j.t.Errorf("the chart has made %v, %v", made.Data, err)
+	}
+	var list corev1.SecretList
+	if err := in.Client.List(j.t.Context(), &list, client.InNamespace("talk"), client.MatchingLabels{"owner": "helm", "name": "said"}); err != nil || len(list.Items) != revisions {
+		j.t.Errorf("%d revisions, %v", len(list.Items), err)
+	}
+}
+
 // expectUpgrade changes version and template in the cluster file, and has all machines replaced.
 func (j *journey) expectUpgrade(kubeconfig string) {
 	j.t.Helper()
@@ -251,8 +276,9 @@ func TestTheJourney(t *testing.T) {
 	j.clusterFile("trip", 81, 1, "")
 	addOn := j.write("cni.yaml", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cni, namespace: cni}\nspec:\n  selector: {matchLabels: {app: cni}}\n  template:\n    metadata: {labels: {app: cni}}\n    spec: {containers: [{name: cni, image: example.com/cni}]}\n"+
 		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n")
+	list := j.chart("greeting", "hello")
 
-	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "-o", "json")
+	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
 	t.Log(problems)
 	var started struct {
 		Name, Kubeconfig, ManagementKubeconfig string
@@ -282,8 +308,10 @@ func TestTheJourney(t *testing.T) {
 		t.Errorf("the storage driver: %v", err)
 	}
 
+	j.expectRelease(own, "hello", 1)
+
 	before := j.vms()
-	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn); !strings.Contains(problems, "trip manages itself") {
+	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
 		t.Errorf("a second time:\n%s", problems)
 	}
 	for id, vm := range j.vms() {
@@ -291,6 +319,10 @@ func TestTheJourney(t *testing.T) {
 			t.Errorf("a second time has changed VM %s: %+v", vm.Name, vm)
 		}
 	}
+
+	j.expectRelease(own, "hello", 1)
+	j.does("start", "-f", j.file, "--add-ons", j.chart("greeting", "good bye"))
+	j.expectRelease(own, "good bye", 2)
 
 	j.expectUpgrade(started.Kubeconfig)
 	j.expectLogs(started.Kubeconfig)
@@ -355,5 +387,53 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), "pgrep", "-f", local).Output(); err == nil {
 		t.Errorf("processes are left: %s", out)
+	}
+}
+
+// shell is a block of commands in a document.
+var shell = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, as one shell.
+func TestTheQuickStart(t *testing.T) {
+	t.Parallel()
+	root := suite.tools.Root()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "quickstart.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -eu\n"
+	for _, block := range shell.FindAllStringSubmatch(string(text), -1) {
+		script += block[1]
+	}
+	dir := t.TempDir()
+	for from, to := range map[string]string{filepath.Join(root, "config"): "config", suite.binDir: "bin"} {
+		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	executable, err := suite.tools.FindExecutor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-c", "make() { test \"$*\" = build; }\n"+script) // the commands are built already
+	command.Dir, command.WaitDelay = dir, time.Minute
+	command.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path)
+	stop := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(suite.binDir, "olvmctl"), "local", "stop")
+	stop.Env = command.Env
+	t.Cleanup(func() { _ = stop.Run() })
+	log, err := os.Create(filepath.Join(filepath.Dir(suite.binDir), t.Name()+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	var out bytes.Buffer
+	command.Stdout, command.Stderr = io.MultiWriter(&out, log), io.MultiWriter(&out, log)
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{"quickstart.yaml is valid", "3 machines; what would change is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane", "SuccessfulApply", "deleted namespace quick"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out.String())
+		}
 	}
 }

@@ -25,38 +25,71 @@ const addOnLimit = 32 << 20
 
 // addOns are what is installed in a cluster once it has an API server.
 type addOns struct {
-	// from are files, folders and URLs of manifests.
+	// from are files, folders and URLs of manifests; list is a file with more, and with charts.
 	from []string
+	list string
 }
 
 // addOn is one of them.
 type addOn struct {
 	name    string
 	objects []*unstructured.Unstructured
+	// chart is one in place of objects.
+	chart *chart
 }
 
 func (a *addOns) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVar(&a.from, "add-on", nil, "manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
+	command.Flags().StringVar(&a.list, "add-ons", "", "file with a list of add-ons: manifests and Helm charts with their values")
 }
 
 // load reads all of them, before anything is made.
 func (a *addOns) load(ctx context.Context) ([]addOn, error) {
 	var out []addOn
 	for _, from := range a.from {
-		content, err := readAddOn(ctx, from)
+		objects, err := readManifests(ctx, from)
 		if err != nil {
 			return nil, fmt.Errorf("--add-on %s: %w", from, err)
 		}
-		objects, err := manifest.Read(content)
-		if err == nil && len(objects) == 0 {
-			err = errors.New("there are no manifests in it")
+		out = append(out, addOn{name: from, objects: objects})
+	}
+	if a.list == "" {
+		return out, nil
+	}
+	list, err := readList(a.list)
+	if err != nil {
+		return nil, fmt.Errorf("--add-ons: %w", err)
+	}
+	for _, entry := range list {
+		next := addOn{name: entry.Name}
+		for _, from := range entry.Manifests {
+			objects, err := readManifests(ctx, from)
+			if err != nil {
+				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, from, err)
+			}
+			next.objects = append(next.objects, objects...)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("--add-on %s: %w", from, err)
+		if entry.Chart != "" {
+			if next.chart, err = loadChart(entry); err != nil {
+				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, entry.Chart, err)
+			}
 		}
-		out = append(out, addOn{from, objects})
+		out = append(out, next)
 	}
 	return out, nil
+}
+
+// readManifests reads those of a file, a folder or a URL.
+func readManifests(ctx context.Context, from string) ([]*unstructured.Unstructured, error) {
+	content, err := readAddOn(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := manifest.Read(content)
+	if err == nil && len(objects) == 0 {
+		err = errors.New("there are no manifests in it")
+	}
+	return objects, err
 }
 
 func readAddOn(ctx context.Context, from string) ([]byte, error) {
@@ -115,13 +148,19 @@ func download(ctx context.Context, url string) ([]byte, error) {
 var first = []string{"Namespace", "CustomResourceDefinition"}
 
 // install applies them. Kinds that one of them brings may not be served at once.
-func install(ctx context.Context, s *steps, c client.Client, list []addOn, timeout time.Duration) error {
+func install(ctx context.Context, s *steps, workload *management, list []addOn, timeout time.Duration) error {
+	c := workload.Client
 	for _, one := range list {
+		if one.chart != nil {
+			if err := s.do("Installing "+one.name, func() error { return one.chart.install(ctx, workload.kubeconfig, timeout, s.say) }); err != nil {
+				return err
+			}
+			continue
+		}
 		slices.SortStableFunc(one.objects, func(a, b *unstructured.Unstructured) int { return rankOf(a) - rankOf(b) })
 		err := s.do("Installing "+one.name, func() error {
 			return s.until(ctx, timeout, func(ctx context.Context) error {
-				err := manifest.Apply(ctx, c, inNamespace(c, one.objects), fieldOwner, client.ForceOwnership)
-				return err
+				return manifest.Apply(ctx, c, inNamespace(c, one.objects), fieldOwner, client.ForceOwnership)
 			})
 		})
 		if err != nil {

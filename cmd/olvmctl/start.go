@@ -348,7 +348,7 @@ func (o *start) storageDriver(ctx context.Context, cluster readCluster) ([]addOn
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
-	return []addOn{{"the oVirt CSI driver", objects}}, nil
+	return []addOn{{name: "the oVirt CSI driver", objects: objects}}, nil
 }
 
 // keepCredentials writes the Secret with the credentials of the engine, where there are any.
@@ -421,7 +421,7 @@ func (m *management) troubles(ctx context.Context, name string) error {
 }
 
 // writeKubeconfig writes the kubeconfig of the cluster, and makes a client with it.
-func (o *start) writeKubeconfig(ctx context.Context, name string) (client.Client, error) {
+func (o *start) writeKubeconfig(ctx context.Context, name string) (*management, error) {
 	content, err := kubeconfig.FromSecret(ctx, o.Client, client.ObjectKey{Namespace: o.namespace, Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
@@ -441,7 +441,7 @@ func (o *start) writeKubeconfig(ctx context.Context, name string) (client.Client
 			return workload.List(ctx, &corev1.NodeList{})
 		})
 	})
-	return workload.Client, err
+	return &workload, err
 }
 
 // pivot installs the providers in the cluster and moves its objects there.

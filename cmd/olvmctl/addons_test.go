@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAListOfAddOnsThatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct{ list, want string }{
+		"no name":        {"- chart: a\n", "entry 1: name: it is needed"},
+		"nothing":        {"- name: a\n", "a: write either manifests or chart"},
+		"both":           {"- {name: a, chart: b, manifests: [c.yaml]}\n", "a: write either manifests or chart"},
+		"not of a chart": {"- {name: a, manifests: [c.yaml], values: {b: c}}\n", "a: repository, version, namespace and values are of a chart"},
+		"unknown key":    {"- {name: a, chrat: b}\n", `unknown field "chrat"`},
+		"no file":        {"- {name: a, manifests: [none.yaml]}\n", "none.yaml: no such file"},
+		"no manifests":   {"- {name: a, manifests: [empty.yaml]}\n", "there are no manifests in it"},
+		"no chart":       {"- {name: a, chart: ./none}\n", `"./none" not found`},
+		"http":           {"- {name: a, manifests: ['http://example.com/a.yaml']}\n", "only https is known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "add-ons.yaml")
+			for file, content := range map[string]string{path: test.list, filepath.Join(dir, "empty.yaml"): "# nothing\n"} {
+				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if list, err := (&addOns{list: path}).load(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, %v, want %s", list, err, test.want)
+			}
+		})
+	}
+}
+
+func TestLinesAboutAMachine(t *testing.T) {
+	log := strings.Join([]string{
+		`2026-11-22T05:00:00.5Z I1122 05:00:00 "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`,
+		`2026-11-22T05:00:01Z I1122 05:00:01 "Terraform run succeeded" OLVMMachine="ns/m-10" added=4`,
+		`not a line of a log about "ns/m-1"`,
+	}, "\n")
+	lines, err := linesAbout(strings.NewReader(log), "ns/m-1")
+	if err != nil || len(lines) != 1 || !strings.Contains(lines[0].Message, "added=4") || lines[0].Time.Second() != 0 {
+		t.Errorf("%+v, %v", lines, err)
+	}
+}
+
+func TestWhatCanBeUpgraded(t *testing.T) {
+	for _, test := range []struct{ from, to, want string }{
+		{"v1.33.5", "v1.34.1", ""}, {"v1.33.5", "v1.33.6", ""}, {"v1.33.5", "v1.33.5", ""},
+		{"v1.33.5", "v1.35.0", "more than one minor version; upgrade to v1.34 first"}, {"v1.33.5", "v1.33.4", "cannot go back"}, {"v1.33.5", "v2.0.0", "more than one minor version"},
+	} {
+		if err := upgradable(test.from, test.to); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("from %s to %s: %v, want %q", test.from, test.to, err, test.want)
+		}
+	}
+}
