@@ -84,16 +84,25 @@ func DefaultsPath() string {
 // Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system or of YAML;
 // what else is wrong is in Validate.
 func Read(path, defaults string) (*Source, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read a cluster file: %w", err)
+	}
+	return Parse(path, content, defaults)
+}
+
+// Parse is Read for a cluster file that is not written yet; path is where it is to be.
+func Parse(path string, content []byte, defaults string) (*Source, error) {
 	s := &Source{dir: filepath.Dir(path)}
-	for _, name := range []string{path, defaults} {
-		if name == "" {
-			continue
-		}
-		content, err := os.ReadFile(name)
+	if err := s.parse(path, content); err != nil {
+		return nil, err
+	}
+	if defaults != "" {
+		content, err := os.ReadFile(defaults)
 		if err != nil {
 			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
 		}
-		if err := s.parse(name, content); err != nil {
+		if err := s.parse(defaults, content); err != nil {
 			return nil, err
 		}
 	}
@@ -124,14 +133,14 @@ func (s *Source) decode() error {
 		provider := at(d.root, "providers", "olvm")
 		if isOlder(provider) {
 			s.older = true
-			s.unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")
+			s.problems = append(s.problems, unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
 			converted, err := convert(provider)
 			if err != nil {
 				return fmt.Errorf("%s: providers.olvm: %w", d.name, err)
 			}
 			d.root = with(d.root, converted)
 		}
-		s.unknown(d.name, d.root, reflect.TypeFor[File](), "")
+		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
 		merge(merged, d.root)
 	}
 	var problem *yaml.TypeError
@@ -145,27 +154,32 @@ func (s *Source) decode() error {
 	return nil
 }
 
-// unknown notes keys that a type does not have.
-func (s *Source) unknown(file string, node *yaml.Node, t reflect.Type, path string) {
+// Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
+func Unknown[T any](file string, mapping *yaml.Node) []Problem {
+	return unknown(file, mapping, reflect.TypeFor[T](), "")
+}
+
+func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if node.Kind != yaml.MappingNode || t.Kind() != reflect.Struct || t == reflect.TypeFor[yaml.Node]() {
-		return
+		return nil
 	}
 	known := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		known[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
 	}
+	var out []Problem
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
-		field, ok := known[key.Value]
-		if !ok {
-			s.problems = append(s.problems, Problem{File: file, Line: key.Line, Path: full, Message: "there is no such key" + nearest(key.Value, known)})
-			continue
+		if field, ok := known[key.Value]; ok {
+			out = append(out, unknown(file, node.Content[i+1], field, full)...)
+		} else {
+			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: "there is no such key" + nearest(key.Value, known)})
 		}
-		s.unknown(file, node.Content[i+1], field, full)
 	}
+	return out
 }
 
 // nearest is the key that was meant, as far as one can guess.

@@ -346,8 +346,18 @@ func (s *Source) checkMachines() {
 			s.note(false, each.name+"virtualMachine.memory", "%v", err)
 		}
 		network := m.VirtualMachine.Network
-		if network.IPv4.Subnet == "" || network.IPv4.IPAddresses == "" {
+		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
+			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it", vip, subnet.Masked())
+		}
+		if network.IPv4.Subnet == "" {
 			continue // said to be missing
+		}
+		if network.IPv4.IPAddresses == "" { // so are they, and the rest can be checked without them
+			var field *ipam.FieldError
+			if _, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil); errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
+				s.note(false, each.name+"virtualMachine.network."+field.Field, "%s", field.Problem)
+			}
+			continue
 		}
 		if _, err := resolve.NICs(s.machineSpec(m), cluster); err != nil {
 			s.noteField(each.name+"virtualMachine.network", each.name, err)
@@ -358,9 +368,6 @@ func (s *Source) checkMachines() {
 			continue // NICs said so
 		}
 		kinds = append(kinds, kind{each.name, each.count, pool})
-		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
-			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it", vip, subnet.Masked())
-		}
 	}
 	needed, have := 0, map[string]bool{}
 	size := new(big.Int)
