@@ -263,6 +263,8 @@ type Network struct {
 	ID         string `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
+	// Usages are what it is for, such as "vm" and "migration".
+	Usages []string `xml:"usages>usage"`
 }
 
 // InstanceType sizes VMs.
