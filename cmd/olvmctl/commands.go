@@ -39,7 +39,7 @@ func newCommand(s streams) *cobra.Command {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), newStartCommand(s), newMoveCommand(s), newUpgradeCommand(s), newLogsCommand(s), newDeleteCommand(s), newLocalCommand(s), simcommand.New("olvmctl sim", s.out))
+	root.AddCommand(newInitCommand(s), newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), newStartCommand(s), newMoveCommand(s), newUpgradeCommand(s), newLogsCommand(s), newDeleteCommand(s), newLocalCommand(s), simcommand.New("olvmctl sim", s.out))
 	return root
 }
 
