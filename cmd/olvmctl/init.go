@@ -78,11 +78,11 @@ func printNext(out io.Writer, w *survey.Written) error {
 			fmt.Fprintf(&text, "%s is written\n", path)
 		}
 	}
-	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n  export OLVM_USERNAME=%s OLVM_PASSWORD=...\n", w.Credentials, w.User)
+	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n", w.Credentials)
 	if w.NoTemplate {
-		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s\n", w.ClusterFile)
+		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s --credentials %s\n", w.ClusterFile, w.Credentials)
 	}
-	fmt.Fprintf(&text, "  olvmctl validate -f %[1]s --engine\n  olvmctl start -f %[1]s\n", w.ClusterFile)
+	fmt.Fprintf(&text, "  olvmctl validate -f %[1]s --credentials %[2]s --engine\n  olvmctl start -f %[1]s --credentials %[2]s\n", w.ClusterFile, w.Credentials)
 	_, err := io.WriteString(out, text.String())
 	return err
 }

@@ -449,7 +449,7 @@ func TestWhatInitWrites(t *testing.T) {
 	if code != 0 || problems != "" {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	for _, want := range []string{"OLVM_USERNAME=admin@internal", "olvmctl validate -f site.yaml --engine\n", "olvmctl start -f site.yaml\n"} {
+	for _, want := range []string{"olvmctl validate -f site.yaml --credentials prod-credentials.yaml --engine\n", "olvmctl start -f site.yaml --credentials prod-credentials.yaml\n"} {
 		if !strings.Contains(out, want) || strings.Contains(out, "image template") {
 			t.Errorf("no %q, or an image, in\n%s", want, out)
 		}
@@ -525,7 +525,7 @@ func TestANetworkWithOneProfileAsksForNone(t *testing.T) {
 func TestADataCenterWithoutATemplate(t *testing.T) {
 	b := newBench(t)
 	code, out, problems := b.run("init", "--answers", b.file("dataCenter", "Lab", "cluster", "Lab", "network", "lab", "vnicProfile", "", "storageDomain", "lab-data", "template", "mine"))
-	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml\n") || !strings.Contains(b.written()["cluster.yaml"], "vmTemplateName: mine\n") {
+	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ") || !strings.Contains(b.written()["cluster.yaml"], "vmTemplateName: mine\n") {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
 }

@@ -23,8 +23,6 @@ import (
 type Written struct {
 	// ClusterFile, CA and Credentials are paths; CA is empty where the system's CAs are used.
 	ClusterFile, CA, Credentials string
-	// User of the engine.
-	User string
 	// NoTemplate says that the engine does not have the template yet.
 	NoTemplate bool
 	// Warnings about the cluster file.
@@ -143,7 +141,7 @@ func (s *survey) write(ctx context.Context) (*Written, error) {
 	}
 	defer func() { _ = os.RemoveAll(staging) }()
 	a := &s.answers
-	out := &Written{ClusterFile: s.Output, Credentials: filepath.Join(dir, a.secretFile(a.Name)), User: a.User, NoTemplate: s.noTemplate}
+	out := &Written{ClusterFile: s.Output, Credentials: filepath.Join(dir, a.secretFile(a.Name)), NoTemplate: s.noTemplate}
 	var files []output
 	ca := ""
 	if s.ca != nil {
