@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -368,16 +369,17 @@ func (s *Source) checkMachines() {
 			continue // NICs said so
 		}
 		kinds = append(kinds, kind{each.name, each.count, pool})
+		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() {
+			switch subnet = subnet.Masked(); {
+			case vip == pool.Gateway:
+				s.note(false, "virtualIp", "%s is the gateway of the subnet %s", vip, subnet)
+			case subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
+				s.note(false, "virtualIp", "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
+			}
+		}
 	}
-	needed, have := 0, map[string]bool{}
-	size := new(big.Int)
 	for _, k := range kinds {
 		path := k.name + "virtualMachine.network.ipv4.ipAddresses"
-		needed += k.count
-		if ranges := s.machines()[k.name].VirtualMachine.Network.IPv4.IPAddresses; !have[ranges] {
-			have[ranges] = true
-			size.Add(size, k.pool.Size())
-		}
 		switch k.pool.Size().Cmp(big.NewInt(int64(k.count))) {
 		case -1:
 			s.note(false, path, "it has %s addresses for %d machines", k.pool.Size(), k.count)
@@ -385,8 +387,13 @@ func (s *Source) checkMachines() {
 			s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it takes one away, and needs one more")
 		}
 	}
-	if len(kinds) == 2 && len(have) == 1 && size.Cmp(big.NewInt(int64(needed))) < 0 {
-		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses", "it has %s addresses for the %d machines of both kinds", size, needed)
+	if len(kinds) < 2 {
+		return
+	}
+	control, worker := s.Providers.OLVM.ControlPlaneMachine.VirtualMachine.Network, s.Providers.OLVM.WorkerMachine.VirtualMachine.Network
+	both, err := ipam.NewIPv4(control.IPv4.Subnet, control.Gateway, slices.Concat(split(control.IPv4.IPAddresses), split(worker.IPv4.IPAddresses)))
+	if needed := kinds[0].count + kinds[1].count; err == nil && both.Size().Cmp(big.NewInt(int64(needed))) < 0 { // an error: they have other subnets
+		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses", "there are %s addresses for the %d machines of both kinds", both.Size(), needed)
 	}
 }
 
