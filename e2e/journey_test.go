@@ -385,8 +385,14 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	if _, err := os.Stat(local); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the local management cluster is left: %v", err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "pgrep", "-f", local).Output(); err == nil {
-		t.Errorf("processes are left: %s", out)
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no processes: %v", err)
+	}
+	for _, file := range files {
+		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), local) {
+			t.Errorf("a process is left: %q", line)
+		}
 	}
 }
 
