@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,32 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 				t.Errorf("%v, %v, want %s", list, err, test.want)
 			}
 		})
+	}
+}
+
+func TestAListOfAddOns(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "add-ons.yaml")
+	for file, content := range map[string]string{
+		"add-ons.yaml": "- name: cni\n  manifests: [cni.yaml, more]\n- {name: said, chart: said, values: {a: 1}}\n",
+		"cni.yaml":     "apiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n",
+		"more/a.yml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "more/b.yaml": "# nothing\n",
+		"said/Chart.yaml": "apiVersion: v2\nname: said\nversion: 1.0.0\n",
+	} {
+		file = filepath.Join(dir, filepath.FromSlash(file))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := (&addOns{list: path}).load(t.Context())
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if cni := list[0]; cni.name != "cni" || cni.chart != nil || len(cni.objects) != 2 {
+		t.Errorf("manifests: %+v", cni)
+	}
+	if said := list[1]; said.chart == nil || said.chart.Namespace != "default" || said.chart.content.Metadata.Version != "1.0.0" || len(said.objects) != 0 {
+		t.Errorf("a chart: %+v", said)
 	}
 }
 

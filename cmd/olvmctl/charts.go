@@ -49,7 +49,7 @@ func readList(path string) ([]listedAddOn, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	from := func(name string) string {
-		if beside := filepath.Join(filepath.Dir(path), name); !filepath.IsAbs(name) && !strings.Contains(name, "://") && fileExists(beside) {
+		if beside := filepath.Join(filepath.Dir(path), name); name != "" && !filepath.IsAbs(name) && !strings.Contains(name, "://") && fileExists(beside) {
 			return beside
 		}
 		return name
