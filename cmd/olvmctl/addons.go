@@ -144,9 +144,6 @@ func download(ctx context.Context, url string) ([]byte, error) {
 	return content, err
 }
 
-// first are the kinds that other objects need.
-var first = []string{"Namespace", "CustomResourceDefinition"}
-
 // install applies them. Kinds that one of them brings may not be served at once.
 func install(ctx context.Context, s *steps, workload *management, list []addOn, timeout time.Duration) error {
 	c := workload.Client
@@ -157,7 +154,7 @@ func install(ctx context.Context, s *steps, workload *management, list []addOn, 
 			}
 			continue
 		}
-		slices.SortStableFunc(one.objects, func(a, b *unstructured.Unstructured) int { return rankOf(a) - rankOf(b) })
+		manifest.KindsFirst(one.objects, "Namespace", "CustomResourceDefinition") // others need them
 		err := s.do("Installing "+one.name, func() error {
 			return s.until(ctx, timeout, func(ctx context.Context) error {
 				return manifest.Apply(ctx, c, inNamespace(c, one.objects), fieldOwner, client.ForceOwnership)
@@ -168,13 +165,6 @@ func install(ctx context.Context, s *steps, workload *management, list []addOn, 
 		}
 	}
 	return nil
-}
-
-func rankOf(object *unstructured.Unstructured) int {
-	if at := slices.Index(first, object.GetKind()); at >= 0 {
-		return at
-	}
-	return len(first)
 }
 
 // inNamespace puts objects that say none into the namespace default, as kubectl does.

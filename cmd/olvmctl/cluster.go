@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -185,13 +184,9 @@ func (r replicas) lack(who string, owner conditions.Getter) string {
 
 // trouble is what to tell of a cluster that is not there yet: of the parts that others wait for, the first that is not ready.
 func (d *described) trouble() string {
-	var machines, others []string
+	_, machine := d.machines()
+	var others []string
 	for _, child := range d.Children {
-		for _, machine := range child.Children {
-			if machine.Problem != "" {
-				machines = append(machines, fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem)))
-			}
-		}
 		if child.Problem != "" {
 			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, firstLine(child.Problem)))
 		}
@@ -199,10 +194,26 @@ func (d *described) trouble() string {
 	if len(others) > 0 && d.Children[0].Kind == "OLVMCluster" && d.Children[0].Problem != "" {
 		return others[0]
 	}
-	if all := slices.Concat(machines, others); len(all) > 0 {
-		return all[0]
+	switch {
+	case machine != "":
+		return machine
+	case len(others) > 0:
+		return others[0]
 	}
 	return d.Kind + " " + d.Name + ": " + firstLine(d.Problem)
+}
+
+// machines of a cluster: how many there are, and what is wrong with the first that is not ready.
+func (d *described) machines() (count int, trouble string) {
+	for _, owner := range d.Children {
+		for _, machine := range owner.Children {
+			count++
+			if machine.Problem != "" && trouble == "" {
+				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem))
+			}
+		}
+	}
+	return count, trouble
 }
 
 func firstLine(text string) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -140,14 +141,9 @@ func (o *remove) gone(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	machines, trouble := 0, ""
-	for _, child := range tree.Children {
-		for _, machine := range child.Children {
-			machines++
-			if machine.Problem != "" && trouble == "" {
-				trouble = fmt.Sprintf("; Machine %s: %s", machine.Name, firstLine(machine.Problem))
-			}
-		}
+	machines, trouble := tree.machines()
+	if trouble != "" {
+		trouble = "; " + trouble
 	}
 	return fmt.Errorf("%d machines are left%s", machines, trouble)
 }
@@ -203,8 +199,5 @@ func (o *remove) tidy(ctx context.Context, name string, olvmCluster *infrav1.OLV
 
 // keyOf is what a reference of an object in a namespace means.
 func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
-	if ref.Namespace != "" {
-		namespace = ref.Namespace
-	}
-	return client.ObjectKey{Namespace: namespace, Name: ref.Name}
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 }

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -299,21 +298,20 @@ func (o *start) follow(ctx context.Context, cluster readCluster) error {
 		}
 		now, _, _ := unstructured.NestedString(live.Object, version...)
 		asked, _, _ := unstructured.NestedString(object.Object, version...)
-		used, _, _ := unstructured.NestedString(live.Object, reference...)
-		var template infrav1.OLVMMachineTemplate
-		if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: used}, &template); err != nil {
-			return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", used, err)
+		template, err := o.templateOf(ctx, live)
+		if err != nil {
+			return err
 		}
 		if now != asked || !equality.Semantic.DeepEqual(wanted[object.GetName()].Spec.Template.Spec, template.Spec.Template.Spec) {
 			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s -f %s", object.GetKind(), object.GetName(), o.file.path, cluster.Name, o.namespace, o.file.path)
 		}
 		name, _, _ := unstructured.NestedString(object.Object, reference...)
-		if err := unstructured.SetNestedField(object.Object, used, reference...); err != nil {
+		if err := unstructured.SetNestedField(object.Object, template.Name, reference...); err != nil {
 			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		for _, other := range cluster.objects {
 			if other.GetKind() == "OLVMMachineTemplate" && other.GetName() == name {
-				other.SetName(used)
+				other.SetName(template.Name)
 			}
 		}
 	}

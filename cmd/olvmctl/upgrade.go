@@ -46,8 +46,9 @@ func newUpgradeCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "upgrade CLUSTER -f FILE | --kubernetes-version VERSION | --vm-template NAME",
 		Short: "Roll a cluster out with another Kubernetes version or other VMs",
-		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a version and the name of a VM template. It shows which machines a rollout replaces and why, asks, and does it: the control plane first, then the workers, each
-one followed until all of its machines are new and ready. Where VMs change it makes OLVMMachineTemplates of new names, because these cannot be
+		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a version and the name of a VM template. It shows
+which machines a rollout replaces and why, asks, and does it: the control plane first, then the workers, each one followed until all of
+its machines are new and ready. Where VMs change it makes OLVMMachineTemplates of new names, because these cannot be
 changed. It can be run again at any time, and goes on where it was interrupted.
 
 Kubernetes is upgraded by one minor version at a time. The VM template has to have the new version; make it with olvmctl image template.
@@ -119,20 +120,12 @@ func (o *upgrade) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	var lines []string
 	for _, change := range changes {
-		if _, err := fmt.Fprintln(o.out, change); err != nil {
-			return err
-		}
+		lines = append(lines, change.String())
 	}
-	switch {
-	case o.dryRun && len(changes) > 0:
-		return errChanges
-	case o.dryRun:
-		return nil
-	case len(changes) > 0:
-		if err := confirm(o.streams, o.yes, fmt.Sprintf("Roll %s out? Type its name: ", name), name); err != nil {
-			return err
-		}
+	if err := o.agree(name, lines); err != nil || o.dryRun {
+		return err
 	}
 	for _, p := range parts {
 		if err := o.do("Rolling out "+p.name, func() error { return o.rollOut(ctx, cluster, p) }); err != nil {
@@ -141,6 +134,22 @@ func (o *upgrade) run(ctx context.Context, name string) error {
 	}
 	_, err = fmt.Fprintf(o.out, "%s is up to date\n", name)
 	return err
+}
+
+// agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is something.
+func (o *upgrade) agree(cluster string, changes []string) error {
+	for _, change := range changes {
+		if _, err := fmt.Fprintln(o.out, change); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(changes) == 0:
+		return nil
+	case o.dryRun:
+		return errChanges
+	}
+	return confirm(o.streams, o.yes, fmt.Sprintf("Roll %s out? Type its name: ", cluster), cluster)
 }
 
 // readFile takes version and templates from the cluster file.
@@ -198,10 +207,9 @@ func (o *upgrade) part(ctx context.Context, object *unstructured.Unstructured) (
 			return nil, err
 		}
 	}
-	used, _, _ := unstructured.NestedString(object.Object, reference...)
-	var template infrav1.OLVMMachineTemplate
-	if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: used}, &template); err != nil {
-		return nil, fmt.Errorf("%s: failed to get its OLVMMachineTemplate: %w", p.name, err)
+	template, err := o.templateOf(ctx, object)
+	if err != nil {
+		return nil, err
 	}
 	spec := *template.Spec.Template.Spec.DeepCopy()
 	if o.vmTemplate != "" {
@@ -213,7 +221,7 @@ func (o *upgrade) part(ctx context.Context, object *unstructured.Unstructured) (
 	if equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
 		return p, nil
 	}
-	wanted, err := successor(&template, spec)
+	wanted, err := successor(template, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -272,6 +280,17 @@ func successor(template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineSp
 	}
 	out.Spec.Template.Spec = spec
 	return out, nil
+}
+
+// templateOf is the OLVMMachineTemplate that an owner of machines in the management cluster uses.
+func (m *management) templateOf(ctx context.Context, owner *unstructured.Unstructured) (*infrav1.OLVMMachineTemplate, error) {
+	_, reference := machineFields(owner.GetKind())
+	name, _, _ := unstructured.NestedString(owner.Object, reference...)
+	var template infrav1.OLVMMachineTemplate
+	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &template); err != nil {
+		return nil, fmt.Errorf("%s %s: failed to get its OLVMMachineTemplate: %w", owner.GetKind(), owner.GetName(), err)
+	}
+	return &template, nil
 }
 
 // templatesOf are the OLVMMachineTemplates among manifests, with the API server's defaults, by the names of the owners of machines
@@ -374,27 +393,17 @@ func (o *upgrade) topology(ctx context.Context, cluster *clusterv1.Cluster) erro
 	if o.vmTemplate != "" {
 		return fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change spec.topology.variables", cluster.Name)
 	}
+	var lines []string
 	if topology.Version != o.version {
 		if err := upgradable(topology.Version, o.version); err != nil {
 			return err
 		}
+		lines = append(lines, fmt.Sprintf("Cluster %s: version %s becomes %s, and all machines are replaced", cluster.Name, topology.Version, o.version))
 	}
-	changed := topology.Version != o.version
-	if changed {
-		if _, err := fmt.Fprintf(o.out, "Cluster %s: version %s becomes %s, and all machines are replaced\n", cluster.Name, topology.Version, o.version); err != nil {
-			return err
-		}
+	if err := o.agree(cluster.Name, lines); err != nil || o.dryRun {
+		return err
 	}
-	if o.dryRun {
-		if changed {
-			return errChanges
-		}
-		return nil
-	}
-	if changed {
-		if err := confirm(o.streams, o.yes, fmt.Sprintf("Roll %s out? Type its name: ", cluster.Name), cluster.Name); err != nil {
-			return err
-		}
+	if len(lines) > 0 {
 		topology.Version = o.version
 		if err := o.Patch(ctx, cluster, client.MergeFrom(before), fieldOwner); err != nil {
 			return fmt.Errorf("failed to change Cluster %s: %w", cluster.Name, err)

@@ -99,7 +99,7 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 			}
 		}
 	}
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
+	manifest.KindsFirst(objects, "Cluster", "OLVMCluster", "KubeadmControlPlane")
 	ca, err := s.caConfigMap()
 	if err != nil || ca == nil {
 		return objects, err
@@ -122,15 +122,6 @@ func withoutNulls(value any) {
 			withoutNulls(entry)
 		}
 	}
-}
-
-// rank puts what others refer to first.
-func rank(object *unstructured.Unstructured) int {
-	first := []string{"Cluster", "OLVMCluster", "KubeadmControlPlane"}
-	if at := slices.Index(first, object.GetKind()); at >= 0 {
-		return at
-	}
-	return len(first)
 }
 
 // variables of templates that the file has.

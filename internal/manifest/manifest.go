@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -48,6 +49,17 @@ func Read(content []byte) ([]*unstructured.Unstructured, error) {
 		return nil
 	})
 	return objects, err
+}
+
+// KindsFirst puts the objects of some kinds, in the order of these, before the others, which stay in theirs.
+func KindsFirst(objects []*unstructured.Unstructured, kinds ...string) {
+	rank := func(object *unstructured.Unstructured) int {
+		if at := slices.Index(kinds, object.GetKind()); at >= 0 {
+			return at
+		}
+		return len(kinds)
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 }
 
 // Write writes objects as YAML documents.
