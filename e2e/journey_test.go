@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -194,6 +195,35 @@ func (j *journey) chart(name, text string) string {
 	return j.write("add-ons.yaml", fmt.Sprintf("- name: said\n  chart: %s\n  namespace: talk\n  values: {text: %s}\n", name, text))
 }
 
+// neighbour makes another Cluster, which waits for its infrastructure for ever; remove deletes it.
+func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func()) {
+	j.t.Helper()
+	if err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		j.t.Fatal(err)
+	}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "neighbour"}}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "OLVMCluster", Name: "neighbour"}
+	if err := in.Client.Create(j.t.Context(), cluster); err != nil {
+		j.t.Fatal(err)
+	}
+	return func() {
+		j.t.Helper()
+		if err := in.Client.Delete(j.t.Context(), cluster); err != nil {
+			j.t.Fatal(err)
+		}
+		for {
+			err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(cluster), cluster)
+			if apierrors.IsNotFound(err) {
+				return
+			}
+			if err != nil {
+				j.t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
 // expectRelease compares what a chart has made, and how many revisions of its release there are.
 func (j *journey) expectRelease(in *localplane.Plane, text string, revisions int) {
 	j.t.Helper()
@@ -273,6 +303,12 @@ func TestTheJourney(t *testing.T) {
 	t.Parallel()
 	own := secondPlane(t, "own")
 	j := newJourney(t, own)
+	j.clusterFile("crowd", 81, 1, "")
+	remove := j.neighbour(suite.plane, j.namespace)
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed"); code != 1 || !strings.Contains(problems, "beside crowd there is journey-crowd/neighbour; ") || len(j.vms()) != 0 {
+		t.Errorf("it would take a neighbour along: %d, %s", code, problems)
+	}
+	remove()
 	j.clusterFile("trip", 81, 1, "")
 	addOn := j.write("cni.yaml", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cni, namespace: cni}\nspec:\n  selector: {matchLabels: {app: cni}}\n  template:\n    metadata: {labels: {app: cni}}\n    spec: {containers: [{name: cni, image: example.com/cni}]}\n"+
 		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n")
@@ -330,6 +366,11 @@ func TestTheJourney(t *testing.T) {
 	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--driver", "existing", "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
 		t.Errorf("it deletes itself: %d, %s", code, problems)
 	}
+	remove = j.neighbour(own, "elsewhere")
+	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--yes"); code != 1 || !strings.Contains(problems, "manages other clusters, too: elsewhere/neighbour; ") {
+		t.Errorf("it would leave a neighbour without a manager: %d, %s", code, problems)
+	}
+	remove()
 	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
 	t.Log(problems)
 	if left := j.vms(); len(left) != 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func newDeleteCommand(s streams) *cobra.Command {
 made beside them: the Secret with the credentials, the namespace if nothing else is in it, and the file with the kubeconfig.
 
 A cluster that manages itself cannot delete itself: its objects are moved to the management cluster of --to-kubeconfig first, or to one that
-runs as processes of this machine for as long as that takes.
+runs as processes of this machine for as long as that takes. One that manages other clusters, too, is not deleted.
 
 It asks before; --yes answers, and is needed where there is no terminal.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
@@ -70,6 +71,16 @@ func (o *remove) run(ctx context.Context, name string) error {
 	}
 	if own && o.to.kubeconfig == "" && o.driver == driverExisting {
 		return fmt.Errorf("%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", name)
+	}
+	if own {
+		// Nobody would look after them, and those of the namespace would come along.
+		others, err := o.others(ctx, name)
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move", name, strings.Join(others, ", "))
+		}
 	}
 	var machines clusterv1.MachineList
 	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,8 +135,28 @@ func (m *management) move(ctx context.Context, s *steps, to *management) error {
 		return err
 	}
 	return s.do("Moving namespace "+m.namespace, func() error {
+		moved, err := m.others(ctx, "", client.InNamespace(m.namespace))
+		if err != nil {
+			return err
+		}
+		s.say("its clusters: %s", strings.Join(moved, ", "))
 		return m.providers(s).Move(ctx, providers.Management{Kubeconfig: m.kubeconfig, Client: m.Client}, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
 	})
+}
+
+// others are the Clusters beside one, as namespace/name; those of its namespace alone, or of all.
+func (m *management) others(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
+	var list clusterv1.ClusterList
+	if err := m.List(ctx, &list, in...); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		if key := client.ObjectKeyFromObject(&list.Items[i]); key != (client.ObjectKey{Namespace: m.namespace, Name: name}) {
+			out = append(out, key.String())
+		}
+	}
+	return out, nil
 }
 
 // ownEndpoint says whether a management cluster is the cluster itself.

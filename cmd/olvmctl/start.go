@@ -97,7 +97,7 @@ With --self-managed, or selfManaged in the cluster file, the cluster gets the pr
 	o.addOns.addFlags(command)
 	o.access.addFlags(set)
 	set.StringVar(&o.image, "image", "", "image file to make the template of, where the engine does not have it yet")
-	set.BoolVar(&o.selfManaged, "self-managed", false, "let the cluster manage itself")
+	set.BoolVar(&o.selfManaged, "self-managed", false, "let the cluster manage itself; it must be the only one of its namespace")
 	set.StringVar(&o.kubeconfigOut, "kubeconfig-out", "", "file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
 	set.BoolVar(&o.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
 	set.StringVarP(&o.output, "output", "o", "text", "output: text or json")
@@ -132,6 +132,11 @@ func (o *start) run(ctx context.Context) error {
 	}
 	if err := o.connect(); err != nil {
 		return err
+	}
+	if o.selfManaged && !own {
+		if err := o.alone(ctx, cluster.Name); err != nil {
+			return err
+		}
 	}
 	if err := o.do("Applying the manifests", func() error { return o.apply(ctx, cluster) }); err != nil {
 		return err
@@ -442,8 +447,20 @@ func (o *start) writeKubeconfig(ctx context.Context, name string) (*management, 
 	return &workload, err
 }
 
+// alone is content when a move of the namespace moves no other cluster.
+func (o *start) alone(ctx context.Context, name string) error {
+	others, err := o.others(ctx, name, client.InNamespace(o.namespace))
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	return fmt.Errorf("a cluster that manages itself takes all Clusters of its namespace along, and beside %s there is %s; give it a namespace of its own with providers.olvm.namespace, or let it be managed from here", name, strings.Join(others, ", "))
+}
+
 // pivot installs the providers in the cluster and moves its objects there.
 func (o *start) pivot(ctx context.Context, name string) error {
+	if err := o.alone(ctx, name); err != nil { // also those that came in the meantime
+		return err
+	}
 	to := management{kubeconfig: o.kubeconfigOut, namespace: o.namespace}
 	if err := to.connect(); err != nil {
 		return err

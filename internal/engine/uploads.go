@@ -1,0 +1,429 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// DefaultChunk is how much of an image is sent in one request: what has to be sent again after a broken connection.
+	DefaultChunk = 8 << 20
+	// chunkTimeout bounds one chunk: 8 MiB over a line of 1 Mbit/s, and the flush of all chunks before the last one.
+	chunkTimeout = 5 * time.Minute
+	// chunkTries is how often a chunk is sent before the upload is given up.
+	chunkTries = 5
+	// DefaultIdle is after how long without a request the engine may end a transfer: its end is no client of ours that
+	// pauses between tries, but one that died.
+	DefaultIdle = 2 * time.Minute
+	// cleanupLimit bounds what is done after a failed upload.
+	cleanupLimit = 2 * time.Minute
+)
+
+// UploadOptions say what to upload, and where to.
+type UploadOptions struct {
+	// Image is the file, and Size its length in bytes. It is read once from begin to end, and a part of it again where
+	// the connection broke.
+	Image io.ReaderAt
+	Size  int64
+	// StorageDomainID is where the new disk is made.
+	StorageDomainID string
+	// Alias of the new disk; may be empty.
+	Alias string
+	// Format of the new disk, FormatRaw or FormatCow; empty means that of the image. A qcow2 image cannot become a raw
+	// disk.
+	Format string
+	// Sparse is whether the disk takes space as it is written; nil leaves it to the engine.
+	Sparse *bool
+	// ChunkBytes is how much is sent in one request; 0 means DefaultChunk.
+	ChunkBytes int64
+	// Fingerprint is what the image is, such as its SHA-256. With it an upload goes on where an earlier one of the same image to
+	// the same alias and storage domain was broken off, and one that has ended is not repeated. Empty means a new disk always.
+	Fingerprint string
+	// Resume is called before an upload goes on with its first bytes there already; an error ends it, and leaves all as it is.
+	// May be nil.
+	Resume func(sent int64) error
+	// Idle is after how long without a request the engine ends the transfer, and how long an upload can be broken off; 0
+	// means DefaultIdle.
+	Idle time.Duration
+	// Report is called when something new is seen that is waited for; may be nil.
+	Report func(seen string)
+}
+
+// unfinished and finished are the descriptions of the disks of uploads with a fingerprint.
+func (o *UploadOptions) unfinished() string { return "capolvm upload " + o.Fingerprint }
+func (o *UploadOptions) finished() string   { return "capolvm image " + o.Fingerprint }
+
+// UploadImage makes a disk of an image file and returns it when it can be used. progress is called with the number of
+// bytes sent and to send, once before the first and after each chunk; it may be nil. Where the upload fails, or ctx
+// ends, the transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
+func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progress func(sent, total int64)) (*Disk, error) {
+	image, err := ReadImage(options.Image, options.Size)
+	if err != nil {
+		return nil, err
+	}
+	if options.Format == "" {
+		options.Format = image.Format
+	}
+	if image.Format == FormatCow && options.Format == FormatRaw {
+		return nil, errors.New("a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img")
+	}
+	if options.ChunkBytes <= 0 {
+		options.ChunkBytes = DefaultChunk
+	}
+	if options.Idle <= 0 {
+		options.Idle = DefaultIdle
+	}
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	wanted := &Disk{
+		Format: options.Format, Sparse: options.Sparse, ProvisionedSize: image.VirtualSize, InitialSize: image.FileSize,
+		StorageDomains: &StorageDomains{Items: []Ref{{ID: options.StorageDomainID}}},
+	}
+	if options.Alias != "" {
+		wanted.Alias = &options.Alias
+	}
+	upload := &upload{Client: c, options: options, image: image, progress: progress}
+	if options.Fingerprint != "" {
+		if done, err := upload.find(ctx); err != nil || done != nil {
+			return done, err
+		}
+	}
+	if upload.disk == "" {
+		owner := ""
+		if options.Fingerprint != "" {
+			owner = options.unfinished()
+		}
+		disk, err := c.CreateDiskOnce(ctx, owner, wanted, options.Report)
+		if err != nil {
+			return nil, err
+		}
+		upload.disk = disk.ID
+	}
+	if err := upload.run(ctx); err != nil {
+		// The caller's context may have ended, which is one reason to be here.
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("failed to upload the image: %w", err), upload.undo(cleanup))
+	}
+	if options.Fingerprint != "" {
+		if err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()}); err != nil {
+			return nil, err
+		}
+	}
+	return c.Disk(ctx, upload.disk)
+}
+
+// upload is one upload that has its disk.
+type upload struct {
+	*Client
+	options  UploadOptions
+	image    Image
+	disk     string
+	transfer string // "" until the transfer exists
+	// sent is how much of the image is there already.
+	sent     int64
+	zeroes   bool // the data endpoint writes zeroes by itself
+	progress func(sent, total int64)
+}
+
+// find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this one goes
+// on with, as far as the engine still waits for it.
+func (u *upload) find(ctx context.Context) (done *Disk, err error) {
+	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
+		disk, err := u.earlier(ctx)
+		if disk == nil || err != nil {
+			return true, "", err
+		}
+		switch {
+		case disk.Status == DiskOK && disk.Description == u.options.finished():
+			done = disk
+			return true, "", nil
+		case disk.Status == DiskOK: // the transfer had not begun
+			u.disk = disk.ID
+			return true, "", nil
+		case disk.Status == DiskIllegal:
+			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
+		}
+		transfer, err := u.FindTransfer(ctx, disk.ID)
+		if transfer == nil || err != nil {
+			return false, string(disk.Status), err // until it is removed
+		}
+		switch transfer.Phase {
+		case TransferPausedSystem, TransferPausedUser, TransferTransferring:
+		default:
+			return false, string(transfer.Phase), nil
+		}
+		// The chunks were sent one after the other; the last one may not be whole.
+		sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
+		if u.options.Resume != nil {
+			if err := u.options.Resume(sent); err != nil {
+				return false, "", err
+			}
+		}
+		if transfer.Phase != TransferTransferring {
+			if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
+				return false, "", err
+			}
+		}
+		u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
+		return true, "", nil
+	}, u.options.Report)
+	return done, err
+}
+
+// earlier is the disk of an earlier upload, nil where there is none.
+func (u *upload) earlier(ctx context.Context) (*Disk, error) {
+	disks, err := u.FindDisks(ctx, u.options.Alias)
+	for i := range disks {
+		d := &disks[i]
+		if slices.Contains(d.StorageDomainIDs(), u.options.StorageDomainID) && (d.MadeFor(u.options.unfinished()) || d.Description == u.options.finished()) {
+			return d, nil
+		}
+	}
+	return nil, err
+}
+
+func (u *upload) run(ctx context.Context) error {
+	var transfer *ImageTransfer
+	if u.transfer == "" {
+		if err := u.WaitDisk(ctx, u.disk, u.options.Report); err != nil {
+			return err
+		}
+		var err error
+		transfer, err = u.CreateTransfer(context.WithoutCancel(ctx), &ImageTransfer{
+			Direction: "upload", Format: u.image.Format, Image: NewRef(u.disk), InactivityTimeout: int(u.options.Idle.Seconds()), TimeoutPolicy: "cancel",
+		})
+		if err != nil {
+			return err
+		}
+		u.transfer = transfer.ID
+	}
+	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
+		if seen == nil || seen.Phase.Failed() {
+			return false, u.failure(seen)
+		}
+		transfer = seen
+		return seen.Phase == TransferTransferring, nil
+	})
+	if err != nil {
+		return err
+	}
+	target, err := u.endpoint(ctx, transfer)
+	if err != nil {
+		return err
+	}
+	if err := u.send(ctx, target); err != nil {
+		return err
+	}
+	if err := u.FinalizeTransfer(ctx, u.transfer); err != nil {
+		return err
+	}
+	err = u.waitTransfer(ctx, "to finish", func(seen *ImageTransfer) (bool, error) {
+		if seen != nil && seen.Phase.Failed() {
+			return false, u.failure(seen)
+		}
+		return seen == nil || seen.Phase == TransferFinishedSuccess, nil
+	})
+	if err != nil {
+		return err
+	}
+	return u.WaitDisk(ctx, u.disk, u.options.Report)
+}
+
+func (u *upload) failure(seen *ImageTransfer) error {
+	if seen == nil {
+		return fmt.Errorf("the engine has given up transfer %s", u.transfer)
+	}
+	return fmt.Errorf("the engine has given up transfer %s: its phase is %s", u.transfer, seen.Phase)
+}
+
+// waitTransfer waits for the transfer; it hands nil to done where the engine has forgotten it.
+func (u *upload) waitTransfer(ctx context.Context, what string, done func(*ImageTransfer) (bool, error)) error {
+	return Wait(ctx, "transfer "+u.transfer+" "+what, func(ctx context.Context) (bool, string, error) {
+		seen, err := u.Transfer(ctx, u.transfer)
+		if IsNotFound(err) {
+			ok, err := done(nil)
+			return ok, "", err
+		} else if err != nil {
+			return false, "", err
+		}
+		ok, err := done(seen)
+		return ok, string(seen.Phase), err
+	}, u.options.Report)
+}
+
+// endpoint picks the host's own address where it can be reached from here, else the proxy on the engine.
+func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
+	var problems []error
+	for _, target := range []string{transfer.TransferURL, transfer.ProxyURL} {
+		if target == "" {
+			continue
+		}
+		answer, err := u.data(ctx, http.MethodOptions, target, nil, nil)
+		var refused *Fault
+		if err == nil || errors.As(err, &refused) && refused.StatusCode < 500 {
+			var can struct {
+				Features []string `json:"features"`
+			}
+			u.zeroes = json.Unmarshal(answer, &can) == nil && slices.Contains(can.Features, "zero")
+			return target, nil // somebody answers, even if not to this
+		}
+		problems = append(problems, err)
+	}
+	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
+}
+
+// send sends the image in chunks.
+func (u *upload) send(ctx context.Context, target string) error {
+	total := u.options.Size
+	u.progress(u.sent, total)
+	for begin := u.sent; begin < total; {
+		end := min(begin+u.options.ChunkBytes, total)
+		if err := u.sendChunk(ctx, target, begin, end); err != nil {
+			return err
+		}
+		begin = end
+		u.progress(begin, total)
+	}
+	return nil
+}
+
+// sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits. Zeroes are
+// not sent, but named.
+func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
+	last := end == u.options.Size
+	zero, err := u.isZero(begin, end)
+	if err != nil {
+		return fmt.Errorf("failed to read the image: %w", err)
+	}
+	send := func() error {
+		if zero {
+			text, err := json.Marshal(map[string]any{"op": "zero", "offset": begin, "size": end - begin, "flush": last})
+			if err != nil {
+				return fmt.Errorf("failed to build the request: %w", err)
+			}
+			_, err = u.data(ctx, http.MethodPatch, target, http.Header{"Content-Type": {"application/json"}}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
+			return err
+		}
+		flush, separator := "n", "?"
+		if last {
+			flush = "y"
+		}
+		if strings.Contains(target, "?") {
+			separator = "&"
+		}
+		_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
+			"Content-Type":  {"application/octet-stream"},
+			"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
+		}, io.NewSectionReader(u.options.Image, begin, end-begin))
+		return err
+	}
+	pause := waitFirst
+	for try := 1; ; try++ {
+		err := send()
+		if err == nil {
+			return nil
+		}
+		if !AnswerLost(err) || try == chunkTries || ctx.Err() != nil {
+			return fmt.Errorf("failed to send bytes %d to %d: %w", begin, end, err)
+		}
+		if seen, lookErr := u.Transfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
+			return u.failure(seen)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause *= 3
+	}
+}
+
+// isZero says whether the bytes from begin to before end are all zero, and the data endpoint can write them by itself.
+func (u *upload) isZero(begin, end int64) (bool, error) {
+	if !u.zeroes {
+		return false, nil
+	}
+	buffer := make([]byte, 64<<10)
+	for at := begin; at < end; at += int64(len(buffer)) {
+		part := buffer[:min(int64(len(buffer)), end-at)]
+		if _, err := u.options.Image.ReadAt(part, at); err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if !bytes.Equal(part, zeroes[:len(part)]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+var zeroes [64 << 10]byte
+
+// data sends a request to a data endpoint: the engine's CA signs its certificate too, and the URL is the ticket, so no
+// session is shown.
+func (u *upload) data(ctx context.Context, method, target string, header http.Header, body *io.SectionReader) (answer []byte, err error) {
+	parsed, err := url.Parse(target)
+	if err != nil || parsed.Scheme != "https" {
+		return nil, fmt.Errorf("the engine names a data endpoint that is not an https URL: %q", target)
+	}
+	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
+	defer cancel()
+	var payload io.Reader
+	if body != nil {
+		payload = body
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, payload)
+	if err != nil {
+		return nil, fmt.Errorf("failed to build the request: %w", err)
+	}
+	if header != nil {
+		request.Header = header.Clone()
+	}
+	if body != nil {
+		request.ContentLength = body.Size()
+	}
+	response, err := u.http.Do(request)
+	if err != nil {
+		return nil, transportError(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return nil, &UnreachableError{Err: err}
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		// The path is the ticket, which is a secret as long as the transfer lives.
+		return nil, &Fault{Method: method, Path: parsed.Host, StatusCode: response.StatusCode, Detail: strings.TrimSpace(string(content))}
+	}
+	return content, nil
+}
+
+// undo cancels the transfer and deletes the disk.
+func (u *upload) undo(ctx context.Context) error {
+	if u.transfer != "" {
+		if err := u.CancelTransfer(ctx, u.transfer); err != nil && !IsNotFound(err) && !IsConflict(err) {
+			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
+		}
+		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
+			return seen == nil || seen.Phase.Failed() || seen.Phase == TransferFinishedSuccess, nil
+		})
+		if err != nil {
+			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
+		}
+	}
+	// A cancelled upload takes its disk with it.
+	if err := u.RemoveDisk(ctx, u.disk, nil); err != nil {
+		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
+	}
+	return nil
+}
