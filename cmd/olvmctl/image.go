@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -193,7 +195,8 @@ func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
 		Use:   "upload FILE",
 		Short: "Make a disk of an image file",
 		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked first, and its checksum, where one is given.
-Parts that are lost on the way are sent again. Where it fails, or is interrupted, no disk is left behind.`,
+Parts that are lost on the way are sent again, and an upload that was killed, or lost its network, goes on where it was when it is started
+again within ten minutes. Where it fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
 		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file ca.pem --storage-domain data --disk ock-1.33",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -248,15 +251,17 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	if size != 0 && size < header.VirtualSize {
 		return nil, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
 	}
-	if checksum != "" {
-		hash := sha256.New()
-		if _, err := io.Copy(hash, io.NewSectionReader(image, 0, info.Size())); err != nil {
-			return nil, fmt.Errorf("failed to read the image: %w", err)
-		}
-		if sum := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(sum, checksum) {
-			return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
-		}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, io.NewSectionReader(image, 0, info.Size())); err != nil {
+		return nil, fmt.Errorf("failed to read the image: %w", err)
 	}
+	sum := hex.EncodeToString(hash.Sum(nil))
+	if checksum != "" && !strings.EqualFold(sum, checksum) {
+		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
+	}
+	// Whoever uploads it has it locked: an upload goes on that nobody is at any more.
+	lock := func(how int) error { return syscall.Flock(int(image.Fd()), how|syscall.LOCK_NB) }
+	_ = lock(syscall.LOCK_SH) // some file systems cannot
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
 		return nil, preview.Explain(err)
@@ -265,13 +270,27 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	if err != nil {
 		return nil, preview.Explain(err)
 	}
-	if there, err := client.FindDisks(ctx, f.disk); err != nil {
-		return nil, preview.Explain(err)
-	} else if len(there) > 0 {
-		return nil, fmt.Errorf("there is a disk %q already (%s); choose another name with --disk, or delete it", f.disk, there[0].ID)
-	}
 	sparse := true
-	disk, err := client.UploadImage(ctx, engine.UploadOptions{Image: image, Size: info.Size(), StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse}, uploadProgress(s.err, filepath.Base(path)))
+	options := engine.UploadOptions{
+		Image: image, Size: info.Size(), StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse, Fingerprint: "sha256=" + sum, Idle: uploadIdle,
+		Resume: func(sent int64) error {
+			if lock(syscall.LOCK_EX) != nil {
+				return fmt.Errorf("%s is being uploaded already, by another process", path)
+			}
+			_, err := fmt.Fprintf(s.err, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
+			return err
+		},
+	}
+	there, err := client.FindDisks(ctx, f.disk)
+	if err != nil {
+		return nil, preview.Explain(err)
+	}
+	for i := range there {
+		if !options.Earlier(&there[i]) {
+			return nil, fmt.Errorf("there is a disk %q already (%s), with something else in it; choose another name with --disk, or delete it", f.disk, there[i].ID)
+		}
+	}
+	disk, err := client.UploadImage(ctx, options, uploadProgress(s.err, filepath.Base(path)))
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +301,9 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	}
 	return disk, nil
 }
+
+// uploadIdle is for how long an upload can be broken off.
+const uploadIdle = 10 * time.Minute
 
 // uploadProgress shows a bar on a terminal, and a line for each tenth elsewhere.
 func uploadProgress(out io.Writer, name string) func(sent, total int64) {

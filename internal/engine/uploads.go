@@ -62,6 +62,11 @@ type UploadOptions struct {
 func (o *UploadOptions) unfinished() string { return "capolvm upload " + o.Fingerprint }
 func (o *UploadOptions) finished() string   { return "capolvm image " + o.Fingerprint }
 
+// Earlier says whether a disk of the alias is that of an earlier upload of the same image.
+func (o *UploadOptions) Earlier(d *Disk) bool {
+	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) && (d.MadeFor(o.unfinished()) || d.Description == o.finished())
+}
+
 // UploadImage makes a disk of an image file and returns it when it can be used. progress is called with the number of
 // bytes sent and to send, once before the first and after each chunk; it may be nil. Where the upload fails, or ctx
 // ends, the transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
@@ -150,7 +155,7 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 			return true, "", nil
 		case disk.Status == DiskOK: // the transfer had not begun
 			u.disk = disk.ID
-			return true, "", nil
+			return true, "", u.resume(0)
 		case disk.Status == DiskIllegal:
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		}
@@ -165,10 +170,8 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		}
 		// The chunks were sent one after the other; the last one may not be whole.
 		sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
-		if u.options.Resume != nil {
-			if err := u.options.Resume(sent); err != nil {
-				return false, "", err
-			}
+		if err := u.resume(sent); err != nil {
+			return false, "", err
 		}
 		if transfer.Phase != TransferTransferring {
 			if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
@@ -185,12 +188,19 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 func (u *upload) earlier(ctx context.Context) (*Disk, error) {
 	disks, err := u.FindDisks(ctx, u.options.Alias)
 	for i := range disks {
-		d := &disks[i]
-		if slices.Contains(d.StorageDomainIDs(), u.options.StorageDomainID) && (d.MadeFor(u.options.unfinished()) || d.Description == u.options.finished()) {
-			return d, nil
+		if u.options.Earlier(&disks[i]) {
+			return &disks[i], nil
 		}
 	}
 	return nil, err
+}
+
+// resume asks whether the upload may go on.
+func (u *upload) resume(sent int64) error {
+	if u.options.Resume == nil {
+		return nil
+	}
+	return u.options.Resume(sent)
 }
 
 func (u *upload) run(ctx context.Context) error {
