@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
@@ -43,8 +44,24 @@ func (a *addOns) addFlags(command *cobra.Command) {
 	command.Flags().StringVar(&a.list, "add-ons", "", "file with a list of add-ons: manifests and Helm charts with their values")
 }
 
-// load reads all of them, before anything is made.
-func (a *addOns) load(ctx context.Context) ([]addOn, error) {
+// load reads all of them, before anything is made: those of the flags, then the applications of the cluster file.
+func (a *addOns) load(ctx context.Context, applications []clusterfile.Chart) ([]addOn, error) {
+	out, err := a.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range applications {
+		loaded, err := loadChart(listedAddOn{Name: one.Release, Chart: one.Name, Repository: one.Repository, Version: one.Version, Namespace: one.Namespace, Values: one.Values})
+		if err != nil {
+			return nil, fmt.Errorf("applications: %s: %w", one.Name, err)
+		}
+		out = append(out, addOn{name: one.Release, chart: loaded})
+	}
+	return out, nil
+}
+
+// read reads those of the flags.
+func (a *addOns) read(ctx context.Context) ([]addOn, error) {
 	var out []addOn
 	for _, from := range a.from {
 		objects, err := readManifests(ctx, from)

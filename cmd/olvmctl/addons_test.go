@@ -2,10 +2,17 @@ package main
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
 
 func TestAListOfAddOnsThatIsWrong(t *testing.T) {
@@ -28,7 +35,7 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if list, err := (&addOns{list: path}).load(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			if list, err := (&addOns{list: path}).load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, %v, want %s", list, err, test.want)
 			}
 		})
@@ -49,7 +56,7 @@ func TestAListOfAddOns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := (&addOns{list: path}).load(t.Context())
+	list, err := (&addOns{list: path}).load(t.Context(), nil)
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
@@ -81,5 +88,34 @@ func TestWhatCanBeUpgraded(t *testing.T) {
 		if err := upgradable(test.from, test.to); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("from %s to %s: %v, want %q", test.from, test.to, err, test.want)
 		}
+	}
+}
+
+func TestApplicationsOfAClusterFile(t *testing.T) {
+	dir := t.TempDir()
+	said := &chartv2.Chart{Metadata: &chartv2.Metadata{APIVersion: "v2", Name: "said", Version: "1.2.3"}}
+	if _, err := chartutil.Save(said, dir); err != nil {
+		t.Fatal(err)
+	}
+	index := "apiVersion: v1\nentries:\n  said:\n  - {apiVersion: v2, name: said, version: 1.2.3, urls: [said-1.2.3.tgz]}\n"
+	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), []byte(index), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		t.Setenv(variable, t.TempDir())
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	t.Cleanup(server.Close)
+	wanted := clusterfile.Chart{Name: "said", Repository: server.URL, Release: "mine", Namespace: "apps", Values: map[string]any{"a": 1.0}}
+	list, err := (&addOns{}).load(t.Context(), []clusterfile.Chart{wanted})
+	if err != nil || len(list) != 1 || list[0].name != "mine" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if c := list[0].chart; c.Name != "mine" || c.Namespace != "apps" || c.content.Metadata.Version != "1.2.3" || !sameValues(c.Values, wanted.Values) {
+		t.Errorf("%+v", c)
+	}
+	wanted.Version = "9.9.9"
+	if _, err := (&addOns{}).load(t.Context(), []clusterfile.Chart{wanted}); err == nil || !strings.Contains(err.Error(), "applications: said: ") || !strings.Contains(err.Error(), "9.9.9") {
+		t.Errorf("a version that is not there: %v", err)
 	}
 }

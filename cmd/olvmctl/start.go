@@ -111,7 +111,11 @@ func (o *start) run(ctx context.Context) error {
 	}
 	o.namespace = cluster.Providers.OLVM.Namespace
 	o.selfManaged = o.selfManaged || cluster.Providers.OLVM.SelfManaged
-	wanted, err := o.addOns.load(ctx)
+	charts, err := cluster.Charts()
+	if err != nil {
+		return err
+	}
+	wanted, err := o.addOns.load(ctx, charts)
 	if err != nil {
 		return err
 	}

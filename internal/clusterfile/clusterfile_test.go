@@ -208,7 +208,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"Butane that is none":         {"current", []string{"variant: fcos", "variant: windows"}, []string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
 		"ports that are one":          {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"}, []string{"the load balancer listens at port 6443 itself"}},
 		"a proxy that is none":        {"current", []string{"httpsProxy: http://proxy.example.com:3128", "httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
-		"what is not rendered":        {"current", []string{"name: demo", "name: demo\napplications: [{name: ui}]\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: applications:", "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
+		"what is not rendered":        {"current", []string{"name: demo", "name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: cni:", `warning: applications: ui is not installed: its catalog "" is not one of catalogs`, "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := read(t, test.file+".yaml", test.changes...)
@@ -323,6 +323,54 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
+func TestApplications(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("values.yaml", "replicas: 2\n")
+	defaults := write("defaults.yaml", "catalogs: [{name: mine, protocol: helm, uri: https://charts.example.com}]\napplications: [{name: first, catalog: mine, configFrom: values.yaml}]\n")
+	source, err := Read(write("cluster.yaml", `catalogs: [{name: hub, protocol: artifacthub, uri: https://artifacthub.io}]
+applications:
+- {name: second, catalog: mine, release: other, version: 1.2.3, namespace: apps, config: {a: 1}}
+- {name: third, catalog: mine, config: "b: two"}
+- {name: far, catalog: hub}
+- {name: oracles}
+- {name: both, catalog: mine, config: {a: 1}, configFrom: values.yaml}
+- {catalog: mine}
+- {nam: typo, name: typo, catalog: mine, configFrom: none.yaml}
+`), defaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Charts(); err == nil || !strings.Contains(err.Error(), "applications: both: config and configFrom are there") {
+		t.Errorf("%v", err)
+	}
+	all := texts(source.Validate())
+	for _, want := range []string{
+		"applications: far is not installed: its catalog hub is no repository of charts", `applications: oracles is not installed: its catalog "" is not one of catalogs`,
+		"applications: both: config and configFrom", "applications: entry 7: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in %s", want, all)
+		}
+	}
+	source.Applications = source.Applications[:3]
+	got, err := source.Charts()
+	want := []Chart{
+		{Name: "first", Repository: "https://charts.example.com", Release: "first", Namespace: "default", Values: map[string]any{"replicas": 2.0}},
+		{Name: "second", Repository: "https://charts.example.com", Version: "1.2.3", Release: "other", Namespace: "apps", Values: map[string]any{"a": 1.0}},
+		{Name: "third", Repository: "https://charts.example.com", Release: "third", Namespace: "default", Values: map[string]any{"b": "two"}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestTheReferenceHasEveryKey(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster-file.md"))
 	if err != nil {
@@ -330,13 +378,16 @@ func TestTheReferenceHasEveryKey(t *testing.T) {
 	}
 	var look func(reflect.Type, string)
 	look = func(t2 reflect.Type, path string) {
+		if t2.Kind() == reflect.Slice {
+			t2 = t2.Elem()
+		}
 		for i := range t2.NumField() {
 			field := t2.Field(i)
 			key := field.Tag.Get("yaml")
 			if !bytes.Contains(content, []byte(key+"`")) && !bytes.Contains(content, []byte(key+".")) {
 				t.Errorf("docs/cluster-file.md says nothing of %s%s", path, key)
 			}
-			if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[yaml.Node]() {
+			if kind := field.Type.Kind(); (kind == reflect.Struct || kind == reflect.Slice) && field.Type != reflect.TypeFor[yaml.Node]() {
 				look(field.Type, path+key+".")
 			}
 		}

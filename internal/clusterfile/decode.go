@@ -163,6 +163,13 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice {
+		var out []Problem
+		for _, entry := range node.Content {
+			out = append(out, unknown(file, entry, t.Elem(), path)...)
+		}
+		return out
+	}
 	if node.Kind != yaml.MappingNode || t.Kind() != reflect.Struct || t == reflect.TypeFor[yaml.Node]() {
 		return nil
 	}
@@ -217,21 +224,26 @@ func at(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// merge adds what a mapping lacks, also in the mappings in it.
+// merge adds what a mapping lacks, also in the mappings in it, and puts the entries of lists before those that are there.
 func merge(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
 		there := at(into, key.Value)
 		switch {
 		case there.Kind == 0:
-			if value.Kind == yaml.MappingNode { // its own, for others merge into it
+			switch value.Kind { // its own, for others merge into it
+			case yaml.MappingNode:
 				own := &yaml.Node{Kind: yaml.MappingNode, Line: value.Line}
 				merge(own, value)
 				value = own
+			case yaml.SequenceNode:
+				value = &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: value.Content}
 			}
 			into.Content = append(into.Content, key, value)
 		case there.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
 			merge(there, value)
+		case there.Kind == yaml.SequenceNode && value.Kind == yaml.SequenceNode:
+			there.Content = slices.Concat(value.Content, there.Content)
 		}
 	}
 }

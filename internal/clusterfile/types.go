@@ -44,10 +44,10 @@ type File struct {
 	OSRegistry string `yaml:"osRegistry"`
 	OSTag      string `yaml:"osTag"`
 	// CNI, Headless, Applications and Catalogs say what is installed in the cluster once it is there.
-	CNI          string    `yaml:"cni"`
-	Headless     bool      `yaml:"headless"`
-	Applications yaml.Node `yaml:"applications"`
-	Catalogs     yaml.Node `yaml:"catalogs"`
+	CNI          string        `yaml:"cni"`
+	Headless     bool          `yaml:"headless"`
+	Applications []Application `yaml:"applications"`
+	Catalogs     []Catalog     `yaml:"catalogs"`
 	// ClusterDefinition and ClusterDefinitionInline are manifests in place of those that are rendered.
 	ClusterDefinition       string    `yaml:"clusterDefinition"`
 	ClusterDefinitionInline yaml.Node `yaml:"clusterDefinitionInline"`
@@ -55,6 +55,25 @@ type File struct {
 	LoadBalancer string `yaml:"loadBalancer"`
 
 	Providers Providers `yaml:"providers"`
+}
+
+// Application is a chart of a catalog, with its values: Config, as text or as a mapping, or the file ConfigFrom.
+type Application struct {
+	Name       string    `yaml:"name"`
+	Release    string    `yaml:"release"`
+	Version    string    `yaml:"version"`
+	Catalog    string    `yaml:"catalog"`
+	Namespace  string    `yaml:"namespace"`
+	Config     yaml.Node `yaml:"config"`
+	ConfigFrom string    `yaml:"configFrom"`
+}
+
+// Catalog is a repository of charts where its protocol is helm.
+type Catalog struct {
+	Name      string `yaml:"name"`
+	Protocol  string `yaml:"protocol"`
+	URI       string `yaml:"uri"`
+	Namespace string `yaml:"namespace"`
 }
 
 // Providers are the settings of each provider; those of others are passed over.

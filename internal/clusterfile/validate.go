@@ -491,11 +491,7 @@ func (s *Source) checkUnused() {
 	if s.LoadBalancer != "" {
 		s.note(true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves")
 	}
-	for path, node := range map[string]bool{"applications": !s.Applications.IsZero(), "catalogs": !s.Catalogs.IsZero(), "cni": s.CNI != "" && s.CNI != "none"} {
-		if node {
-			s.note(true, path, "it is not installed; give its manifests to olvmctl start with --add-on")
-		}
-	}
+	s.checkApplications()
 }
 
 // clusterSpec is the OLVMCluster that the file asks for.
