@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kyaml "sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+)
+
+// documents are where people are told what to type.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	root := testenv.Toolchain(t).Root()
+	out := map[string]string{}
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "config/*/*.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, _ := filepath.Rel(root, file)
+			out[name] = string(content)
+		}
+	}
+	if len(out) < 25 {
+		t.Fatalf("there are %d documents", len(out))
+	}
+	return out
+}
+
+// programs are those whose calls are looked at; what else is in blocks of commands is taken out of the way.
+var (
+	programs = []string{"olvmctl", "make"}
+	others   = []string{"kubectl", "clusterctl", "terraform", "openssl", "curl", "jq", "ovirtsim", "cp", "mkdir", "cd", "kill", "sleep", "test", "grep", "head", "sed"}
+
+	begins   = regexp.MustCompile(`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Z]+=\S+;)( |$)`)
+	span     = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
+	synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
+)
+
+// commandBlocks are the indented and fenced blocks of a document that begin with a command, without their indentation, and
+// the commands in its text.
+func commandBlocks(text string) []string {
+	var out, block []string
+	end := func() {
+		if len(block) > 0 && begins.MatchString(block[0]) {
+			out = append(out, strings.Join(block, "\n"))
+		}
+		block = nil
+	}
+	fenced := false
+	for line := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimLeft(line, " ")
+		switch {
+		case strings.HasPrefix(trimmed, "```"):
+			end()
+			fenced = !fenced
+		case fenced || len(line)-len(trimmed) >= 4 && trimmed != "":
+			block = append(block, trimmed)
+		default:
+			end()
+			for _, match := range span.FindAllStringSubmatch(line, -1) {
+				out = append(out, match[1])
+			}
+		}
+	}
+	end()
+	return out
+}
+
+// calls has bash read blocks of commands, and returns the calls of our programs with their arguments.
+func calls(t *testing.T, blocks []string) [][]string {
+	t.Helper()
+	var script strings.Builder
+	for _, name := range programs {
+		for _, path := range []string{name, "bin/" + name} {
+			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" >&9; printf '\\0' >&9; }\n")
+		}
+	}
+	for _, name := range others {
+		for _, path := range []string{name, "bin/" + name} {
+			script.WriteString(path + "() { cat >/dev/null </dev/null; echo x; }\n")
+		}
+	}
+	for _, block := range blocks {
+		script.WriteString(block + "\n")
+	}
+	script.WriteString("wait\n")
+	command := exec.CommandContext(t.Context(), "bash", "-c", "exec 9>&1 >/dev/null\n"+script.String())
+	command.Dir = t.TempDir()
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil || problems.Len() > 0 {
+		t.Fatalf("bash: %v: %s", err, problems.String())
+	}
+	var found [][]string
+	for call := range strings.SplitSeq(out.String(), "\x00\x00") {
+		if call != "" {
+			found = append(found, strings.Split(call, "\x00"))
+		}
+	}
+	return found
+}
+
+// TestCommandsOfTheDocuments runs what documents tell people to type. What needs a management cluster is run by the tests of e2e
+// (the journeys, the quick start); here such calls are only read, so that each command and flag exists.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	codes := map[string]int{"validate": 0, "template": 0, "plan": 2, "render": 0, "image list": 0, "image upload": 0, "image template": 0, "completion bash": 0}
+	elsewhere := []string{"init", "start", "upgrade", "move", "delete", "describe", "logs", "get kubeconfig", "scale", "local start", "local stop", "sim"}
+	makefile, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, read := 0, 0
+	for name, text := range documents(t) {
+		t.Run(name, func(t *testing.T) {
+			var blocks []string
+			for _, block := range commandBlocks(text) {
+				if strings.Contains(block, "...") && !strings.HasPrefix(block, "export ") {
+					continue // not whole
+				}
+				if words := strings.Fields(block); words[0] == "olvmctl" && (synopsis.MatchString(block) || strings.HasPrefix(words[len(words)-1], "-") && len(words[len(words)-1]) > 1) {
+					checkSynopsis(t, block)
+					continue
+				}
+				blocks = append(blocks, block)
+			}
+			if len(blocks) == 0 {
+				return
+			}
+			var s *site
+			for _, call := range calls(t, blocks) {
+				if call[0] == "make" {
+					for _, target := range call[1:] {
+						if !strings.Contains(target, "=") && !bytes.Contains(makefile, []byte("\n"+target+":")) {
+							t.Errorf("make has no %s", target)
+						}
+					}
+					continue
+				}
+				args := call[1:]
+				command, rest, err := wholeCommand().Find(args)
+				if err == nil {
+					err = command.ParseFlags(rest)
+				}
+				if err == nil {
+					err = command.ValidateArgs(command.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("olvmctl %s: %v", strings.Join(args, " "), err)
+					continue
+				}
+				read++
+				verb := strings.TrimPrefix(command.CommandPath(), "olvmctl ")
+				want, here := codes[verb]
+				if flag := command.Flags().Lookup("kubeconfig"); !here || flag != nil && flag.Changed {
+					if !here && !slices.Contains(elsewhere, verb) {
+						t.Errorf("no test runs olvmctl %s", verb)
+					}
+					continue
+				}
+				if len(args) == 1 || verb == "image template" && len(rest) == 0 {
+					continue // its name alone
+				}
+				if s == nil {
+					s = newSite(t)
+					s.documented()
+				}
+				for i := range args {
+					args[i] = strings.ReplaceAll(args[i], "https://engine.example.com/ovirt-engine", s.sim.URL())
+					if args[i] == "data" { // a storage domain
+						args[i] = "olvm-data"
+					}
+				}
+				if slices.Contains(args, "--offline") {
+					want = 0
+				}
+				ran++
+				if code, _, problems := s.run(s.manifests, args...); code != want {
+					t.Errorf("olvmctl %s: exit code %d, not %d: %s", strings.Join(args, " "), code, want, problems)
+				}
+			}
+		})
+	}
+	if ran < 12 || read < 30 {
+		t.Errorf("%d commands were run and %d read", ran, read)
+	}
+}
+
+// documented changes to a folder that has the files which documents name.
+func (s *site) documented() {
+	s.t.Helper()
+	dir := filepath.Dir(s.clusterFile())
+	s.t.Chdir(dir)
+	s.t.Setenv("OCNE_DEFAULTS", "")
+	content, err := os.ReadFile(filepath.Join(dir, "cluster.yaml"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ca := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "demo-ovirt-ca", Namespace: "default"}, Data: map[string]string{"ca.crt": string(s.sim.CA())}}
+	text, err := kyaml.Marshal(ca)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.manifests += "---\n" + string(text)
+	cluster := strings.NewReplacer("ock-1.36", "ock-1.33", "    olvmDatacenterName", "    olvmOCK: {storageDomainName: olvm-data}\n    olvmDatacenterName").Replace(string(content))
+	for file, text := range map[string]string{
+		"new.yaml": string(content), "manifests/demo.yaml": s.manifests, "clusters/prod/demo.yaml": s.manifests, "config/samples/quickstart.yaml": strings.Replace(string(content), "ca.pem", s.caFile, 1),
+		"ock-1.33.qcow2": strings.Repeat("image", 1<<18), "ol9.qcow2": strings.Repeat("other", 1<<18),
+	} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if strings.HasSuffix(s.t.Name(), "/docs/images.md") || strings.HasSuffix(s.t.Name(), "/docs/quickstart.md") { // which make the template
+		if err := os.WriteFile("cluster.yaml", []byte(cluster), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// checkSynopsis looks for each command and flag of lines such as olvmctl plan -f FILE [--offline].
+func checkSynopsis(t *testing.T, block string) {
+	t.Helper()
+	flag := regexp.MustCompile(`(^|[ \[])--?([a-z][a-z-]*)`)
+	for line := range strings.SplitSeq(block, "\n") {
+		words := strings.Fields(line)
+		command, _, err := wholeCommand().Find(words[1:2])
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		for _, found := range flag.FindAllStringSubmatch(line, -1) {
+			if lookUp(command, found[2]) == nil {
+				t.Errorf("%s: %s has no flag %s", line, command.CommandPath(), found[2])
+			}
+		}
+	}
+}
+
+// wholeCommand is olvmctl with what cobra adds when it runs.
+func wholeCommand() *cobra.Command {
+	root := newCommand(streams{out: io.Discard, err: io.Discard})
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultVersionFlag()
+	return root
+}
+
+func lookUp(command *cobra.Command, name string) *pflag.Flag {
+	command.InheritedFlags() // adds those of its parents
+	if len(name) == 1 {
+		return command.Flags().ShorthandLookup(name)
+	}
+	return command.Flags().Lookup(name)
+}
