@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,46 +94,22 @@ func (a *addOns) read(ctx context.Context) ([]addOn, error) {
 }
 
 // readManifests reads those of a file, a folder or a URL.
-func readManifests(ctx context.Context, from string) ([]*unstructured.Unstructured, error) {
-	content, err := readAddOn(ctx, from)
-	if err != nil {
-		return nil, err
+func readManifests(ctx context.Context, from string) (objects []*unstructured.Unstructured, err error) {
+	switch {
+	case strings.HasPrefix(from, "https://"):
+		var content []byte
+		if content, err = download(ctx, from); err == nil {
+			objects, err = manifest.Read(content)
+		}
+	case strings.Contains(from, "://"):
+		err = errors.New("only https is known")
+	default:
+		objects, err = manifest.ReadFiles(from)
 	}
-	objects, err := manifest.Read(content)
 	if err == nil && len(objects) == 0 {
 		err = errors.New("there are no manifests in it")
 	}
 	return objects, err
-}
-
-func readAddOn(ctx context.Context, from string) ([]byte, error) {
-	switch {
-	case strings.HasPrefix(from, "https://"):
-		return download(ctx, from)
-	case strings.Contains(from, "://"):
-		return nil, errors.New("only https is known")
-	}
-	info, err := os.Stat(from)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return os.ReadFile(from)
-	}
-	files, err := filepath.Glob(filepath.Join(from, "*.y*ml"))
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(files)
-	var all []byte
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		all = append(append(all, "\n---\n"...), content...)
-	}
-	return all, nil
 }
 
 func download(ctx context.Context, url string) ([]byte, error) {

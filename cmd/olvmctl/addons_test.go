@@ -48,7 +48,7 @@ func TestAListOfAddOns(t *testing.T) {
 	for file, content := range map[string]string{
 		"add-ons.yaml": "- name: cni\n  manifests: [cni.yaml, more]\n- {name: said, chart: said, values: {a: 1}}\n",
 		"cni.yaml":     "apiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n",
-		"more/a.yml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "more/b.yaml": "# nothing\n",
+		"more/a.yml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "more/b.yaml": "# nothing\n", "more/kustomization.yaml": "resources: [a.yml]\n",
 		"said/Chart.yaml": "apiVersion: v2\nname: said\nversion: 1.0.0\n",
 	} {
 		file = filepath.Join(dir, filepath.FromSlash(file))

@@ -208,7 +208,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"Butane that is none":         {"current", []string{"variant: fcos", "variant: windows"}, []string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
 		"ports that are one":          {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"}, []string{"the load balancer listens at port 6443 itself"}},
 		"a proxy that is none":        {"current", []string{"httpsProxy: http://proxy.example.com:3128", "httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
-		"what is not rendered":        {"current", []string{"name: demo", "name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: cni:", `warning: applications: ui is not installed: its catalog "" is not one of catalogs`, "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
+		"what is not rendered":        {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo", "name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: workerNodes: 0 means 1", "warning: cni:", `warning: applications: ui is not installed: its catalog "" is not one of catalogs`, "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := read(t, test.file+".yaml", test.changes...)

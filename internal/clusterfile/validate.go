@@ -90,6 +90,9 @@ func (s *Source) Validate() []Problem {
 			s.note(false, path, "%d is less than 0", count)
 		}
 	}
+	if s.WorkerNodes == 0 && at(s.documents[0].root, "workerNodes").Kind != 0 {
+		s.note(true, "workerNodes", "0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it")
+	}
 	s.setDefaults()
 	s.required()
 	s.checkTop()

@@ -3,11 +3,7 @@ package localplane
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,30 +13,6 @@ import (
 
 // fieldOwner of what is applied.
 const fieldOwner = client.FieldOwner("capolvm-localplane")
-
-// readFolder reads the objects of all YAML files in a folder, by name.
-func readFolder(dir string) ([]*unstructured.Unstructured, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("no manifests in %s: %w", dir, errors.Join(err, os.ErrNotExist))
-	}
-	var objects []*unstructured.Unstructured
-	for _, file := range files {
-		if strings.HasPrefix(filepath.Base(file), "kustomiz") {
-			continue
-		}
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("failed to read a manifest: %w", err)
-		}
-		read, err := manifest.Read(content)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		objects = append(objects, read...)
-	}
-	return objects, nil
-}
 
 // Apply applies objects by server-side apply.
 func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstructured) error {

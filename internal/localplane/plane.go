@@ -31,6 +31,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
@@ -264,11 +265,11 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	}
 	var crds, hooks []*unstructured.Unstructured
 	for i, name := range names {
-		definitions, err := readFolder(filepath.Join(p.tools, "manifests", name, "crd"))
+		definitions, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "crd"))
 		if err != nil {
 			return err
 		}
-		configurations, err := readFolder(filepath.Join(p.tools, "manifests", name, "webhook"))
+		configurations, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "webhook"))
 		if err != nil {
 			return err
 		}
@@ -372,7 +373,7 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	crds, err := readFolder(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
+	crds, err := manifest.ReadFiles(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
 	if err != nil {
 		return err
 	}
@@ -476,7 +477,7 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 // startProvider installs our CRDs, policies and roles, and starts our manager with no more rights than they give.
 func (p *Plane) startProvider(ctx context.Context) error {
 	config := filepath.Join(p.options.Tools.Root(), "config")
-	crds, err := readFolder(filepath.Join(config, "crd", "bases"))
+	crds, err := manifest.ReadFiles(filepath.Join(config, "crd", "bases"))
 	if err != nil {
 		return err
 	}
@@ -486,7 +487,7 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
-	policies, err := readFolder(filepath.Join(config, "policy"))
+	policies, err := manifest.ReadFiles(filepath.Join(config, "policy"))
 	if err != nil {
 		return err
 	}
@@ -508,7 +509,7 @@ const ManagerNamespace = "capolvm-system"
 // BindRoles applies our roles from their folder, and binds them to a user instead of the manager's service account.
 func BindRoles(ctx context.Context, c client.Client, folder, user string) error {
 	const namespace = ManagerNamespace
-	roles, err := readFolder(folder)
+	roles, err := manifest.ReadFiles(folder)
 	if err != nil {
 		return err
 	}

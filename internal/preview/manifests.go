@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -52,7 +50,7 @@ func Load(paths []string, stdin io.Reader) (*Manifests, error) {
 			}
 			continue
 		}
-		files, err := manifestFiles(path)
+		files, err := manifest.Files(path)
 		if err != nil {
 			return nil, err
 		}
@@ -86,36 +84,6 @@ func newManifests() *Manifests {
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
 		live: map[string]*unstructured.Unstructured{},
 	}
-}
-
-func manifestFiles(path string) ([]string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("failed to read manifests: %w", err)
-	}
-	if !info.IsDir() {
-		return []string{path}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && file != path && strings.HasPrefix(entry.Name(), ".") {
-			return filepath.SkipDir
-		}
-		if !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-			files = append(files, file)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("failed to read manifests: %w", err)
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("no manifests in %s: it has no .yaml, .yml or .json file", path)
-	}
-	return files, nil
 }
 
 func (m *Manifests) read(name string, reader io.Reader) error {
