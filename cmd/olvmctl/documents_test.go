@@ -20,70 +20,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
 )
 
-// documents are where people are told what to type.
-func documents(t *testing.T) map[string]string {
-	t.Helper()
-	root := testenv.Toolchain(t).Root()
-	out := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "config/*/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			name, _ := filepath.Rel(root, file)
-			out[name] = string(content)
-		}
-	}
-	if len(out) < 25 {
-		t.Fatalf("there are %d documents", len(out))
-	}
-	return out
-}
-
 // programs are those whose calls are looked at; what else is in blocks of commands is taken out of the way.
 var (
 	programs = []string{"olvmctl", "make"}
 	others   = []string{"kubectl", "clusterctl", "terraform", "openssl", "curl", "jq", "ovirtsim", "cp", "mkdir", "cd", "kill", "sleep", "test", "grep", "head", "sed"}
-
-	begins   = regexp.MustCompile(`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Z]+=\S+;)( |$)`)
-	span     = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
-	synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
 )
 
-// commandBlocks are the indented and fenced blocks of a document that begin with a command, without their indentation, and
-// the commands in its text.
-func commandBlocks(text string) []string {
-	var out, block []string
-	end := func() {
-		if len(block) > 0 && begins.MatchString(block[0]) {
-			out = append(out, strings.Join(block, "\n"))
-		}
-		block = nil
-	}
-	fenced := false
-	for line := range strings.SplitSeq(text, "\n") {
-		trimmed := strings.TrimLeft(line, " ")
-		switch {
-		case strings.HasPrefix(trimmed, "```"):
-			end()
-			fenced = !fenced
-		case fenced || len(line)-len(trimmed) >= 4 && trimmed != "":
-			block = append(block, trimmed)
-		default:
-			end()
-			for _, match := range span.FindAllStringSubmatch(line, -1) {
-				out = append(out, match[1])
-			}
-		}
-	}
-	end()
-	return out
-}
+// synopsis is a line that says what can be written, not what to write.
+var synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
 
 // calls has bash read blocks of commands, and returns the calls of our programs with their arguments.
 func calls(t *testing.T, blocks []string) [][]string {
@@ -129,10 +73,10 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran, read := 0, 0
-	for name, text := range documents(t) {
+	for name, text := range testenv.Documents(t) {
 		t.Run(name, func(t *testing.T) {
 			var blocks []string
-			for _, block := range commandBlocks(text) {
+			for _, block := range testenv.CommandBlocks(text) {
 				if strings.Contains(block, "...") && !strings.HasPrefix(block, "export ") {
 					continue // not whole
 				}

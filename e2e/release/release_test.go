@@ -93,11 +93,7 @@ func (m *management) clusterctl(args ...string) string {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, append(args, "--config", m.config)...)
-	command.Env = append(os.Environ(), "XDG_CONFIG_HOME="+m.dir, "HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG="+m.kubeconfig, "GOPROXY=off",
-		"CONTROL_PLANE_ENDPOINT_HOST=10.20.30.5", "CONTROL_PLANE_ENDPOINT_IPV6=fd00::5", "OLVM_SERVER_URL=https://engine.example.com/ovirt-engine", "OLVM_VM_TEMPLATE=ol9", "OLVM_NETWORK=net", "OLVM_VNIC_PROFILE=net",
-		"OLVM_SUBNET=10.20.30.0/24", "OLVM_GATEWAY=10.20.30.1", "OLVM_CONTROL_PLANE_ADDRESSES=10.20.30.10-10.20.30.19,10.20.30.30", "OLVM_WORKER_ADDRESSES=10.20.30.100-10.20.30.199", "OLVM_NODE_ADDRESSES=10.20.30.10-10.20.30.99",
-		"OLVM_SUBNET_IPV6=fd00::/64", "OLVM_GATEWAY_IPV6=fd00::1", "OLVM_CONTROL_PLANE_ADDRESSES_IPV6=fd00::10-fd00::19", "OLVM_WORKER_ADDRESSES_IPV6=fd00::100-fd00::199", "CLUSTER_DOMAIN=prod.example.com",
-		"OLVM_FAILURE_DOMAIN_A=a", "OLVM_FAILURE_DOMAIN_B=b", "OLVM_FAILURE_DOMAIN_C=c")
+	command.Env = m.environment()
 	var problems strings.Builder
 	command.Stderr = &problems
 	out, err := command.Output()
@@ -105,6 +101,15 @@ func (m *management) clusterctl(args ...string) string {
 		m.t.Fatalf("clusterctl %s: %v\n%s%s", strings.Join(args, " "), err, out, problems.String())
 	}
 	return string(out)
+}
+
+// environment of the programs: the management cluster, and values for all variables of templates.
+func (m *management) environment() []string {
+	return append(os.Environ(), "XDG_CONFIG_HOME="+m.dir, "HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG="+m.kubeconfig, "GOPROXY=off",
+		"CONTROL_PLANE_ENDPOINT_HOST=10.20.30.5", "CONTROL_PLANE_ENDPOINT_IPV6=fd00::5", "OLVM_SERVER_URL=https://engine.example.com/ovirt-engine", "OLVM_VM_TEMPLATE=ol9", "OLVM_NETWORK=net", "OLVM_VNIC_PROFILE=net",
+		"OLVM_SUBNET=10.20.30.0/24", "OLVM_GATEWAY=10.20.30.1", "OLVM_CONTROL_PLANE_ADDRESSES=10.20.30.10-10.20.30.19,10.20.30.30", "OLVM_WORKER_ADDRESSES=10.20.30.100-10.20.30.199", "OLVM_NODE_ADDRESSES=10.20.30.10-10.20.30.99",
+		"OLVM_SUBNET_IPV6=fd00::/64", "OLVM_GATEWAY_IPV6=fd00::1", "OLVM_CONTROL_PLANE_ADDRESSES_IPV6=fd00::10-fd00::19", "OLVM_WORKER_ADDRESSES_IPV6=fd00::100-fd00::199", "CLUSTER_DOMAIN=prod.example.com",
+		"OLVM_FAILURE_DOMAIN_A=a", "OLVM_FAILURE_DOMAIN_B=b", "OLVM_FAILURE_DOMAIN_C=c")
 }
 
 // release makes a release of the provider in the repository.
@@ -158,20 +163,7 @@ func (m *management) others() {
 	}
 	m.config = m.write("clusterctl.yaml", config)
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
-		singular := strings.ToLower(kind)
-		crd := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: plural + ".cert-manager.io"},
-			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Group: "cert-manager.io", Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: singular, Kind: kind, ListKind: kind + "List"},
-				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: new(bool),
-				}}}},
-			},
-		}
-		*crd.Spec.Versions[0].Schema.OpenAPIV3Schema.XPreserveUnknownFields = true
-		if err := m.client.Create(m.t.Context(), crd); err != nil {
-			m.t.Fatal(err)
-		}
+		m.crd("cert-manager.io", plural, kind)
 	}
 }
 
@@ -192,6 +184,7 @@ func (m *management) expectInstalled(version string) {
 }
 
 func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
+	t.Parallel()
 	m := newManagement(t)
 	m.others()
 	m.release("v0.1.0")

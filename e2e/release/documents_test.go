@@ -1,0 +1,151 @@
+package release
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+)
+
+// document is one whose calls of kubectl and clusterctl are run, and what is there before.
+type document struct {
+	path string
+	// from and to are headings: the part between them.
+	from, to string
+	setUp    string
+}
+
+// TestCommandsOfTheDocuments runs the calls of kubectl and clusterctl in documents, as they stand, in a management cluster that
+// begins empty. Those of olvmctl are run by its own tests; that part of migration.md which needs the old provider by e2e.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	m := newManagement(t)
+	m.others()
+	m.release("v0.1.0")
+	for plural, kind := range map[string]string{"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"} {
+		m.crd("monitoring.coreos.com", plural, kind)
+	}
+	dir := filepath.Join(m.dir, "checkout")
+	root := m.tools.Root()
+	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
+		t.Fatal(err)
+	}
+	sample, err := os.ReadFile(filepath.Join(root, "config", "samples", "demo.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"FILE": "secret", "CA.pem": "a CA", "manifests.yaml": strings.ReplaceAll(string(sample), "ENGINE_URL", "https://engine.example.com/ovirt-engine")} {
+		m.write(filepath.Join("checkout", name), content)
+	}
+	texts := testenv.Documents(t)
+	const initialise = "clusterctl init --infrastructure olvm\n"
+	run, initialised := 0, false
+	list := []document{
+		{path: "docs/install.md"},
+		{path: "config/templates/README.md"},
+		{path: "config/samples/README.md"},
+		{path: "docs/migration.md", from: "## A new cluster beside the old one", to: "## Taking over VMs", setUp: "kubectl delete -f manifests.yaml --ignore-not-found"},
+		{path: "docs/identity.md", setUp: "kubectl create namespace vault && kubectl -n vault create secret generic engine-credentials"},
+		{path: "docs/autoscaling.md"},
+		{path: "docs/metrics.md"},
+		{path: "docs/olvmctl.md"},
+	}
+	for path, text := range texts {
+		for _, block := range testenv.CommandBlocks(text) {
+			if isOurs(block) && !slices.ContainsFunc(list, func(d document) bool { return d.path == path }) {
+				t.Errorf("nobody runs what %s says: %s", path, block)
+			}
+		}
+	}
+	for _, d := range list {
+		text := texts[d.path]
+		if d.from != "" {
+			_, text, _ = strings.Cut(text, d.from)
+			text, _, _ = strings.Cut(text, d.to)
+		}
+		script := ""
+		for _, block := range testenv.CommandBlocks(text) {
+			if isOurs(block) {
+				script += block + "\n"
+				run++
+			}
+		}
+		if script == "" {
+			t.Errorf("%s has no commands", d.path)
+		}
+		if initialised && strings.Contains(script, initialise) { // it is to be done once, and is an error then
+			script = strings.ReplaceAll(script, initialise, "true\n")
+		}
+		initialised = initialised || strings.Contains(script, initialise)
+		// What olvmctl would write is there already.
+		script = strings.NewReplacer(" >manifests.yaml", "", "NAMESPACE", "docs", "SERVICEACCOUNT", "autoscaler", "CLUSTER", "prod", "NAME-", "new-").Replace(script)
+		if out, err := m.shell(dir, d.setUp+"\n"+script); err != nil {
+			t.Errorf("%s: %v\n%s", d.path, err, out)
+		}
+	}
+	if run < 10 {
+		t.Errorf("%d blocks were run", run)
+	}
+	for _, check := range []string{
+		"kubectl get secret prod-ovirt-credentials demo-ovirt-credentials", "kubectl -n docs get secret new-ovirt-credentials", "kubectl get configmap prod-ovirt-ca demo-ovirt-ca", "kubectl get olvmcluster demo",
+		"test -s prod.yaml", "kubectl -n capolvm-system get podmonitor", "kubectl get clusterrolebinding cluster-autoscaler-olvm",
+		`test "$(kubectl -n vault get secret engine-credentials -o jsonpath='{.metadata.annotations.infrastructure\.cluster\.x-k8s\.io/olvm-allowed-namespaces}')" = team-a,team-b`,
+	} {
+		if out, err := m.shell(dir, check); err != nil {
+			t.Errorf("%s: %v\n%s", check, err, out)
+		}
+	}
+}
+
+// isOurs says whether a block of commands has calls that are run here.
+func isOurs(block string) bool {
+	return slices.ContainsFunc(strings.Split(block, "\n"), func(line string) bool {
+		line, _, _ = strings.Cut(line, " # ")
+		return strings.Contains(line, "kubectl ") || strings.Contains(line, "clusterctl ")
+	})
+}
+
+// shell runs commands, each of which has to succeed. Calls of olvmctl take what they are given.
+func (m *management) shell(dir, script string) (string, error) {
+	m.t.Helper()
+	kubectl, err := m.tools.Path("plane", "kubectl")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	clusterctl, err := m.tools.Path("clusterctl", "clusterctl")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	stubs := fmt.Sprintf("set -eo pipefail\nolvmctl() { if [ \"${*: -1}\" = - ]; then cat >/dev/null; fi; }\nmake() { :; }\nkubectl() { %q \"$@\"; }\nclusterctl() { %q \"$@\" --config %q; }\n", kubectl, clusterctl, m.config)
+	command := exec.CommandContext(m.t.Context(), "bash", "-c", stubs+script)
+	command.Dir = dir
+	command.Env = m.environment()
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// crd makes one that takes everything.
+func (m *management) crd(group, plural, kind string) {
+	m.t.Helper()
+	everything := true
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "object", XPreserveUnknownFields: &everything,
+			}}}},
+		},
+	}
+	if err := m.client.Create(m.t.Context(), crd); err != nil {
+		m.t.Fatal(err)
+	}
+}
