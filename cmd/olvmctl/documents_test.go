@@ -125,7 +125,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 				}
 				if s == nil {
 					s = newSite(t)
-					s.documented()
+					s.files()
 				}
 				for i := range args {
 					args[i] = strings.ReplaceAll(args[i], "https://engine.example.com/ovirt-engine", s.sim.URL())
@@ -148,8 +148,8 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// documented changes to a folder that has the files which documents name.
-func (s *site) documented() {
+// files changes to a folder that has the files which documents name.
+func (s *site) files() {
 	s.t.Helper()
 	dir := filepath.Dir(s.clusterFile())
 	s.t.Chdir(dir)

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,41 +186,69 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 // TestARenderedFolderIsPlannedByHand does what docs/olvmctl.md shows.
 func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	s := newSite(t)
-	out := t.TempDir()
-	code, printed, problems := s.run(s.manifests, "render", "-f", "-", "--ca-file", s.caFile, "-o", out)
-	dir := filepath.Join(out, "default", "demo-md-0-1")
-	if code != 0 || !strings.Contains(printed, dir) {
-		t.Fatalf("exit code %d, %s, printed %s", code, problems, printed)
+	t.Setenv("OCNE_DEFAULTS", "")
+	dir := filepath.Dir(s.clusterFile("name: demo", "name: prod"))
+	out := s.documented("docs/olvmctl.md", "terraform init -plugin-dir", dir)
+	if !strings.Contains(out, "Plan: 4 to add") {
+		t.Errorf("the plan is\n%s", out)
 	}
-	info, err := os.Stat(filepath.Join(dir, "terraform.tfvars.json"))
+	info, err := os.Stat(filepath.Join(dir, "out", "olvm", "prod-md-0-0", "terraform.tfvars.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the secrets have mode %v, %v", info.Mode(), err)
+		t.Errorf("the secrets: %v, %v", info, err)
 	}
-	mirror := filepath.Join(t.TempDir(), "mirror")
-	plugin := filepath.Join(mirror, "registry.terraform.io", "ovirt", "ovirt", "2.2.0", runtime.GOOS+"_"+runtime.GOARCH)
-	tools := testenv.Toolchain(t)
-	if err := tools.BuildProject(t.Context(), plugin, "terraform-provider-ovirt"); err != nil {
+}
+
+// TestOtherBlocksOfDocuments does what docs/terraform-provider.md and docs/simulator.md show.
+func TestOtherBlocksOfDocuments(t *testing.T) {
+	s := newSite(t)
+	dir := filepath.Dir(s.caFile)
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("terraform {\n  required_providers {\n    ovirt = { source = \"registry.terraform.io/ovirt/ovirt\" }\n  }\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(plugin, "terraform-provider-ovirt"), filepath.Join(plugin, "terraform-provider-ovirt_v2.2.0")); err != nil {
+	if out := s.documented("docs/terraform-provider.md", "terraform init -plugin-dir", dir); !strings.Contains(out, "ovirt/ovirt v2.2.0") {
+		t.Errorf("terraform init:\n%s", out)
+	}
+	for _, program := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("docs/simulator.md is not tried: %s is not there", program)
+		}
+	}
+	connection, err := json.Marshal(ovirtsim.Connection{URL: s.sim.URL(), CAFile: s.caFile, Username: s.sim.Username(), Password: s.sim.Password()})
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"init", "-no-color", "-plugin-dir=" + mirror}, {"validate", "-no-color"}, {"plan", "-no-color", "-detailed-exitcode"}} {
-		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, args...)
-		command.Dir = dir
-		command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
-		output, err := command.CombinedOutput()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && args[0] == "plan" && exit.ExitCode() == 2 {
-			err = nil // there are changes
-		}
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, output)
-		}
-		if args[0] == "plan" && !strings.Contains(string(output), "Plan: 4 to add") {
-			t.Errorf("the plan is\n%s", output)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "ovirtsim.json"), connection, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	if out := s.documented("docs/simulator.md", "token=$(curl", dir); !strings.HasPrefix(out, "{") || s.sim.Logins() != 1 {
+		t.Errorf("the engine answers\n%s", out)
+	}
+}
+
+// documented runs a block of commands of a document with a text in it, in a folder, and returns what it prints.
+func (s *site) documented(document, text, dir string) string {
+	s.t.Helper()
+	at := slices.IndexFunc(testenv.CommandBlocks(testenv.Documents(s.t)[document]), func(block string) bool { return strings.Contains(block, text) })
+	if at < 0 {
+		s.t.Fatalf("%s has no %s", document, text)
+	}
+	block := testenv.CommandBlocks(testenv.Documents(s.t)[document])[at]
+	if err := testenv.Toolchain(s.t).BuildProject(s.t.Context(), filepath.Join(dir, "bin"), "terraform-provider-ovirt"); err != nil {
+		s.t.Fatal(err)
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	script := fmt.Sprintf("set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { %q \"$@\" -no-color; }\n", asOlvmctl, executable, testenv.Executable(s.t).Path)
+	command := exec.CommandContext(s.t.Context(), "bash", "-c", script+strings.ReplaceAll(block, "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
+	command.Dir = dir
+	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", document, err, out)
+	}
+	return string(out)
 }
 
 // clusterFile is one for the simulator, with the CA beside it.

@@ -34,7 +34,7 @@ func Documents(t *testing.T) map[string]string {
 }
 
 var (
-	begins = regexp.MustCompile(`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Z]+=\S+;)( |$)`)
+	begins = regexp.MustCompile(`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Za-z]+=\S+)( |$)`)
 	span   = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
 )
 
