@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-guestnet test-release test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-guestnet test-image test-release test-reliability test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -40,6 +40,11 @@ test-integration: tools ## Run the controllers against a real kube-apiserver, an
 .PHONY: test-guestnet
 test-guestnet: tools tools-dns ## Run what nodes do for their endpoints with real keepalived, haproxy, nginx and CoreDNS; as root, where they are installed
 	go test ./e2e/guestnet -count=1 -timeout 10m
+
+.PHONY: test-image
+# Without KVM guestfish needs ten seconds for each start.
+test-image: ## Edit an image of a node with real guestfish; where it is installed
+	go test ./e2e/image -count=1 -timeout 10m
 
 .PHONY: test-release
 test-release: tools tools-clusterctl ## Install and upgrade a release with clusterctl, and render its templates

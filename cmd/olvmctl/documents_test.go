@@ -64,10 +64,10 @@ func calls(t *testing.T, blocks []string) [][]string {
 }
 
 // TestCommandsOfTheDocuments runs what documents tell people to type. What needs a management cluster is run by the tests of e2e
-// (the journeys, the quick start); here such calls are only read, so that each command and flag exists.
+// (the journeys, the quick start), and so is image create; here such calls are only read, so that each command and flag exists.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	codes := map[string]int{"validate": 0, "template": 0, "plan": 2, "render": 0, "image list": 0, "image upload": 0, "image template": 0, "completion bash": 0}
-	elsewhere := []string{"init", "start", "upgrade", "move", "delete", "describe", "logs", "get kubeconfig", "scale", "local start", "local stop", "sim"}
+	elsewhere := []string{"init", "image create", "start", "upgrade", "move", "delete", "describe", "logs", "get kubeconfig", "scale", "local start", "local stop", "sim"}
 	makefile, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "Makefile"))
 	if err != nil {
 		t.Fatal(err)

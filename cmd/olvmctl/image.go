@@ -118,12 +118,12 @@ func newImageCommand(s streams) *cobra.Command {
 	f := &engineFlags{}
 	command := &cobra.Command{
 		Use:   "image",
-		Short: "Bring images of nodes to the engine",
-		Long: `image uploads disk images, and makes templates of virtual machines from them. The credentials of the engine come from the
+		Short: "Make images of nodes, and bring them to the engine",
+		Long: `image makes disk images, uploads them, and makes templates of virtual machines from them. The credentials of the engine come from the
 environment variables OLVM_USERNAME and OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 	}
 	f.addFlags(command)
-	command.AddCommand(newImageListCommand(s, f), newImageUploadCommand(s, f), newImageTemplateCommand(s, f))
+	command.AddCommand(newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f), newImageTemplateCommand(s, f))
 	return command
 }
 
@@ -290,7 +290,7 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 			return nil, fmt.Errorf("there is a disk %q already (%s), with something else in it; choose another name with --disk, or delete it", f.disk, there[i].ID)
 		}
 	}
-	disk, err := client.UploadImage(ctx, options, uploadProgress(s.err, filepath.Base(path)))
+	disk, err := client.UploadImage(ctx, options, transferProgress(s.err, "uploading "+filepath.Base(path)))
 	if err != nil {
 		return nil, err
 	}
@@ -305,22 +305,22 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 // uploadIdle is for how long an upload can be broken off.
 const uploadIdle = 10 * time.Minute
 
-// uploadProgress shows a bar on a terminal, and a line for each tenth elsewhere.
-func uploadProgress(out io.Writer, name string) func(sent, total int64) {
+// transferProgress shows a bar on a terminal, and a line for each tenth elsewhere.
+func transferProgress(out io.Writer, what string) func(done, total int64) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		var bar *progressbar.ProgressBar
-		return func(sent, total int64) {
+		return func(done, total int64) {
 			if bar == nil {
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(name), progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(out) }))
+				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(out) }))
 			}
-			_ = bar.Set64(sent)
+			_ = bar.Set64(done)
 		}
 	}
 	tenth := int64(-1)
-	return func(sent, total int64) {
-		if now := sent * 10 / total; now != tenth {
+	return func(done, total int64) {
+		if now := done * 10 / total; now != tenth {
 			tenth = now
-			_, _ = fmt.Fprintf(out, "uploading %s: %d of %d MiB\n", name, sent>>20, total>>20)
+			_, _ = fmt.Fprintf(out, "%s: %d of %d MiB\n", what, done>>20, total>>20)
 		}
 	}
 }

@@ -394,3 +394,20 @@ func TestTheReferenceHasEveryKey(t *testing.T) {
 	}
 	look(reflect.TypeFor[File](), "")
 }
+
+func TestBootImages(t *testing.T) {
+	for name, test := range map[string]struct {
+		file             File
+		image, tag, fail string
+	}{
+		"of nothing":                   {File{}, "container-registry.oracle.com/olcne/ock:1.33", "1.33", ""},
+		"of a version with its patch":  {File{KubernetesVersion: "v1.32.4"}, "container-registry.oracle.com/olcne/ock:1.32", "1.32", ""},
+		"of another registry":          {File{KubernetesVersion: "1.31", Registry: "registry.example.com:5000/mirror"}, "registry.example.com:5000/mirror/olcne/ock:1.31", "1.31", ""},
+		"of a version that is not one": {File{KubernetesVersion: "latest"}, "", "", `"latest" is not a version of Kubernetes`},
+	} {
+		image, tag, err := test.file.BootImage()
+		if image != test.image || tag != test.tag || (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+			t.Errorf("%s: %q, %q, %v", name, image, tag, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package clusterfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -159,6 +160,17 @@ func (f *File) Version() string {
 		return "v" + patches[match[1]]
 	}
 	return ""
+}
+
+// BootImage is the container image with the disk that nodes start from, and its tag: that of OCK for the file's version of
+// Kubernetes. What the file does not say has its default.
+func (f *File) BootImage() (image, tag string, err error) {
+	wanted := cmp.Or(f.KubernetesVersion, defaultVersion)
+	match := minor.FindStringSubmatch(wanted)
+	if match == nil {
+		return "", "", fmt.Errorf("%q is not a version of Kubernetes; write for example %s", wanted, defaultVersion)
+	}
+	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
 func (s *Source) checkTop() {

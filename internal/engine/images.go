@@ -29,7 +29,13 @@ type qcow2Header struct {
 	ClusterBits       uint32
 	Size              uint64
 	CryptMethod       uint32
+	// Tables and snapshots are not looked at. Features, in version 3, are those that a reader must know.
+	_        [36]byte
+	Features uint64
 }
+
+// externalData is the feature of images whose data is in another file.
+const externalData = 1 << 2
 
 // ReadImage reads the header of an image of size bytes. It fails on a qcow2 image that cannot be a disk by itself, or
 // whose header is damaged. What is not qcow2 is a raw image.
@@ -56,6 +62,8 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 		return Image{}, fmt.Errorf("the qcow2 image has version %d; 2 and 3 are known", header.Version)
 	case header.BackingFileOffset != 0:
 		return Image{}, errors.New("the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert")
+	case header.Version == 3 && header.Features&externalData != 0:
+		return Image{}, errors.New("the qcow2 image has its data in another file: it is not a whole disk; make one of both with qemu-img convert")
 	case header.CryptMethod != 0:
 		return Image{}, errors.New("the qcow2 image is encrypted, which the engine cannot read")
 	case header.ClusterBits < 9 || header.ClusterBits > 21:

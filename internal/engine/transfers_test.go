@@ -18,12 +18,12 @@ import (
 
 // qcow2 is a header, and what is wrong with it.
 func qcow2(change func(fields map[string]any)) []byte {
-	fields := map[string]any{"magic": [4]byte{'Q', 'F', 'I', 0xfb}, "version": uint32(3), "backing": uint64(0), "bits": uint32(16), "size": uint64(1 << 30), "crypt": uint32(0)}
+	fields := map[string]any{"magic": [4]byte{'Q', 'F', 'I', 0xfb}, "version": uint32(3), "backing": uint64(0), "bits": uint32(16), "size": uint64(1 << 30), "crypt": uint32(0), "tables": [36]byte{}, "features": uint64(0)}
 	if change != nil {
 		change(fields)
 	}
 	var out bytes.Buffer
-	for _, name := range []string{"magic", "version", "backing", "", "bits", "size", "crypt"} {
+	for _, name := range []string{"magic", "version", "backing", "", "bits", "size", "crypt", "tables", "features"} {
 		value := fields[name]
 		if name == "" {
 			value = uint32(0)
@@ -47,6 +47,8 @@ func TestReadImage(t *testing.T) {
 		"an empty file":                            {nil, "", 0, "empty"},
 		"a backing file":                           {with("backing", uint64(512)), "", 0, "backing file"},
 		"an encrypted image":                       {with("crypt", uint32(1)), "", 0, "encrypted"},
+		"data in another file":                     {with("features", uint64(4)), "", 0, "data in another file"},
+		"dirty is not our business":                {with("features", uint64(1)), engine.FormatCow, 1 << 30, ""},
 		"a version that nobody knows":              {with("version", uint32(9)), "", 0, "version 9"},
 		"no virtual size":                          {with("size", uint64(0)), "", 0, "damaged"},
 		"a virtual size that is not whole sectors": {with("size", uint64(1000)), "", 0, "damaged"},

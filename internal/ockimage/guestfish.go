@@ -1,0 +1,251 @@
+package ockimage
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// grace is how long guestfish may take to end its virtual machine, where it has to.
+const grace = 30 * time.Second
+
+// filesystems are those that can have entries or deployments.
+var filesystems = []string{"xfs", "ext4", "ext3", "ext2", "btrfs", "vfat"}
+
+var (
+	// entryGlobs find boot loader entries on a partition of their own, or of /boot.
+	entryGlobs = []string{"/loader*/entries/*.conf", "/boot/loader*/entries/*.conf"}
+	// machineIDGlob finds the IDs of the deployments of OSTree.
+	machineIDGlob = "/ostree/deploy/*/deploy/*/etc/machine-id"
+	machineID     = regexp.MustCompile(`^[0-9a-f]{32}\s*$`)
+)
+
+// quoted is text within double quotes, as guestfish reads it.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
+// findGuestfish finds the program on PATH.
+func findGuestfish() (string, error) {
+	path, err := exec.LookPath("guestfish")
+	if err != nil {
+		return "", errors.New("guestfish, which edits the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or apt install guestfish. " +
+			"An image whose arguments fit already is uploaded as it is: olvmctl image template --file")
+	}
+	return path, nil
+}
+
+// editor edits the disk of a node.
+type editor struct {
+	executable, scratch string
+	arguments           Arguments
+	say                 func(format string, args ...any)
+}
+
+// edit gives the boot loader entries of a disk their arguments, and takes the machine ID away. UUIDs of filesystems stay: a
+// machine with two disks of the same image could not mount both, but it never has them.
+func (e *editor) edit(ctx context.Context, disk, format string) error {
+	session, err := startGuestfish(ctx, e.executable, disk, format)
+	if err != nil {
+		return err
+	}
+	return session.close(e.editDisk(session))
+}
+
+func (e *editor) editDisk(session *guestfish) error {
+	if _, err := session.do("run"); err != nil {
+		return err
+	}
+	list, err := session.do("list-filesystems")
+	if err != nil {
+		return err
+	}
+	entries := 0
+	for line := range strings.Lines(list) {
+		// A device, a colon and the type; btrfsvol:/dev/sda3/root has another one.
+		at := strings.LastIndex(line, ": ")
+		if at < 0 || !slices.Contains(filesystems, strings.TrimSpace(line[at+1:])) {
+			continue
+		}
+		if _, err := session.do("mount", line[:at], "/"); err != nil {
+			return err
+		}
+		edited, err := e.editEntries(session)
+		if err != nil {
+			return err
+		}
+		entries += edited
+		if err := e.removeMachineIDs(session); err != nil {
+			return err
+		}
+		if _, err := session.do("umount", "/"); err != nil {
+			return err
+		}
+	}
+	if entries == 0 {
+		return errors.New("the image has no boot loader entries (loader/entries/*.conf); is it one of OCK?")
+	}
+	_, err = session.do("shutdown") // says what could not be written
+	return err
+}
+
+// editEntries edits those of the mounted filesystem, and returns how many there are.
+func (e *editor) editEntries(session *guestfish) (int, error) {
+	paths, err := session.find(entryGlobs...)
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range paths {
+		entry, err := session.do("cat", path)
+		if err != nil {
+			return 0, err
+		}
+		edited := e.arguments.Entry(entry)
+		if edited == entry {
+			e.say("%s stays as it is", path)
+			continue
+		}
+		e.say("%s gets its arguments", path)
+		file := filepath.Join(e.scratch, "entry")
+		if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
+			return 0, err
+		}
+		// Into the file that is there, which keeps its owner, mode and SELinux label.
+		if _, err := session.do("upload", file, path); err != nil {
+			return 0, err
+		}
+	}
+	return len(paths), nil
+}
+
+// removeMachineIDs makes machines choose their own: all would have that of the image. The files go, they are not emptied: systemd
+// takes only a machine without one for new, and enables the units of Ignition's presets there.
+func (e *editor) removeMachineIDs(session *guestfish) error {
+	paths, err := session.find(machineIDGlob)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		id, err := session.do("cat", path)
+		if err != nil {
+			return err
+		}
+		if !machineID.MatchString(id) { // it is empty, or says that there is none
+			continue
+		}
+		e.say("%s goes", path)
+		if _, err := session.do("rm", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guestfish is one that reads commands from a pipe. It ends when the pipe does, also where we are killed.
+type guestfish struct {
+	ctx     context.Context
+	command *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  *bufio.Reader
+	stderr  bytes.Buffer
+	// end is printed behind the output of each command.
+	end string
+}
+
+func startGuestfish(ctx context.Context, executable, disk, format string) (*guestfish, error) {
+	g := &guestfish{ctx: ctx, end: "end-" + uuid.NewString() + "\n"}
+	g.command = exec.CommandContext(ctx, executable, "--no-progress-bars", "--format="+format, "--add", disk)
+	g.command.Stderr = &g.stderr
+	g.command.Env = append(os.Environ(), "LC_ALL=C")
+	if os.Getenv("LIBGUESTFS_BACKEND") == "" {
+		// libvirt's QEMU is another user, who may not read the image.
+		g.command.Env = append(g.command.Env, "LIBGUESTFS_BACKEND=direct")
+	}
+	// Ctrl-C on a terminal is for us alone: guestfish cleans up after itself only at the end of its input.
+	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	g.command.WaitDelay = grace
+	stdin, err := g.command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	g.stdin = stdin
+	g.command.Cancel = stdin.Close
+	stdout, err := g.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	g.stdout = bufio.NewReader(stdout)
+	if err := g.command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start guestfish: %w", err)
+	}
+	return g, nil
+}
+
+// do runs a command and returns its output. guestfish ends at the first that fails.
+func (g *guestfish) do(command string, arguments ...string) (string, error) {
+	line := command
+	for _, argument := range arguments {
+		// Names in images are anybody's, and a new command begins in a new line.
+		line += ` "` + quoted.Replace(argument) + `"`
+	}
+	if _, err := fmt.Fprintf(g.stdin, "%s\necho %s", line, g.end); err != nil {
+		return "", fmt.Errorf("guestfish has ended before %s: %w", command, err)
+	}
+	var output strings.Builder
+	for {
+		text, err := g.stdout.ReadString('\n')
+		output.WriteString(text)
+		if before, ok := strings.CutSuffix(output.String(), g.end); ok {
+			return before, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("guestfish has ended at %s: %w", command, err)
+		}
+	}
+}
+
+// find is where globs lead to, without those that lead to the same file: loader is a link to loader.0 or loader.1.
+func (g *guestfish) find(globs ...string) ([]string, error) {
+	var found []string
+	for _, glob := range globs {
+		list, err := g.do("glob-expand", glob)
+		if err != nil {
+			return nil, err
+		}
+		for path := range strings.Lines(list) {
+			target, err := g.do("realpath", strings.TrimSuffix(path, "\n"))
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, strings.TrimSuffix(target, "\n"))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// close ends it, and returns what went wrong: what it said itself, where it failed, else err.
+func (g *guestfish) close(err error) error {
+	_ = g.stdin.Close()
+	_, _ = io.Copy(io.Discard, g.stdout)
+	ended := g.command.Wait()
+	switch {
+	case g.ctx.Err() != nil:
+		return g.ctx.Err()
+	case ended != nil:
+		return fmt.Errorf("guestfish failed; where KVM is the trouble, LIBGUESTFS_BACKEND_SETTINGS=force_tcg does without it: %s", cmp.Or(strings.TrimSpace(g.stderr.String()), ended.Error()))
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+// Package ockimage makes disk images for engines from the boot images of OCK (Oracle Container host for Kubernetes), which are
+// published in container images and made for QEMU: an engine hands Ignition over by a config drive.
+package ockimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Options say what to make of what.
+type Options struct {
+	// From is a disk image, an archive of docker save, or the reference of a container image with a disk below disk/.
+	From string
+	// Arch of the container image, such as amd64.
+	Arch string
+	// Arguments of the kernel.
+	Arguments Arguments
+	// Output is the file to make; Force replaces one that is there.
+	Output string
+	Force  bool
+	// Say is told each step. Progress makes the function that is told how much of what was read.
+	Say      func(format string, args ...any)
+	Progress func(name string) func(done, total int64)
+}
+
+// Create makes the image. Where it fails, or the context ends, nothing is left behind.
+func Create(ctx context.Context, o Options) (err error) {
+	if err := o.Arguments.Validate(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(o.Output); err == nil && !o.Force {
+		return fmt.Errorf("there is a file %s already; choose another name, or replace it with --force", o.Output)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	guestfish, err := findGuestfish()
+	if err != nil {
+		return err
+	}
+	// Beside the output, so that the image can be put there by its name alone.
+	scratch, err := os.MkdirTemp(filepath.Dir(o.Output), ".olvmctl-image-")
+	if err != nil {
+		return fmt.Errorf("failed to make a folder beside %s: %w", o.Output, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	disk := filepath.Join(scratch, "disk")
+	if err := o.fetch(ctx, disk); err != nil {
+		return err
+	}
+	format, err := diskFormat(disk)
+	if err != nil {
+		return fmt.Errorf("the disk of %s: %w", o.From, err)
+	}
+	o.Say("editing the boot loader entries with guestfish")
+	editor := &editor{executable: guestfish, scratch: scratch, arguments: o.Arguments, say: o.Say}
+	if err := editor.edit(ctx, disk, format); err != nil {
+		return err
+	}
+	return os.Rename(disk, o.Output)
+}
+
+// diskFormat is qcow2 or raw. It is told to guestfish, for which guessing it would be a risk: a raw disk can begin with a header
+// that names files of this machine.
+func diskFormat(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	image, err := engine.ReadImage(file, info.Size())
+	if err != nil {
+		return "", err
+	}
+	if image.Format == engine.FormatCow {
+		return "qcow2", nil
+	}
+	return "raw", nil
+}
+
+// write writes a file of total bytes, until the context ends.
+func (o Options) write(ctx context.Context, path, name string, from io.Reader, total int64) (err error) {
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	written, err := io.Copy(to, &reader{ctx: ctx, from: from, total: total, progress: o.Progress(name)})
+	if err == nil && written != total {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// reader tells how far it is, and ends with its context.
+type reader struct {
+	ctx         context.Context
+	from        io.Reader
+	done, total int64
+	progress    func(done, total int64)
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(to []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.from.Read(to)
+	if n > 0 {
+		r.done += int64(n)
+		r.progress(r.done, r.total)
+	}
+	return n, err
+}
