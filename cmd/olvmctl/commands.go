@@ -28,7 +28,7 @@ type streams struct {
 func newCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "olvmctl",
-		Short:         "Plan, describe and scale clusters on Oracle Linux Virtualization Manager",
+		Short:         "Run Kubernetes clusters on Oracle Linux Virtualization Manager and oVirt",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version.Version,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -56,12 +57,12 @@ func (m *management) addProviderFlags(command *cobra.Command) {
 	command.Flags().StringVar(&m.providerVersion, "provider-version", releasedVersion(), "version of this provider to install; empty means the newest")
 }
 
+// released are versions that there are releases of; not those of builds between them, such as v0.1.0-dev and v0.1.0-3-g1a2b3c4.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
+
 // releasedVersion is that of this build, empty where it is none of a release.
 func releasedVersion() string {
-	if len(version.Version) > 1 && version.Version[0] == 'v' {
-		return version.Version
-	}
-	return ""
+	return released.FindString(version.Version)
 }
 
 // loader finds the kubeconfig as kubectl does, and else that of the local management cluster.

@@ -395,3 +395,13 @@ func TestItIsAPluginOfKubectl(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionsOfWhichThereAreReleases(t *testing.T) {
+	for version, want := range map[string]bool{
+		"v0.1.0": true, "v1.12.3-rc.1": true, "v0.1.0-dev": false, "v0.1.0-3-g1a2b3c4": false, "v0.1.0-dirty": false, "52b172b": false, "": false,
+	} {
+		if got := released.MatchString(version); got != want {
+			t.Errorf("%q: %t", version, got)
+		}
+	}
+}
