@@ -129,7 +129,13 @@ func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*un
 // prepare makes a namespace with the Secret and the ConfigMap of the engine.
 func prepare(t *testing.T, name string) *workload {
 	t.Helper()
-	w := &workload{t: t, plane: suite.plane, namespace: "e2e-" + name, name: name}
+	return prepareIn(t, suite.plane, name)
+}
+
+// prepareIn is prepare in another plane, for the same engine.
+func prepareIn(t *testing.T, plane *localplane.Plane, name string) *workload {
+	t.Helper()
+	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
 		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
