@@ -193,8 +193,8 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
-			if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
-				return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+			if err := runs(m); err != nil {
+				return err
 			}
 			running[controlPlane]++
 		}
@@ -228,6 +228,14 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 			addresses[address.Address] = true
 		}
 	}
+}
+
+// runs says what a machine lacks that is to run.
+func runs(m *clusterv1.Machine) error {
+	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
+		return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+	}
+	return nil
 }
 
 // vms are the engine's VMs of this cluster, by ID.
