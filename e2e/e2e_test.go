@@ -129,7 +129,13 @@ func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*un
 // prepare makes a namespace with the Secret and the ConfigMap of the engine.
 func prepare(t *testing.T, name string) *workload {
 	t.Helper()
-	w := &workload{t: t, plane: suite.plane, namespace: "e2e-" + name, name: name}
+	return prepareIn(t, suite.plane, name)
+}
+
+// prepareIn is prepare in another plane, for the same engine.
+func prepareIn(t *testing.T, plane *localplane.Plane, name string) *workload {
+	t.Helper()
+	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
 		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
@@ -187,8 +193,8 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
-			if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
-				return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+			if err := runs(m); err != nil {
+				return err
 			}
 			running[controlPlane]++
 		}
@@ -222,6 +228,14 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 			addresses[address.Address] = true
 		}
 	}
+}
+
+// runs says what a machine lacks that is to run.
+func runs(m *clusterv1.Machine) error {
+	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
+		return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+	}
+	return nil
 }
 
 // vms are the engine's VMs of this cluster, by ID.

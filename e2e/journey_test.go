@@ -437,8 +437,19 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	}
 }
 
-// shell is a block of commands in a document.
-var shell = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+// shell is a block of commands in a document, maybe within an item of a list.
+var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
+
+// commandsIn are the blocks of commands in the text of a document, one after the other.
+func commandsIn(text string) string {
+	var out strings.Builder
+	for _, block := range shell.FindAllStringSubmatch(text, -1) {
+		for line := range strings.Lines(block[2]) {
+			out.WriteString(strings.TrimPrefix(line, block[1]))
+		}
+	}
+	return out.String()
+}
 
 // TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, as one shell.
 func TestTheQuickStart(t *testing.T) {
@@ -448,10 +459,7 @@ func TestTheQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "set -eu\n"
-	for _, block := range shell.FindAllStringSubmatch(string(text), -1) {
-		script += block[1]
-	}
+	script := "set -eu\n" + commandsIn(string(text))
 	dir := t.TempDir()
 	for from, to := range map[string]string{filepath.Join(root, "config"): "config", suite.binDir: "bin"} {
 		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {

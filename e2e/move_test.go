@@ -16,11 +16,13 @@ import (
 )
 
 // secondPlane is another management plane for the same engine.
-func secondPlane(t *testing.T, name string) *localplane.Plane {
+func secondPlane(t *testing.T, name string, change ...func(*localplane.Options)) *localplane.Plane {
 	t.Helper()
-	plane, err := localplane.Start(t.Context(), localplane.Options{
-		Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), name), BinDir: suite.binDir, Simulator: suite.plane, FeatureGates: featureGates,
-	})
+	options := localplane.Options{Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), name), BinDir: suite.binDir, Simulator: suite.plane, FeatureGates: featureGates}
+	for _, c := range change {
+		c(&options)
+	}
+	plane, err := localplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,6 +54,8 @@ type Options struct {
 	DataDir string
 	// NoSimulator leaves the engine simulator out.
 	NoSimulator bool
+	// NoProvider leaves Cluster API Provider OLVM out; RunProvider can start its manager later.
+	NoProvider bool
 	// SimSpeed is how much faster than usual the simulator's asynchronous operations go; 0 means 1.
 	SimSpeed float64
 	// Inventory is what is in the simulated engine at the beginning; nil means the simulator's own.
@@ -108,7 +110,10 @@ type step struct {
 	run    func(context.Context) error
 }
 
-const startSimulator = "start the engine simulator"
+const (
+	startSimulator  = "start the engine simulator"
+	installProvider = "install Cluster API Provider OLVM and start its manager"
+)
 
 // Start runs everything, step by step. On an error what was started is stopped again.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
@@ -129,11 +134,11 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		{"start kube-controller-manager", p.startControllerManager},
 		{"install Cluster API and start its managers", p.startClusterAPI},
 		{startSimulator, p.startSim},
-		{"install Cluster API Provider OLVM and start its manager", p.startProvider},
+		{installProvider, p.startProvider},
 	}
-	if options.NoSimulator {
-		steps = slices.DeleteFunc(steps, func(s step) bool { return s.phrase == startSimulator })
-	}
+	steps = slices.DeleteFunc(steps, func(s step) bool {
+		return options.NoSimulator && s.phrase == startSimulator || options.NoProvider && s.phrase == installProvider
+	})
 	for _, step := range steps {
 		begin := time.Now()
 		if err := step.run(ctx); err != nil {
@@ -494,7 +499,13 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	if err := Apply(ctx, p.Client, policies...); err != nil {
 		return err
 	}
-	if err := BindRoles(ctx, p.Client, filepath.Join(config, "rbac"), managerUser); err != nil {
+	return p.RunProvider(ctx)
+}
+
+// RunProvider gives our roles to our manager's user and starts the manager. CRDs and policies must be there.
+func (p *Plane) RunProvider(ctx context.Context) error {
+	err := BindRoles(ctx, p.Client, filepath.Join(p.options.Tools.Root(), "config", "rbac"), managerUser)
+	if err != nil {
 		return err
 	}
 	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
