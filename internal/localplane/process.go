@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -146,16 +147,23 @@ func Answers(url string) func() bool {
 	}
 }
 
+// Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one could be taken
+// between the choice and the start of the process that it is for.
+const firstPort, lastPort = 20000, 32000
+
 // FreePorts returns ports on 127.0.0.1 that are free now.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	for tries := 0; len(ports) < n; tries++ {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil && tries > 1000 {
 			return nil, fmt.Errorf("failed to find a free port: %w", err)
 		}
-		defer listener.Close() // all at once, so that none is given twice
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		if err == nil {
+			defer listener.Close() // all at once, so that none is given twice
+			ports = append(ports, port)
+		}
 	}
 	return ports, nil
 }
