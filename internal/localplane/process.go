@@ -155,7 +155,7 @@ const firstPort, lastPort = 20000, 32000
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for tries := 0; len(ports) < n; tries++ {
-		port := firstPort + rand.IntN(lastPort-firstPort)
+		port := firstPort + rand.IntN(lastPort-firstPort) //nolint:gosec // no secret
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil && tries > 1000 {
 			return nil, fmt.Errorf("failed to find a free port: %w", err)
