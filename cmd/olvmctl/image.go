@@ -205,7 +205,7 @@ again within ten minutes. Where it fails, or is interrupted, no disk is left beh
 				return err
 			}
 			defer f.close(command.Context())
-			disk, err := f.upload(command.Context(), s, client, args[0], checksum)
+			disk, _, err := f.upload(command.Context(), s, client, args[0], checksum)
 			if err != nil {
 				return err
 			}
@@ -224,51 +224,51 @@ func (f *engineFlags) addUploadFlags(command *cobra.Command, checksum *string) {
 	command.Flags().StringVar(checksum, "sha256", "", "SHA-256 of the image file, in hexadecimal")
 }
 
-func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Client, path, checksum string) (*engine.Disk, error) {
+// upload makes the disk, unless there is one with the image; sent says that this one was sent now.
+func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Client, path, checksum string) (disk *engine.Disk, sent bool, err error) {
 	if err := needed(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var size int64
 	if f.size != "" {
-		var err error
 		if size, err = resolve.ParseMemory(f.size); err != nil {
-			return nil, fmt.Errorf("--size: %w", err)
+			return nil, false, fmt.Errorf("--size: %w", err)
 		}
 	}
 	image, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("failed to open the image: %w", err)
+		return nil, false, fmt.Errorf("failed to open the image: %w", err)
 	}
 	defer image.Close()
 	info, err := image.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("failed to open the image: %w", err)
+		return nil, false, fmt.Errorf("failed to open the image: %w", err)
 	}
 	header, err := engine.ReadImage(image, info.Size())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
 	if size != 0 && size < header.VirtualSize {
-		return nil, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
+		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
 	}
 	hash := sha256.New()
 	if _, err := io.Copy(hash, io.NewSectionReader(image, 0, info.Size())); err != nil {
-		return nil, fmt.Errorf("failed to read the image: %w", err)
+		return nil, false, fmt.Errorf("failed to read the image: %w", err)
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
 	if checksum != "" && !strings.EqualFold(sum, checksum) {
-		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
+		return nil, false, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
 	}
 	// Whoever uploads it has it locked: an upload goes on that nobody is at any more.
 	lock := func(how int) error { return syscall.Flock(int(image.Fd()), how|syscall.LOCK_NB) }
 	_ = lock(syscall.LOCK_SH) // some file systems cannot
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
-		return nil, preview.Explain(err)
+		return nil, false, preview.Explain(err)
 	}
 	domain, err := client.StorageDomain(ctx, dc, f.storageDomain)
 	if err != nil {
-		return nil, preview.Explain(err)
+		return nil, false, preview.Explain(err)
 	}
 	sparse := true
 	options := engine.UploadOptions{
@@ -283,23 +283,33 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	}
 	there, err := client.FindDisks(ctx, f.disk)
 	if err != nil {
-		return nil, preview.Explain(err)
+		return nil, false, preview.Explain(err)
 	}
 	for i := range there {
 		if !options.Earlier(&there[i]) {
-			return nil, fmt.Errorf("there is a disk %q already (%s), with something else in it; choose another name with --disk, or delete it", f.disk, there[i].ID)
+			return nil, false, fmt.Errorf("there is a disk %q already (%s), with something else in it; choose another name with --disk, or delete it", f.disk, there[i].ID)
 		}
 	}
-	disk, err := client.UploadImage(ctx, options, transferProgress(s.err, "uploading "+filepath.Base(path)))
+	progress := transferProgress(s.err, "uploading "+filepath.Base(path))
+	disk, err = client.UploadImage(ctx, options, func(done, total int64) {
+		sent = true
+		progress(done, total)
+	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if size > disk.ProvisionedSize {
 		if err := client.GrowDisk(ctx, disk.ID, size, nil); err != nil {
-			return nil, errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
+			if sent {
+				err = errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
+			}
+			return nil, false, err
 		}
 	}
-	return disk, nil
+	if !sent {
+		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
+	}
+	return disk, sent, err
 }
 
 // uploadIdle is for how long an upload can be broken off.
@@ -331,8 +341,8 @@ func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
 		Use:   "template",
 		Short: "Make a template of virtual machines from a disk, or from an image file",
 		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets the disk, the template is made of it, and the
-virtual machine goes. With --file the image is uploaded first, and its disk goes, too: the template has a copy. Where it fails, or is
-interrupted, nothing is left behind.`,
+virtual machine goes. With --file the image is uploaded first, and its disk goes, too: the template has a copy. A disk that had the image
+before stays. Where it fails, or is interrupted, nothing is left behind.`,
 		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
   olvmctl image template --disk ol9 --name ol9-v1.36.1 --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
 		Args: cobra.NoArgs,
@@ -378,13 +388,13 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	} else if len(there) > 0 { // before an upload
 		return &images.ExistsError{Name: f.name, ID: there[0].ID}
 	}
-	diskID := ""
+	diskID, ours := "", false
 	if path != "" {
-		disk, err := f.upload(ctx, s, client, path, checksum)
+		disk, sent, err := f.upload(ctx, s, client, path, checksum)
 		if err != nil {
 			return err
 		}
-		diskID = disk.ID
+		diskID, ours = disk.ID, sent
 	} else {
 		there, err := client.FindDisks(ctx, f.disk)
 		if err != nil {
@@ -399,7 +409,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
 		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID, DiskID: diskID, OSType: osType,
 	}, filepath.Join(scratch, "image"))
-	if path != "" { // the template has a copy, or there is none
+	if ours { // the template has a copy, or there is none
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
 			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
 		}

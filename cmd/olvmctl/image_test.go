@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
@@ -162,6 +163,29 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	if code, again, problems := s.run("", args...); code != 0 || again != id || strings.Contains(problems, "uploading") {
 		t.Errorf("a third time: exit code %d: %s, %s", code, again, problems)
 	}
+	// A template of it leaves it, for it was there.
+	if code, _, problems := s.run("", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node", "--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile); code != 0 || !strings.Contains(problems, "the disk node has the image already") || s.leftovers() != "disk node" {
+		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
+	}
+	// What looks as if nothing had been sent may be used by now.
+	client, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	describe := func(text string) {
+		if err := client.UpdateDisk(t.Context(), strings.TrimSpace(id), &engine.Disk{Description: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, err := client.Disk(t.Context(), strings.TrimSpace(id))
+	if err != nil || !strings.HasSuffix(whole.Description, hex.EncodeToString(sum[:])) {
+		t.Fatalf("%+v, %v", whole, err)
+	}
+	describe("capolvm upload sha256=" + hex.EncodeToString(sum[:]) + " request=x")
+	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "is left from an upload that was broken off") || len(s.sim.Disks()) != 1 {
+		t.Errorf("a disk without its image: exit code %d: %s", code, problems)
+	}
+	describe(whole.Description)
 	// An image that is another one must not pass for it.
 	if err := os.WriteFile(path, content[:8<<20], 0o600); err != nil {
 		t.Fatal(err)

@@ -135,8 +135,9 @@ type upload struct {
 	image    Image
 	disk     string
 	transfer string // "" until the transfer exists
-	// sent is how much of the image is there already.
+	// sent is how much of the image is there already, resumed that an earlier upload has begun the transfer.
 	sent     int64
+	resumed  bool
 	zeroes   bool // the data endpoint writes zeroes by itself
 	progress func(sent, total int64)
 }
@@ -153,9 +154,8 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		case disk.Status == DiskOK && disk.Description == u.options.finished():
 			done = disk
 			return true, "", nil
-		case disk.Status == DiskOK: // the transfer had not begun
-			u.disk = disk.ID
-			return true, "", u.resume(0)
+		case disk.Status == DiskOK: // somebody may have begun to use it, and would lose what is on it
+			return false, "", fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing uses it, and try again", disk.ID)
 		case disk.Status == DiskIllegal:
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		}
@@ -170,15 +170,17 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		}
 		// The chunks were sent one after the other; the last one may not be whole.
 		sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
-		if err := u.resume(sent); err != nil {
-			return false, "", err
+		if u.options.Resume != nil {
+			if err := u.options.Resume(sent); err != nil {
+				return false, "", err
+			}
 		}
 		if transfer.Phase != TransferTransferring {
 			if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
 				return false, "", err
 			}
 		}
-		u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
+		u.disk, u.transfer, u.sent, u.resumed = disk.ID, transfer.ID, min(sent, u.options.Size), true
 		return true, "", nil
 	}, u.options.Report)
 	return done, err
@@ -193,14 +195,6 @@ func (u *upload) earlier(ctx context.Context) (*Disk, error) {
 		}
 	}
 	return nil, err
-}
-
-// resume asks whether the upload may go on.
-func (u *upload) resume(sent int64) error {
-	if u.options.Resume == nil {
-		return nil
-	}
-	return u.options.Resume(sent)
 }
 
 func (u *upload) run(ctx context.Context) error {
@@ -421,10 +415,11 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 // undo cancels the transfer and deletes the disk.
 func (u *upload) undo(ctx context.Context) error {
 	if u.transfer != "" {
-		if err := u.CancelTransfer(ctx, u.transfer); err != nil && !IsNotFound(err) && !IsConflict(err) {
+		err := u.CancelTransfer(ctx, u.transfer)
+		if ended := IsNotFound(err) || IsConflict(err); err != nil && (!ended || u.resumed) { // whoever has ended it may have a good disk
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
-		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
+		err = u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
 			return seen == nil || seen.Phase.Failed() || seen.Phase == TransferFinishedSuccess, nil
 		})
 		if err != nil {
