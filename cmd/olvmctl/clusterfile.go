@@ -195,7 +195,10 @@ func askEngine(ctx context.Context, objects []*unstructured.Unstructured, from a
 			errs = append(errs, err)
 		}
 	}
-	return errs
+	if len(errs) > 0 {
+		return errs
+	}
+	return preview.Taken(ctx, manifests, machines, credentials, sessions)
 }
 
 // clusterFileAmong is the cluster file among paths, empty where all are manifests.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
 )
 
@@ -27,7 +30,12 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20)})
+	return newSiteWith(t, ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20)})
+}
+
+func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
+	t.Helper()
+	sim, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,6 +401,73 @@ func TestItIsAPluginOfKubectl(t *testing.T) {
 		if err := command.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "\n  "+want+" -f FILE") {
 			t.Errorf("%s: %v\n%s", program, err, out.String())
 		}
+	}
+}
+
+// reporting are guests that say what addresses they have.
+type reporting struct {
+	ovirtsim.Guest
+	addresses map[string]string
+}
+
+func (g reporting) Boot(ctx context.Context, vm ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+	ready([]ovirtsim.ReportedInterface{{Name: "eth0", Addresses: []string{g.addresses[vm.Name]}}})
+	<-ctx.Done()
+	return nil
+}
+func (reporting) Halted(string)  {}
+func (reporting) Removed(string) {}
+func (reporting) Close()         {}
+func (reporting) Node(string) (node ovirtsim.GuestNode, is bool) {
+	return node, false
+}
+
+func TestAddressesThatOtherVMsHave(t *testing.T) {
+	guests := reporting{addresses: map[string]string{"old": "10.20.30.15", "holder": "10.20.30.5", "apart": "10.20.30.200", "own": "10.20.30.16"}}
+	s := newSiteWith(t, ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20), Guest: guests})
+	t.Setenv("OCNE_DEFAULTS", "")
+	client, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dc, err := client.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := client.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := client.FindTemplates(t.Context(), "ol9-k8s")
+	if err != nil || len(template) != 1 {
+		t.Fatal(err, len(template))
+	}
+	for name := range guests.addresses {
+		vm := &engine.VM{Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template[0].ID)}
+		if name == "own" {
+			comment := resolve.Owner{Namespace: "olvm", Name: "demo-md-0-abc", UID: "x"}.Comment()
+			vm.Comment = &comment
+		}
+		made, err := client.CreateVM(t.Context(), vm, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = engine.Wait(t.Context(), name, func(ctx context.Context) (bool, string, error) {
+			seen, err := client.VM(ctx, made.ID)
+			if err == nil && seen.Status == "down" {
+				err = client.StartVM(ctx, made.ID)
+			}
+			interfaces, _ := client.GuestInterfaces(ctx, made.ID)
+			return len(interfaces) == 1, string(seen.Status), err
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
+	if code != 1 || !strings.Contains(out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old") ||
+		!strings.Contains(out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder") || strings.Contains(out, "apart") || strings.Contains(out, "own,") {
+		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
 }
 
