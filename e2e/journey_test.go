@@ -249,6 +249,9 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	if code != 2 || strings.Count(out, " rolls out 1 of 1 machines (version v1.36.1 becomes v1.37.0)\n") != 2 {
 		j.t.Errorf("exit code %d\n%s\n%s", code, out, problems)
 	}
+	if code, _, problems := j.olvmctl("upgrade", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "--vm-template", "no-such", "--dry-run"); code != 1 || !strings.Contains(problems, `"no-such"`) {
+		j.t.Errorf("a template that the engine has not: %d, %s", code, problems)
+	}
 	if code, _, problems := j.olvmctl(upgrade...); code != 1 || !strings.Contains(problems, "--yes") {
 		j.t.Errorf("nobody was asked: %d, %s", code, problems)
 	}

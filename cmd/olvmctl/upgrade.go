@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
@@ -116,9 +117,19 @@ func (o *upgrade) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	changes, err := o.changes(ctx, cluster, parts...)
+	manifests, err := o.manifests(ctx, cluster, parts...)
 	if err != nil {
 		return err
+	}
+	machines, changes, err := manifests.Expand()
+	if err != nil {
+		return err
+	}
+	changes = rollouts(changes)
+	if len(changes) > 0 {
+		if err := o.askEngine(ctx, manifests, machines); err != nil {
+			return err
+		}
 	}
 	var lines []string
 	for _, change := range changes {
@@ -221,18 +232,19 @@ func (o *upgrade) part(ctx context.Context, object *unstructured.Unstructured) (
 	if equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
 		return p, nil
 	}
-	wanted, err := successor(template, spec)
-	if err != nil {
+	var there infrav1.OLVMMachineTemplateList
+	if err := o.List(ctx, &there, client.InNamespace(o.namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMMachineTemplates: %w", err)
+	}
+	wanted := *template.Spec.DeepCopy()
+	wanted.Template.Spec = spec
+	if same := sameGeneration(there.Items, template.Name, wanted); same != "" {
+		return p, p.set(same, reference)
+	}
+	if p.template, err = successor(template, wanted); err != nil {
 		return nil, err
 	}
-	err = o.Get(ctx, client.ObjectKeyFromObject(wanted), &infrav1.OLVMMachineTemplate{})
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", wanted.Name, err)
-	}
-	if apierrors.IsNotFound(err) {
-		p.template = wanted
-	}
-	return p, p.set(wanted.Name, reference)
+	return p, p.set(p.template.Name, reference)
 }
 
 // set changes a field of the object, and notes that in the patch.
@@ -264,22 +276,35 @@ func upgradable(from, to string) error {
 // generation is what successor ends names with.
 var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 
+// family is the name that a template and all its successors begin with.
+func family(template string) string { return generation.ReplaceAllString(template, "") }
+
+// sameGeneration is the name of a template or successor with that specification, of which machines may be made already; empty where
+// there is none.
+func sameGeneration(there []infrav1.OLVMMachineTemplate, template string, spec infrav1.OLVMMachineTemplateSpec) string {
+	for i := range there {
+		if family(there[i].Name) == family(template) && there[i].DeletionTimestamp.IsZero() && equality.Semantic.DeepEqual(there[i].Spec, spec) {
+			return there[i].Name
+		}
+	}
+	return ""
+}
+
 // successor is a template with another specification, under a name that follows from it: the same again makes no other.
-func successor(template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineSpec) (*infrav1.OLVMMachineTemplate, error) {
-	content, err := json.Marshal(spec)
+func successor(template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineTemplateSpec) (*infrav1.OLVMMachineTemplate, error) {
+	content, err := json.Marshal(spec.Template.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
 	}
-	out := &infrav1.OLVMMachineTemplate{
+	sum := sha256.Sum256(content)
+	return &infrav1.OLVMMachineTemplate{
 		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "OLVMMachineTemplate"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: template.Namespace, Labels: template.Labels,
-			Name: fmt.Sprintf("%s-%.8x", generation.ReplaceAllString(template.Name, ""), sha256.Sum256(content)),
+			Name: fmt.Sprintf("%s-%x", family(template.Name), sum[:4]),
 		},
-		Spec: *template.Spec.DeepCopy(),
-	}
-	out.Spec.Template.Spec = spec
-	return out, nil
+		Spec: spec,
+	}, nil
 }
 
 // templateOf is the OLVMMachineTemplate that an owner of machines in the management cluster uses.
@@ -323,8 +348,47 @@ func (m *management) templatesOf(ctx context.Context, objects []*unstructured.Un
 	return out, nil
 }
 
+// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be made does
+// not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will find out.
+func (o *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+	var asked []string
+	for _, machine := range machines {
+		if machine.Replaces == "" || slices.Contains(asked, machine.From) {
+			continue
+		}
+		asked = append(asked, machine.From)
+		_, err := preview.Render(ctx, manifests, []preview.Machine{machine}, preview.Credentials{}, sessions)
+		var unreachable *engine.UnreachableError
+		if errors.As(err, &unreachable) {
+			o.say("the engine is not asked: %v", err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollouts are the changes that replace machines.
+func rollouts(changes []preview.OwnerChange) []preview.OwnerChange {
+	return slices.DeleteFunc(changes, func(change preview.OwnerChange) bool { return len(change.Replaced) == 0 })
+}
+
 // changes are what the parts change of the machines that there are.
 func (o *upgrade) changes(ctx context.Context, cluster *clusterv1.Cluster, parts ...*part) ([]preview.OwnerChange, error) {
+	manifests, err := o.manifests(ctx, cluster, parts...)
+	if err != nil {
+		return nil, err
+	}
+	_, changes, err := manifests.Expand()
+	return rollouts(changes), err
+}
+
+// manifests are the parts as they are to be, beside what runs.
+func (o *upgrade) manifests(ctx context.Context, cluster *clusterv1.Cluster, parts ...*part) (*preview.Manifests, error) {
 	objects := make([]*unstructured.Unstructured, 0, 2*len(parts)+1)
 	for _, p := range parts {
 		objects = append(objects, p.object)
@@ -345,11 +409,7 @@ func (o *upgrade) changes(ctx context.Context, cluster *clusterv1.Cluster, parts
 	if err != nil {
 		return nil, err
 	}
-	if err := manifests.AddLive(ctx, o.Client); err != nil {
-		return nil, err
-	}
-	_, owners, err := manifests.Expand()
-	return slices.DeleteFunc(owners, func(change preview.OwnerChange) bool { return len(change.Replaced) == 0 }), err
+	return manifests, manifests.AddLive(ctx, o.Client)
 }
 
 // rollOut changes a part and follows it until its machines are new and ready.

@@ -54,15 +54,28 @@ func Render(ctx context.Context, m *Manifests, machines []Machine, credentials C
 	return out, nil
 }
 
-// Explain adds the remedy to an error of the engine.
+// Explain adds the remedy to an error about the way to the engine. What the engine itself says needs none.
 func Explain(err error) error {
-	var field *resolve.Error
-	if errors.As(err, &field) {
+	var (
+		auth        *engine.AuthError
+		tls         *engine.TLSError
+		unreachable *engine.UnreachableError
+	)
+	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) {
 		return err
 	}
 	_, message := resolve.EngineReason(err)
-	return errors.New(message)
+	return &explained{message, err}
 }
+
+// explained is an error with its remedy.
+type explained struct {
+	message string
+	err     error
+}
+
+func (e *explained) Error() string { return e.message }
+func (e *explained) Unwrap() error { return e.err }
 
 // held lists by engine who has which address.
 func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
