@@ -196,7 +196,7 @@ func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
 		Short: "Make a disk of an image file",
 		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked first, and its checksum, where one is given.
 Parts that are lost on the way are sent again, and an upload that was killed, or lost its network, goes on where it was when it is started
-again within ten minutes. Where it fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
+again within ten minutes; one that was killed in its first or last second names the disk to delete. Where it fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
 		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file ca.pem --storage-domain data --disk ock-1.33",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -252,7 +252,7 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
 	}
 	hash := sha256.New()
-	if _, err := io.Copy(hash, io.NewSectionReader(image, 0, info.Size())); err != nil {
+	if _, err := io.Copy(hash, until{ctx, io.NewSectionReader(image, 0, info.Size())}); err != nil {
 		return nil, false, fmt.Errorf("failed to read the image: %w", err)
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
@@ -274,7 +274,7 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	options := engine.UploadOptions{
 		Image: image, Size: info.Size(), StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse, Fingerprint: "sha256=" + sum, Idle: uploadIdle,
 		Resume: func(sent int64) error {
-			if lock(syscall.LOCK_EX) != nil {
+			if errors.Is(lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
 				return fmt.Errorf("%s is being uploaded already, by another process", path)
 			}
 			_, err := fmt.Fprintf(s.err, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
@@ -310,6 +310,20 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
 	}
 	return disk, sent, err
+}
+
+// until reads until its context ends.
+type until struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (u until) Read(to []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.from.Read(to)
 }
 
 // uploadIdle is for how long an upload can be broken off.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -192,6 +193,76 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	}
 	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, `there is a disk "node" already`) {
 		t.Errorf("another image: exit code %d: %s", code, problems)
+	}
+}
+
+func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, sum := image(t)
+	args := []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node", "--server", s.sim.URL(), "--ca-file", s.caFile}
+	// Both have looked before one of them makes its disk.
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", DelayMillis: 500}); err != nil {
+		t.Fatal(err)
+	}
+	codes := make(chan int, 2)
+	for range cap(codes) {
+		go func() {
+			command := newCommand(streams{out: io.Discard, err: io.Discard})
+			command.SetArgs(args)
+			codes <- exitCode(command.ExecuteContext(t.Context()))
+		}()
+	}
+	if first, second := <-codes, <-codes; first+second == 0 {
+		t.Error("both say that they have made a disk")
+	}
+	s.sim.ClearFaults()
+	if code, _, problems := s.run("", args...); code != 0 {
+		t.Errorf("after that: exit code %d: %s", code, problems)
+	}
+	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum {
+		t.Errorf("%+v", disks)
+	}
+}
+
+// TestAnUploadThatSomebodyElseEnds has one process stand still while another one ends its transfer.
+func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, sum := image(t)
+	args := func(path string) []string {
+		return []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node", "--server", s.sim.URL(), "--ca-file", s.caFile}
+	}
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", DelayMillis: 2000, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	slow := make(chan int)
+	go func() {
+		command := newCommand(streams{out: io.Discard, err: io.Discard})
+		command.SetArgs(args(path))
+		slow <- exitCode(command.ExecuteContext(t.Context()))
+	}()
+	for begin := time.Now(); !slices.ContainsFunc(s.sim.Requests(), func(r ovirtsim.Request) bool { return r.Method == "PUT" }); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > patient {
+			t.Fatal("nothing is sent")
+		}
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // of another machine, whose locks are others
+	if err := os.WriteFile(elsewhere, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, problems := s.run("", args(elsewhere)...); code != 0 {
+		t.Errorf("the other one: exit code %d: %s", code, problems)
+	}
+	if code := <-slow; code != 1 {
+		t.Errorf("the slow one: exit code %d", code)
+	}
+	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum || disks[0].Status != "ok" {
+		t.Errorf("%+v", disks)
 	}
 }
 

@@ -113,6 +113,11 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 			return nil, err
 		}
 		upload.disk = disk.ID
+		if options.Fingerprint != "" {
+			if err := upload.alone(ctx); err != nil {
+				return nil, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), disk.ID, options.Report))
+			}
+		}
 	}
 	if err := upload.run(ctx); err != nil {
 		// The caller's context may have ended, which is one reason to be here.
@@ -121,8 +126,8 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 		return nil, errors.Join(fmt.Errorf("failed to upload the image: %w", err), upload.undo(cleanup))
 	}
 	if options.Fingerprint != "" {
-		if err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()}); err != nil {
-			return nil, err
+		if err := c.UpdateDisk(context.WithoutCancel(ctx), upload.disk, &Disk{Description: options.finished()}); err != nil {
+			return nil, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
 		}
 	}
 	return c.Disk(ctx, upload.disk)
@@ -135,9 +140,8 @@ type upload struct {
 	image    Image
 	disk     string
 	transfer string // "" until the transfer exists
-	// sent is how much of the image is there already, resumed that an earlier upload has begun the transfer.
+	// sent is how much of the image is there already.
 	sent     int64
-	resumed  bool
 	zeroes   bool // the data endpoint writes zeroes by itself
 	progress func(sent, total int64)
 }
@@ -156,8 +160,10 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 			return true, "", nil
 		case disk.Status == DiskOK: // somebody may have begun to use it, and would lose what is on it
 			return false, "", fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing uses it, and try again", disk.ID)
-		case disk.Status == DiskIllegal:
+		case disk.Status == DiskIllegal && disk.MadeFor(u.options.unfinished()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
+		case disk.Status == DiskIllegal:
+			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it", disk.ID)
 		}
 		transfer, err := u.FindTransfer(ctx, disk.ID)
 		if transfer == nil || err != nil {
@@ -180,10 +186,24 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 				return false, "", err
 			}
 		}
-		u.disk, u.transfer, u.sent, u.resumed = disk.ID, transfer.ID, min(sent, u.options.Size), true
+		u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
 		return true, "", nil
 	}, u.options.Report)
 	return done, err
+}
+
+// alone is content when nobody has begun the same upload at the same time. Of two at most one goes on.
+func (u *upload) alone(ctx context.Context) error {
+	disks, err := u.FindDisks(ctx, u.options.Alias)
+	if err != nil {
+		return err
+	}
+	for i := range disks {
+		if u.options.Earlier(&disks[i]) && disks[i].ID != u.disk {
+			return fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", disks[i].ID)
+		}
+	}
+	return nil
 }
 
 // earlier is the disk of an earlier upload, nil where there is none.
@@ -398,6 +418,13 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 	}
 	response, err := u.http.Do(request)
 	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return nil, context.Canceled
+		}
+		var about *url.Error
+		if errors.As(err, &about) { // the URL is the ticket
+			err = about.Err
+		}
 		return nil, transportError(err)
 	}
 	defer response.Body.Close()
@@ -415,15 +442,28 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 // undo cancels the transfer and deletes the disk.
 func (u *upload) undo(ctx context.Context) error {
 	if u.transfer != "" {
-		err := u.CancelTransfer(ctx, u.transfer)
-		if ended := IsNotFound(err) || IsConflict(err); err != nil && (!ended || u.resumed) { // whoever has ended it may have a good disk
+		if err := u.CancelTransfer(ctx, u.transfer); err != nil && !IsNotFound(err) && !IsConflict(err) {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
-		err = u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
+		var last *ImageTransfer
+		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
+			last = seen
 			return seen == nil || seen.Phase.Failed() || seen.Phase == TransferFinishedSuccess, nil
 		})
 		if err != nil {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
+		}
+		// Whoever else has ended it may have a good disk. Without a fingerprint nobody else knows of it.
+		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
+			disk, err := u.Disk(ctx, u.disk)
+			switch {
+			case IsNotFound(err):
+				return nil
+			case err != nil:
+				return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
+			case disk.Status == DiskOK:
+				return fmt.Errorf("disk %s stays: another upload of the image has ended its transfer", u.disk)
+			}
 		}
 	}
 	// A cancelled upload takes its disk with it.
