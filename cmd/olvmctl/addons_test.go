@@ -24,18 +24,19 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 		"unknown key":    {"- {name: a, chrat: b}\n", `unknown field "chrat"`},
 		"no file":        {"- {name: a, manifests: [none.yaml]}\n", "none.yaml: no such file"},
 		"no manifests":   {"- {name: a, manifests: [empty.yaml]}\n", "there are no manifests in it"},
+		"no kind":        {"- {name: a, manifests: [secret.yaml]}\n", "secret.yaml: document 1: kind: it is missing"},
 		"no chart":       {"- {name: a, chart: ./none}\n", `"./none" not found`},
 		"http":           {"- {name: a, manifests: ['http://example.com/a.yaml']}\n", "only https is known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "add-ons.yaml")
-			for file, content := range map[string]string{path: test.list, filepath.Join(dir, "empty.yaml"): "# nothing\n"} {
+			for file, content := range map[string]string{path: test.list, filepath.Join(dir, "empty.yaml"): "# nothing\n", filepath.Join(dir, "secret.yaml"): "apiVersion: v1\nstringData: {password: hunter2}\n"} {
 				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if list, err := (&addOns{list: path}).load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			if list, err := (&addOns{list: path}).load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, %v, want %s", list, err, test.want)
 			}
 		})
