@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -209,7 +208,7 @@ func clusterFileAmong(paths []string) (string, error) {
 		if err != nil {
 			continue // a folder, or told by who reads it
 		}
-		if !bytes.Contains(content, []byte("\n---")) && clusterfile.IsClusterFile(content) {
+		if clusterfile.IsClusterFile(content) {
 			found = path
 		}
 	}

@@ -2,6 +2,7 @@ package clusterfile
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -177,6 +178,10 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"}, []string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
 		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
 			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
+		"a key twice":                 {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.160\nvirtualIp: 10.20.30.159"}, []string{"cluster.yaml:6: virtualIp: it is in line 5 already; remove one of them"}},
+		"a key twice in a list":       {"current", []string{"name: demo", "name: demo\ncatalogs: [{name: a, name: b}]"}, []string{"catalogs.name: it is in line "}},
+		"a key twice in what is free": {"current", []string{"name: demo", "name: demo\nclusterDefinitionInline: {a: {b: 1, b: 2}}"}, []string{"cluster.yaml:2: clusterDefinitionInline.a.b: it is in line 2 already"}},
+		"a key twice in the older":    {"older", []string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"}, []string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
 		"a word for a number":         {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"}, []string{"cannot unmarshal"}},
 		"an even control plane":       {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"}, []string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
 		"fewer than none":             {"current", []string{"workerNodes: 2", "workerNodes: -1"}, []string{"workerNodes: -1 is less than 0"}},
@@ -293,11 +298,36 @@ func TestDefaultsOfAUser(t *testing.T) {
 
 func TestIsClusterFile(t *testing.T) {
 	for text, want := range map[string]bool{
-		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "[a]\n": false, ":": false,
+		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "": false, "provider: olvm\n---\nprovider: olvm\n": true, "# mine\n---\nprovider: olvm\nprovider: olvm\n": true, "[a]\n": false, ":": false,
 	} {
 		if IsClusterFile([]byte(text)) != want {
 			t.Errorf("%q: %t", text, !want)
 		}
+	}
+}
+
+// TestDocumentsOfAClusterFile has files of which not all could be read, and some that only look so.
+func TestDocumentsOfAClusterFile(t *testing.T) {
+	for name, test := range map[string]struct{ content, want string }{
+		"a second document is not ignored":             {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second YAML document is there; remove it"},
+		"a second document that is not YAML is not":    {"name: a\n---\n[\n", "cluster.yaml:"},
+		"a list has no keys":                           {"- name: a\n", "cluster.yaml:1: file: it is not a mapping of keys"},
+		"a text has no keys":                           {"name\n", "cluster.yaml:1: file: it is not a mapping of keys"},
+		"what is not YAML has the line":                {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: it is not valid YAML: mapping values are not allowed"},
+		"documents around it that are empty are none":  {"# mine\n---\nname: a\n---\n# the end\n", ""},
+		"a separator in a text is none":                {"name: a\nsshPublicKey: |\n  ---\n  b\n", ""},
+		"a file with nothing has the defaults of keys": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Parse("cluster.yaml", []byte(test.content), "")
+			var problem Problem
+			switch {
+			case test.want == "" && (err != nil || strings.Contains(test.content, "name: a") != (s.Name == "a")):
+				t.Errorf("%v, %+v", err, s)
+			case test.want != "" && (!errors.As(err, &problem) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }
 
