@@ -223,6 +223,11 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 					t.Errorf("no %q in\n%s", want, texts(got))
 				}
 			}
+			for i, p := range got {
+				if slices.Contains(got[:i], p) {
+					t.Errorf("it is said twice: %v", p)
+				}
+			}
 			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); Failed(got) == want {
 				t.Errorf("failed: %t\n%s", Failed(got), texts(got))
 			}

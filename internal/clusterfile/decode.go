@@ -326,7 +326,7 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key. Where the settings have the older format, the path is the one that the user wrote.
+// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the path is the one that the user wrote.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	if s.older {
 		path = olderPath(path)
@@ -338,5 +338,12 @@ func (s *Source) note(warning bool, path, format string, args ...any) {
 			break
 		}
 	}
-	s.problems = append(s.problems, p)
+	s.add(p)
+}
+
+// add adds a problem that is not there yet.
+func (s *Source) add(p Problem) {
+	if !slices.Contains(s.problems, p) {
+		s.problems = append(s.problems, p)
+	}
 }
