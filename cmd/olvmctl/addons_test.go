@@ -120,3 +120,35 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 		t.Errorf("a version that is not there: %v", err)
 	}
 }
+
+// TestErrorsOfAddOnsHaveNoPasswords has repositories with a user, none of which has a chart.
+func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
+	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		t.Setenv(variable, t.TempDir())
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	for name, test := range map[string]struct {
+		entry clusterfile.Chart
+		from  []string
+		want  string
+	}{
+		"a repository without an index is named without its user":    {clusterfile.Chart{Repository: "http://token1:hunter2@" + host + "/charts"}, nil, "http://" + host + "/charts"},
+		"a token alone is a secret, too":                             {clusterfile.Chart{Repository: "http://hunter2@" + host}, nil, "http://" + host},
+		"an at sign in a password ends nothing":                      {clusterfile.Chart{Repository: "http://token1:a@hunter2@" + host}, nil, "http://" + host},
+		"a repository that cannot be reached is named without it":    {clusterfile.Chart{Repository: "http://token1:hunter2@127.0.0.1:1"}, nil, "127.0.0.1:1"},
+		"a URL that is none is not repeated":                         {clusterfile.Chart{Repository: "http://token1:hunter2 @" + host}, nil, "said: repository: it is not a URL"},
+		"a registry takes no user":                                   {clusterfile.Chart{Repository: "oci://token1:hunter2@" + host}, nil, "said: repository: an oci URL takes no user"},
+		"a chart in a registry is looked for below the catalog":      {clusterfile.Chart{Repository: "oci://127.0.0.1:1/charts/", Version: "1.2.3"}, nil, "127.0.0.1:1/v2/charts/said/"},
+		"manifests that cannot be had are named without their users": {clusterfile.Chart{}, []string{"https://token1:hunter2@127.0.0.1:1/a.yaml"}, "--add-on https://127.0.0.1:1/a.yaml: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.entry.Name, test.entry.Release, test.entry.Namespace = "said", "said", "default"
+			_, err := (&addOns{from: test.from}).load(t.Context(), []clusterfile.Chart{test.entry})
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "token1") {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}

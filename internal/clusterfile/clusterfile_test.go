@@ -388,7 +388,7 @@ applications:
 	all := texts(source.Validate())
 	for _, want := range []string{
 		"applications: far is not installed: its catalog hub is no repository of charts", `applications: oracles is not installed: its catalog "" is not one of catalogs`,
-		"applications: both: config and configFrom", "applications: entry 7: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
+		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in %s", want, all)
@@ -403,6 +403,47 @@ applications:
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestCatalogsAndReleases has what would fail, or be taken for something else, once the cluster runs.
+func TestCatalogsAndReleases(t *testing.T) {
+	const catalog = "catalogs:\n- {name: mine, protocol: helm, uri: https://charts.example.com}\n"
+	for name, test := range map[string]struct{ content, want string }{
+		"a catalog of https is valid":                   {catalog, ""},
+		"one with a user is":                            {"catalogs: [{name: a, uri: 'http://me:hunter2@charts.example.com'}]\n", ""},
+		"one in a registry is":                          {"catalogs: [{name: a, uri: oci://registry.example.com/charts}]\n", ""},
+		"one of another protocol has what URL it likes": {"catalogs: [{name: a, protocol: artifacthub, uri: none}]\n", ""},
+		"a file has no charts":                          {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: a: it is not a URL with http, https or oci"},
+		"a URL that is none is not repeated":            {"catalogs: [{name: a, uri: 'https://me:hunter2 @charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: it is not a URL"},
+		"a URL without its scheme is not repeated":      {"catalogs: [{name: a, uri: 'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: it is not a URL"},
+		"a user of a registry logs in":                  {"catalogs: [{name: a, uri: 'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL takes no user"},
+		"a catalog like one of the defaults is another": {"catalogs:\n- {name: defaults, uri: https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: there is another catalog of that name"},
+		"an application is valid":                       {catalog + "applications:\n- {name: a, catalog: mine, version: ^1.2, namespace: apps, release: b.c}\n", ""},
+		"one twice in namespaces is":                    {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: mine, namespace: apps}]\n", ""},
+		"one that is not installed becomes nothing":     {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: other}]\n", "cluster.yaml:3: warning: applications: a is not installed"},
+		"a version that is none is not found":           {catalog + "applications:\n- {name: a, catalog: mine, version: newest}\n", `cluster.yaml:4: applications.version: a: "newest" is not a version`},
+		"a namespace that is none cannot be made":       {catalog + "applications:\n- name: a\n  catalog: mine\n  namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: "My_Apps" is not a namespace: `},
+		"a release that is none cannot be made":         {catalog + "applications:\n- {name: a, catalog: mine, release: My_App}\n", `cluster.yaml:4: applications.release: a: "My_App" is not a name of a release; write another: `},
+		"a name that is too long wants a release":       {catalog + "applications:\n- {name: " + strings.Repeat("a", 54) + ", catalog: mine}\n", "must be no more than 53 characters"},
+		"two of one release would replace each other":   {catalog + "applications:\n- {name: a, catalog: mine}\n- {name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: it becomes the release default/a as a does"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defaults := filepath.Join(t.TempDir(), "defaults.yaml")
+			if err := os.WriteFile(defaults, []byte("catalogs: [{name: defaults, uri: https://charts.example.com}]\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Parse("cluster.yaml", []byte(test.content), defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := texts(slices.DeleteFunc(s.Validate(), func(p Problem) bool {
+				return !strings.HasPrefix(p.Path, "catalogs") && !strings.HasPrefix(p.Path, "applications")
+			}))
+			if test.want == "" && all != "" || !strings.Contains(all, test.want) || strings.Contains(all, "hunter2") {
+				t.Errorf("no %q in %q", test.want, all)
+			}
+		})
 	}
 }
 

@@ -341,6 +341,24 @@ func (s *Source) note(warning bool, path, format string, args ...any) {
 	s.add(p)
 }
 
+// noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.
+func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
+	p := Problem{File: s.documents[0].name, Path: strings.TrimSuffix(list+"."+field, "."), Message: fmt.Sprintf(format, args...), Warning: warning}
+	for _, d := range slices.Backward(s.documents) { // as merge puts them
+		entries := at(d.root, list).Content
+		if i >= len(entries) {
+			i -= len(entries)
+			continue
+		}
+		p.File, p.Line = d.name, entries[i].Line
+		if found := at(entries[i], field); found.Kind != 0 {
+			p.Line = found.Line
+		}
+		break
+	}
+	s.add(p)
+}
+
 // add adds a problem that is not there yet.
 func (s *Source) add(p Problem) {
 	if !slices.Contains(s.problems, p) {
