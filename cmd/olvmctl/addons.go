@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -41,8 +42,23 @@ func (a *addOns) addFlags(command *cobra.Command) {
 	command.Flags().StringVar(&a.list, "add-ons", "", "file with a list of add-ons: manifests and Helm charts with their values")
 }
 
-// load reads all of them, before anything is made: those of the flags, then the applications of the cluster file.
+// load reads all of them, before anything is made: those of the flags, then the applications of the cluster file. Errors have no
+// users and passwords of URLs.
 func (a *addOns) load(ctx context.Context, applications []clusterfile.Chart) ([]addOn, error) {
+	out, err := a.loadAll(ctx, applications)
+	if err != nil && withoutUsers(err.Error()) != err.Error() {
+		return nil, errors.New(withoutUsers(err.Error()))
+	}
+	return out, err
+}
+
+// user of a URL, with its password.
+var user = regexp.MustCompile(`://[^/\n]*@`)
+
+// withoutUsers is a text without users and passwords of URLs in it.
+func withoutUsers(text string) string { return user.ReplaceAllLiteralString(text, "://") }
+
+func (a *addOns) loadAll(ctx context.Context, applications []clusterfile.Chart) ([]addOn, error) {
 	out, err := a.read(ctx)
 	if err != nil {
 		return nil, err
@@ -65,7 +81,7 @@ func (a *addOns) read(ctx context.Context) ([]addOn, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--add-on %s: %w", from, err)
 		}
-		out = append(out, addOn{name: from, objects: objects})
+		out = append(out, addOn{name: withoutUsers(from), objects: objects})
 	}
 	if a.list == "" {
 		return out, nil

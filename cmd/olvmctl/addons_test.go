@@ -24,18 +24,19 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 		"unknown key":    {"- {name: a, chrat: b}\n", `unknown field "chrat"`},
 		"no file":        {"- {name: a, manifests: [none.yaml]}\n", "none.yaml: no such file"},
 		"no manifests":   {"- {name: a, manifests: [empty.yaml]}\n", "there are no manifests in it"},
+		"no kind":        {"- {name: a, manifests: [secret.yaml]}\n", "secret.yaml: document 1: kind: it is missing"},
 		"no chart":       {"- {name: a, chart: ./none}\n", `"./none" not found`},
 		"http":           {"- {name: a, manifests: ['http://example.com/a.yaml']}\n", "only https is known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "add-ons.yaml")
-			for file, content := range map[string]string{path: test.list, filepath.Join(dir, "empty.yaml"): "# nothing\n"} {
+			for file, content := range map[string]string{path: test.list, filepath.Join(dir, "empty.yaml"): "# nothing\n", filepath.Join(dir, "secret.yaml"): "apiVersion: v1\nstringData: {password: hunter2}\n"} {
 				if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if list, err := (&addOns{list: path}).load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			if list, err := (&addOns{list: path}).load(t.Context(), nil); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v, %v, want %s", list, err, test.want)
 			}
 		})
@@ -117,5 +118,37 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 	wanted.Version = "9.9.9"
 	if _, err := (&addOns{}).load(t.Context(), []clusterfile.Chart{wanted}); err == nil || !strings.Contains(err.Error(), "applications: said: ") || !strings.Contains(err.Error(), "9.9.9") {
 		t.Errorf("a version that is not there: %v", err)
+	}
+}
+
+// TestErrorsOfAddOnsHaveNoPasswords has repositories with a user, none of which has a chart.
+func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
+	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		t.Setenv(variable, t.TempDir())
+	}
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	for name, test := range map[string]struct {
+		entry clusterfile.Chart
+		from  []string
+		want  string
+	}{
+		"a repository without an index is named without its user":    {clusterfile.Chart{Repository: "http://token1:hunter2@" + host + "/charts"}, nil, "http://" + host + "/charts"},
+		"a token alone is a secret, too":                             {clusterfile.Chart{Repository: "http://hunter2@" + host}, nil, "http://" + host},
+		"an at sign in a password ends nothing":                      {clusterfile.Chart{Repository: "http://token1:a@hunter2@" + host}, nil, "http://" + host},
+		"a repository that cannot be reached is named without it":    {clusterfile.Chart{Repository: "http://token1:hunter2@127.0.0.1:1"}, nil, "127.0.0.1:1"},
+		"a URL that is none is not repeated":                         {clusterfile.Chart{Repository: "http://token1:hunter2 @" + host}, nil, "said: repository: it is not a URL"},
+		"a registry takes no user":                                   {clusterfile.Chart{Repository: "oci://token1:hunter2@" + host}, nil, "said: repository: an oci URL takes no user"},
+		"a chart in a registry is looked for below the catalog":      {clusterfile.Chart{Repository: "oci://127.0.0.1:1/charts/", Version: "1.2.3"}, nil, "127.0.0.1:1/v2/charts/said/"},
+		"manifests that cannot be had are named without their users": {clusterfile.Chart{}, []string{"https://token1:hunter2@127.0.0.1:1/a.yaml"}, "--add-on https://127.0.0.1:1/a.yaml: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.entry.Name, test.entry.Release, test.entry.Namespace = "said", "said", "default"
+			_, err := (&addOns{from: test.from}).load(t.Context(), []clusterfile.Chart{test.entry})
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "token1") {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -85,6 +86,11 @@ type chart struct {
 
 // loadChart finds a chart, where need be in its repository or registry.
 func loadChart(entry listedAddOn) (*chart, error) {
+	for field, text := range map[string]string{"repository": entry.Repository, "chart": entry.Chart} {
+		if err := checkURL(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
+	}
 	settings := cli.New()
 	client, err := registry.NewClient(registry.ClientOptWriter(io.Discard))
 	if err != nil {
@@ -94,7 +100,11 @@ func loadChart(entry listedAddOn) (*chart, error) {
 	configuration.RegistryClient = client
 	find := action.NewInstall(configuration)
 	find.RepoURL, find.Version = entry.Repository, entry.Version
-	path, err := find.LocateChart(entry.Chart, settings)
+	name := entry.Chart
+	if registry.IsOCI(entry.Repository) { // it has no index, and each chart is a reference
+		find.RepoURL, name = "", strings.TrimRight(entry.Repository, "/")+"/"+entry.Chart
+	}
+	path, err := find.LocateChart(name, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +116,20 @@ func loadChart(entry listedAddOn) (*chart, error) {
 		return nil, errors.New("it is a library, which cannot be installed")
 	}
 	return &chart{entry, content}, nil
+}
+
+// checkURL refuses a URL that Helm would repeat, perhaps with a password, to say that it is none. Other texts are none.
+func checkURL(text string) error {
+	if !strings.Contains(text, "://") {
+		return nil
+	}
+	switch parsed, err := url.Parse(text); {
+	case err != nil:
+		return errors.New("it is not a URL; write for example https://charts.example.com")
+	case parsed.Scheme == "oci" && parsed.User != nil:
+		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
+	}
+	return nil
 }
 
 // install releases the chart in the cluster of a kubeconfig. A release of the same chart with the same values stays as it is.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -128,8 +127,11 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 				return err
 			}
 			cluster, problems, err := file.read()
-			if err != nil {
+			if err != nil && output != "json" {
 				return err
+			}
+			if err != nil {
+				problems = append(problems, asProblem(err, file.path))
 			}
 			if online && !clusterfile.Failed(problems) {
 				for _, err := range askEngine(command.Context(), cluster.objects, engineAccess) {
@@ -150,6 +152,15 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 	engineAccess.addFlags(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
 	return command
+}
+
+// asProblem is an error of reading a cluster file as a problem of it.
+func asProblem(err error, path string) clusterfile.Problem {
+	var problem clusterfile.Problem
+	if errors.As(err, &problem) {
+		return problem
+	}
+	return clusterfile.Problem{File: path, Path: "file", Message: err.Error()}
 }
 
 func printProblems(out io.Writer, output, file string, problems []clusterfile.Problem) error {
@@ -212,7 +223,7 @@ func clusterFileAmong(paths []string) (string, error) {
 		if err != nil {
 			continue // a folder, or told by who reads it
 		}
-		if !bytes.Contains(content, []byte("\n---")) && clusterfile.IsClusterFile(content) {
+		if clusterfile.IsClusterFile(content) {
 			found = path
 		}
 	}

@@ -159,6 +159,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"a template that is missing": {replace("        kind: OLVMMachineTemplate\n        name: demo-md-0", "        kind: OLVMMachineTemplate\n        name: other"), nil, []string{"other", "not in the manifests"}},
 		"a topology":                 {replace("  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n    name: demo-control-plane", "  topology: {classRef: {name: x}}"), nil, []string{"topology"}},
 		"not YAML":                   {"a: [", nil, []string{"document 1"}},
+		"a Secret without a kind":    {s.manifests + "\n---\napiVersion: v1\nstringData: {password: hunter2}\n", []string{"--offline"}, []string{"standard input: document ", ": kind: it is missing"}},
 		"an unknown output":          {s.manifests, []string{"--ca-file", s.caFile, "-o", "xml"}, []string{"-o xml", "text, json or markdown"}},
 	}
 	for name, test := range tests {
@@ -175,6 +176,9 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 				if !strings.Contains(problems, want) {
 					t.Errorf("the error lacks %q: %s", want, problems)
 				}
+			}
+			if strings.Contains(problems, "hunter2") {
+				t.Errorf("the error has what may be secret: %s", problems)
 			}
 		})
 	}

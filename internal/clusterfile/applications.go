@@ -4,9 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"slices"
+	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kyaml "sigs.k8s.io/yaml"
 )
 
@@ -81,22 +86,73 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 	return out, nil
 }
 
+// maxRelease is how long Helm lets the name of a release be.
+const maxRelease = 53
+
+// checkCatalogs names those that no application could be had from. A URL is not repeated, for it may have a password.
+func (s *Source) checkCatalogs() {
+	seen := map[string]bool{}
+	for i := range s.Catalogs {
+		c := &s.Catalogs[i]
+		if c.Name != "" && seen[c.Name] {
+			s.noteEntry(false, "catalogs", i, "name", "%s: there is another catalog of that name; remove one of them, or rename it", c.Name)
+		}
+		seen[c.Name] = true
+		if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
+			continue // said where an application wants it
+		}
+		switch uri, err := url.Parse(c.URI); {
+		case err != nil || uri.Host == "" || !slices.Contains([]string{"http", "https", "oci"}, uri.Scheme):
+			s.noteEntry(false, "catalogs", i, "uri", "%s: it is not a URL with http, https or oci; write for example https://charts.example.com", c.Name)
+		case uri.Scheme == "oci" && uri.User != nil:
+			s.noteEntry(false, "catalogs", i, "uri", "%s: an oci URL takes no user; leave it out, and log in with helm registry login", c.Name)
+		}
+	}
+}
+
 // checkApplications names those that cannot be installed.
 func (s *Source) checkApplications() {
+	s.checkCatalogs()
+	releases := map[string]string{}
 	for i := range s.Applications {
 		a := &s.Applications[i]
 		switch _, problem := s.repository(a); {
 		case a.Name == "":
-			s.note(false, "applications", "entry %d: name: it is needed", i+1)
+			s.noteEntry(false, "applications", i, "", "name: it is needed")
 		case problem != "":
-			s.note(true, "applications", "%s is not installed: %s; give it to olvmctl start with --add-ons", a.Name, problem)
+			s.noteEntry(true, "applications", i, "", "%s is not installed: %s; give it to olvmctl start with --add-ons", a.Name, problem)
 		default:
 			if _, err := s.values(a); err != nil {
-				s.note(false, "applications", "%s: %v", a.Name, err)
+				s.noteEntry(false, "applications", i, "", "%s: %v", a.Name, err)
 			}
+			s.checkRelease(i, releases)
 		}
 	}
 	if s.CNI != "" && s.CNI != "none" {
 		s.note(true, "cni", "it is not installed; give its manifests to olvmctl start with --add-on, or its chart with --add-ons")
 	}
+}
+
+// checkRelease checks what an application becomes; releases are those of the ones before it, with their applications.
+func (s *Source) checkRelease(i int, releases map[string]string) {
+	a := &s.Applications[i]
+	release, namespace := cmp.Or(a.Release, a.Name), cmp.Or(a.Namespace, "default")
+	if _, err := semver.NewConstraint(a.Version); a.Version != "" && err != nil {
+		s.noteEntry(false, "applications", i, "version", "%s: %q is not a version, or a constraint of one; write for example 1.2.3 or ^1.2", a.Name, a.Version)
+	}
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		s.noteEntry(false, "applications", i, "namespace", "%s: %q is not a namespace: %s", a.Name, namespace, strings.Join(problems, "; "))
+	}
+	problems := validation.IsDNS1123Subdomain(release)
+	if len(release) > maxRelease {
+		problems = append(problems, fmt.Sprintf("must be no more than %d characters", maxRelease))
+	}
+	if len(problems) > 0 {
+		s.noteEntry(false, "applications", i, "release", "%s: %q is not a name of a release; write another: %s", a.Name, release, strings.Join(problems, "; "))
+	}
+	key := namespace + "/" + release
+	if other, ok := releases[key]; ok {
+		s.noteEntry(false, "applications", i, "release", "%s: it becomes the release %s as %s does; write another release or namespace", a.Name, key, other)
+	}
+	releases[key] = a.Name
 }

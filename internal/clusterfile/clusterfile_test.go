@@ -2,6 +2,7 @@ package clusterfile
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -177,6 +178,10 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"}, []string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
 		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
 			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
+		"a key twice":                 {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.160\nvirtualIp: 10.20.30.159"}, []string{"cluster.yaml:6: virtualIp: it is in line 5 already; remove one of them"}},
+		"a key twice in a list":       {"current", []string{"name: demo", "name: demo\ncatalogs: [{name: a, name: b}]"}, []string{"catalogs.name: it is in line "}},
+		"a key twice in what is free": {"current", []string{"name: demo", "name: demo\nclusterDefinitionInline: {a: {b: 1, b: 2}}"}, []string{"cluster.yaml:2: clusterDefinitionInline.a.b: it is in line 2 already"}},
+		"a key twice in the older":    {"older", []string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"}, []string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
 		"a word for a number":         {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"}, []string{"cannot unmarshal"}},
 		"an even control plane":       {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"}, []string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
 		"fewer than none":             {"current", []string{"workerNodes: 2", "workerNodes: -1"}, []string{"workerNodes: -1 is less than 0"}},
@@ -216,6 +221,11 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			for _, want := range test.want {
 				if !strings.Contains(texts(got), want) {
 					t.Errorf("no %q in\n%s", want, texts(got))
+				}
+			}
+			for i, p := range got {
+				if slices.Contains(got[:i], p) {
+					t.Errorf("it is said twice: %v", p)
 				}
 			}
 			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); Failed(got) == want {
@@ -293,11 +303,36 @@ func TestDefaultsOfAUser(t *testing.T) {
 
 func TestIsClusterFile(t *testing.T) {
 	for text, want := range map[string]bool{
-		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "[a]\n": false, ":": false,
+		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "": false, "provider: olvm\n---\nprovider: olvm\n": true, "# mine\n---\nprovider: olvm\nprovider: olvm\n": true, "[a]\n": false, ":": false,
 	} {
 		if IsClusterFile([]byte(text)) != want {
 			t.Errorf("%q: %t", text, !want)
 		}
+	}
+}
+
+// TestDocumentsOfAClusterFile has files of which not all could be read, and some that only look so.
+func TestDocumentsOfAClusterFile(t *testing.T) {
+	for name, test := range map[string]struct{ content, want string }{
+		"a second document is not ignored":             {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second YAML document is there; remove it"},
+		"a second document that is not YAML is not":    {"name: a\n---\n[\n", "cluster.yaml:"},
+		"a list has no keys":                           {"- name: a\n", "cluster.yaml:1: file: it is not a mapping of keys"},
+		"a text has no keys":                           {"name\n", "cluster.yaml:1: file: it is not a mapping of keys"},
+		"what is not YAML has the line":                {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: it is not valid YAML: mapping values are not allowed"},
+		"documents around it that are empty are none":  {"# mine\n---\nname: a\n---\n# the end\n", ""},
+		"a separator in a text is none":                {"name: a\nsshPublicKey: |\n  ---\n  b\n", ""},
+		"a file with nothing has the defaults of keys": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Parse("cluster.yaml", []byte(test.content), "")
+			var problem Problem
+			switch {
+			case test.want == "" && (err != nil || strings.Contains(test.content, "name: a") != (s.Name == "a")):
+				t.Errorf("%v, %+v", err, s)
+			case test.want != "" && (!errors.As(err, &problem) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }
 
@@ -353,7 +388,7 @@ applications:
 	all := texts(source.Validate())
 	for _, want := range []string{
 		"applications: far is not installed: its catalog hub is no repository of charts", `applications: oracles is not installed: its catalog "" is not one of catalogs`,
-		"applications: both: config and configFrom", "applications: entry 7: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
+		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in %s", want, all)
@@ -368,6 +403,47 @@ applications:
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestCatalogsAndReleases has what would fail, or be taken for something else, once the cluster runs.
+func TestCatalogsAndReleases(t *testing.T) {
+	const catalog = "catalogs:\n- {name: mine, protocol: helm, uri: https://charts.example.com}\n"
+	for name, test := range map[string]struct{ content, want string }{
+		"a catalog of https is valid":                   {catalog, ""},
+		"one with a user is":                            {"catalogs: [{name: a, uri: 'http://me:hunter2@charts.example.com'}]\n", ""},
+		"one in a registry is":                          {"catalogs: [{name: a, uri: oci://registry.example.com/charts}]\n", ""},
+		"one of another protocol has what URL it likes": {"catalogs: [{name: a, protocol: artifacthub, uri: none}]\n", ""},
+		"a file has no charts":                          {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: a: it is not a URL with http, https or oci"},
+		"a URL that is none is not repeated":            {"catalogs: [{name: a, uri: 'https://me:hunter2 @charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: it is not a URL"},
+		"a URL without its scheme is not repeated":      {"catalogs: [{name: a, uri: 'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: it is not a URL"},
+		"a user of a registry logs in":                  {"catalogs: [{name: a, uri: 'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL takes no user"},
+		"a catalog like one of the defaults is another": {"catalogs:\n- {name: defaults, uri: https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: there is another catalog of that name"},
+		"an application is valid":                       {catalog + "applications:\n- {name: a, catalog: mine, version: ^1.2, namespace: apps, release: b.c}\n", ""},
+		"one twice in namespaces is":                    {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: mine, namespace: apps}]\n", ""},
+		"one that is not installed becomes nothing":     {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: other}]\n", "cluster.yaml:3: warning: applications: a is not installed"},
+		"a version that is none is not found":           {catalog + "applications:\n- {name: a, catalog: mine, version: newest}\n", `cluster.yaml:4: applications.version: a: "newest" is not a version`},
+		"a namespace that is none cannot be made":       {catalog + "applications:\n- name: a\n  catalog: mine\n  namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: "My_Apps" is not a namespace: `},
+		"a release that is none cannot be made":         {catalog + "applications:\n- {name: a, catalog: mine, release: My_App}\n", `cluster.yaml:4: applications.release: a: "My_App" is not a name of a release; write another: `},
+		"a name that is too long wants a release":       {catalog + "applications:\n- {name: " + strings.Repeat("a", 54) + ", catalog: mine}\n", "must be no more than 53 characters"},
+		"two of one release would replace each other":   {catalog + "applications:\n- {name: a, catalog: mine}\n- {name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: it becomes the release default/a as a does"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defaults := filepath.Join(t.TempDir(), "defaults.yaml")
+			if err := os.WriteFile(defaults, []byte("catalogs: [{name: defaults, uri: https://charts.example.com}]\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Parse("cluster.yaml", []byte(test.content), defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := texts(slices.DeleteFunc(s.Validate(), func(p Problem) bool {
+				return !strings.HasPrefix(p.Path, "catalogs") && !strings.HasPrefix(p.Path, "applications")
+			}))
+			if test.want == "" && all != "" || !strings.Contains(all, test.want) || strings.Contains(all, "hunter2") {
+				t.Errorf("no %q in %q", test.want, all)
+			}
+		})
 	}
 }
 

@@ -1,12 +1,16 @@
 package clusterfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agext/levenshtein"
@@ -54,15 +58,14 @@ type document struct {
 	root *yaml.Node
 }
 
-// IsClusterFile says whether a YAML document looks like a cluster file, and not like a manifest.
+// IsClusterFile says whether the first YAML document looks like a cluster file, and not like a manifest.
 func IsClusterFile(content []byte) bool {
-	var head struct {
-		APIVersion string    `yaml:"apiVersion"`
-		Kind       string    `yaml:"kind"`
-		Provider   string    `yaml:"provider"`
-		Providers  yaml.Node `yaml:"providers"`
+	var node yaml.Node
+	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {
+		return false
 	}
-	return yaml.Unmarshal(content, &head) == nil && head.APIVersion == "" && head.Kind == "" && (head.Provider != "" || !head.Providers.IsZero())
+	has := func(key string) bool { return at(node.Content[0], key).Kind != 0 }
+	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
 
 // DefaultsPath is the file with defaults of a user: what OCNE_DEFAULTS names, else ~/.ocne/defaults.yaml where that is.
@@ -81,8 +84,8 @@ func DefaultsPath() string {
 	return path
 }
 
-// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system or of YAML;
-// what else is wrong is in Validate.
+// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a Problem where
+// there are no keys to read; what else is wrong is in Validate.
 func Read(path, defaults string) (*Source, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -109,21 +112,75 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	return s, s.decode()
 }
 
-// parse adds a document.
+// parse adds a document. Keys that are there twice are problems, of which the first is kept.
 func (s *Source) parse(name string, content []byte) error {
-	var node yaml.Node
-	if err := yaml.Unmarshal(content, &node); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	var root *yaml.Node
+	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
+		var node yaml.Node
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return syntax(name, err)
+		}
+		next := node.Content[0]
+		switch {
+		case next.Tag == "!!null":
+			continue // only comments
+		case root != nil:
+			return Problem{File: name, Line: next.Line, Path: "file", Message: "a second YAML document is there; remove it, for a cluster file has one"}
+		case next.Kind != yaml.MappingNode:
+			return Problem{File: name, Line: next.Line, Path: "file", Message: "it is not a mapping of keys; write for example name: demo"}
+		}
+		root = next
 	}
-	root := &yaml.Node{Kind: yaml.MappingNode}
-	if len(node.Content) > 0 {
-		root = node.Content[0]
+	if root == nil {
+		root = &yaml.Node{Kind: yaml.MappingNode}
 	}
-	if root.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s: it is not a mapping of keys", name)
-	}
+	s.problems = append(s.problems, twice(name, root, "")...)
 	s.documents = append(s.documents, document{name, root})
 	return nil
+}
+
+var inLine = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
+
+// syntax is an error of YAML as a problem.
+func syntax(name string, err error) Problem {
+	p := Problem{File: name, Path: "file", Message: "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+	if match := inLine.FindStringSubmatch(err.Error()); match != nil {
+		p.Line, _ = strconv.Atoi(match[1])
+		p.Message = "it is not valid YAML: " + match[2]
+	}
+	return p
+}
+
+// twice are the keys that a mapping, or one in it, has more than once; it takes out all but the first.
+func twice(file string, node *yaml.Node, path string) []Problem {
+	var out []Problem
+	if node.Kind == yaml.SequenceNode {
+		for _, entry := range node.Content {
+			out = append(out, twice(file, entry, path)...)
+		}
+	}
+	if node.Kind != yaml.MappingNode {
+		return out
+	}
+	first := map[string]int{}
+	var kept []*yaml.Node
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		full := strings.TrimPrefix(path+"."+key.Value, ".")
+		if line, ok := first[key.Value]; ok && key.Kind == yaml.ScalarNode {
+			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: fmt.Sprintf("it is in line %d already; remove one of them", line)})
+			continue
+		}
+		first[key.Value] = key.Line
+		kept = append(kept, key, value)
+		out = append(out, twice(file, value, full)...)
+	}
+	node.Content = kept
+	return out
 }
 
 // decode reads the documents, the first of which goes before the others.
@@ -136,7 +193,7 @@ func (s *Source) decode() error {
 			s.problems = append(s.problems, unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
 			converted, err := convert(provider)
 			if err != nil {
-				return fmt.Errorf("%s: providers.olvm: %w", d.name, err)
+				return Problem{File: d.name, Path: "providers.olvm", Message: err.Error()}
 			}
 			d.root = with(d.root, converted)
 		}
@@ -149,7 +206,7 @@ func (s *Source) decode() error {
 			s.problems = append(s.problems, Problem{File: s.documents[0].name, Path: "file", Message: text})
 		}
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", s.documents[0].name, err)
+		return syntax(s.documents[0].name, err)
 	}
 	return nil
 }
@@ -269,7 +326,7 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key. Where the settings have the older format, the path is the one that the user wrote.
+// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the path is the one that the user wrote.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	if s.older {
 		path = olderPath(path)
@@ -281,5 +338,30 @@ func (s *Source) note(warning bool, path, format string, args ...any) {
 			break
 		}
 	}
-	s.problems = append(s.problems, p)
+	s.add(p)
+}
+
+// noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.
+func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
+	p := Problem{File: s.documents[0].name, Path: strings.TrimSuffix(list+"."+field, "."), Message: fmt.Sprintf(format, args...), Warning: warning}
+	for _, d := range slices.Backward(s.documents) { // as merge puts them
+		entries := at(d.root, list).Content
+		if i >= len(entries) {
+			i -= len(entries)
+			continue
+		}
+		p.File, p.Line = d.name, entries[i].Line
+		if found := at(entries[i], field); found.Kind != 0 {
+			p.Line = found.Line
+		}
+		break
+	}
+	s.add(p)
+}
+
+// add adds a problem that is not there yet.
+func (s *Source) add(p Problem) {
+	if !slices.Contains(s.problems, p) {
+		s.problems = append(s.problems, p)
+	}
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -16,9 +18,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is 1.
+// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is 1, and say
+// nothing of its content, which may be secret.
 func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(stream, 4096)
+	content, err := io.ReadAll(stream)
+	if err != nil {
+		return fmt.Errorf("failed to read manifests: %w", err)
+	}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for i := 1; ; i++ {
 		var document json.RawMessage
 		err := decoder.Decode(&document)
@@ -28,17 +35,52 @@ func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 		if err == nil && (len(document) == 0 || string(document) == "null") {
 			continue // only comments
 		}
-		object := &unstructured.Unstructured{}
-		if err == nil {
-			err = object.UnmarshalJSON(document)
-		}
-		if err == nil {
+		var object *unstructured.Unstructured
+		if err != nil {
+			err = syntax(err)
+		} else if object, err = decode(document); err == nil {
 			err = do(object)
 		}
 		if err != nil {
 			return fmt.Errorf("document %d: %w", i, err)
 		}
 	}
+}
+
+// plain are errors of YAML that quote nothing but a sign of its syntax.
+var plain = regexp.MustCompile(`yaml: (line [0-9]+: )?([a-z ,]|'[^a-zA-Z0-9]')+$`)
+
+// syntax says what is wrong in a document without its content, which errors of YAML and JSON may quote.
+func syntax(err error) error {
+	var inJSON utilyaml.JSONSyntaxError
+	switch {
+	case errors.As(err, &inJSON):
+		return fmt.Errorf("it is neither JSON nor YAML; see byte %d", inJSON.Offset)
+	case strings.Contains(err.Error(), "document separator"):
+		return errors.New("there is text behind ---; write it in the next line")
+	case plain.MatchString(err.Error()):
+		return errors.New(plain.FindString(err.Error()))
+	}
+	return errors.New("it is not valid YAML or JSON")
+}
+
+// decode reads an object.
+func decode(document []byte) (*unstructured.Unstructured, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(document, &fields) != nil {
+		return nil, errors.New("it is not an object; write a mapping with apiVersion and kind")
+	}
+	for _, key := range []string{"apiVersion", "kind"} {
+		var value string
+		if json.Unmarshal(fields[key], &value) != nil || value == "" {
+			return nil, fmt.Errorf("%s: it is missing, or not a text; write that of the object", key)
+		}
+	}
+	object := &unstructured.Unstructured{}
+	if object.UnmarshalJSON(document) != nil {
+		return nil, errors.New("it has a number that is too large, or an apiVersion with more than one slash")
+	}
+	return object, nil
 }
 
 // Read reads all objects of a stream of YAML or JSON documents.

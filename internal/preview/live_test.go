@@ -89,7 +89,11 @@ func management(t *testing.T) client.Client {
 // expand compares manifests with the management cluster.
 func expand(t *testing.T, manifests string) (replaced, replaces []string, owners []OwnerChange, err error) {
 	t.Helper()
-	m, err := Load([]string{"-"}, strings.NewReader(manifests))
+	var paths []string
+	if manifests != "" {
+		paths = []string{"-"}
+	}
+	m, err := Load(paths, strings.NewReader(manifests))
 	if err != nil {
 		t.Fatal(err)
 	}

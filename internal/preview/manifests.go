@@ -37,10 +37,13 @@ type Manifests struct {
 	owners   []*unstructured.Unstructured
 	// live are the objects of a management cluster, as liveOf finds them.
 	live map[string]*unstructured.Unstructured
+	// count of the objects that were read, of all kinds.
+	count int
 }
 
 // Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
-// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error.
+// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error, and so are
+// paths without any object.
 func Load(paths []string, stdin io.Reader) (*Manifests, error) {
 	m := newManifests()
 	for _, path := range paths {
@@ -63,6 +66,9 @@ func Load(paths []string, stdin io.Reader) (*Manifests, error) {
 				return nil, err
 			}
 		}
+	}
+	if m.count == 0 && len(paths) > 0 {
+		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file", strings.Join(paths, ", "))
 	}
 	return m, nil
 }
@@ -97,6 +103,7 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	if object.IsList() {
 		return object.EachListItem(func(item runtime.Object) error { return m.add(item.(*unstructured.Unstructured)) })
 	}
+	m.count++
 	if object.GetNamespace() == "" {
 		object.SetNamespace("default")
 	}
