@@ -408,8 +408,11 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	ready()
 	local := filepath.Join(j.dir, "capolvm", "local")
 	j.does("local", "stop")
-	if code, _, _ := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 {
-		t.Error("the local management cluster has not stopped")
+	if code, _, problems := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 || !strings.Contains(problems, "is stopped; start it with olvmctl local start") {
+		t.Errorf("the local management cluster has stopped: %d, %s", code, problems)
+	}
+	if out, _ := j.does("local", "stop"); out != "the local management cluster does not run\n" {
+		t.Errorf("it stops a second time: %s", out)
 	}
 	j.does("start", "-f", j.file, "--timeout", "4m")
 	ready()

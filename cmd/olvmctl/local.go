@@ -68,6 +68,17 @@ func (l local) pid() int {
 	return pid
 }
 
+// stopped is an error where a configuration is that of the local management cluster, and nothing runs it.
+func (l local) stopped(host string) error {
+	if !l.exists() || l.pid() != 0 {
+		return nil
+	}
+	if own, err := serverOf(l.kubeconfig()); err != nil || host != own {
+		return nil //nolint:nilerr // it is another management cluster
+	}
+	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
+}
+
 // start starts it, where it does not run.
 func (l local) start(ctx context.Context, s *steps) error {
 	if l.pid() != 0 && fileExists(l.readyFile()) {
@@ -250,6 +261,10 @@ Clusters that it manages run without it, but nothing looks after their machines 
 	}, &cobra.Command{
 		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if l.pid() == 0 {
+				_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
+				return err
+			}
 			return (&steps{progress: s.err}).do("Stopping the local management cluster", func() error { return l.stop(command.Context(), false) })
 		},
 	})

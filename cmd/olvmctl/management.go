@@ -80,12 +80,24 @@ func defaultConfig(path string) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 }
 
+// serverOf is the URL of the server in a kubeconfig file.
+func serverOf(path string) (string, error) {
+	config, err := defaultConfig(path).ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("%s is not a kubeconfig: %w", path, err)
+	}
+	return config.Host, nil
+}
+
 // connect makes the client.
 func (m *management) connect() error {
 	loader := m.loader()
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if err := newLocal().stopped(config.Host); err != nil {
+		return err
 	}
 	if m.namespace == "" {
 		if m.namespace, _, err = loader.Namespace(); err != nil {
