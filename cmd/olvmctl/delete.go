@@ -43,6 +43,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			defer o.remind(command.Context(), &o.steps)
 			return o.run(command.Context(), args[0])
 		},
 	}

@@ -103,28 +103,23 @@ func (l local) start(ctx context.Context, s *steps) error {
 	return s.do("Starting a local management cluster", func() error { return l.launch(ctx) })
 }
 
-// launch starts the process that runs it, and waits until it is ready.
+// launch starts the process that runs it, unless there is one already, and waits until it is ready.
 func (l local) launch(ctx context.Context) error {
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("failed to find this program: %w", err)
-	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
-	}
-	_ = os.Remove(l.readyFile())
-	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("failed to open the log of the local management cluster: %w", err)
-	}
-	defer log.Close()
-	command := exec.Command(program, "local", "serve") //nolint:noctx // it outlives this command
-	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("failed to start the local management cluster: %w", err)
-	}
 	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	if l.pid() == 0 {
+		command, err := l.begin()
+		if err != nil {
+			return err
+		}
+		go func() { ended <- command.Wait() }()
+	} else { // one that was interrupted has begun it
+		go func() {
+			for l.pid() != 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			ended <- nil
+		}()
+	}
 	deadline := time.After(localStartLimit)
 	for !fileExists(l.readyFile()) {
 		select {
@@ -138,6 +133,29 @@ func (l local) launch(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begin starts the process that runs it.
+func (l local) begin() (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
+	}
+	_ = os.Remove(l.readyFile())
+	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
+	}
+	defer log.Close()
+	command := exec.Command(program, "local", "serve") //nolint:noctx // it outlives this command
+	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
+	}
+	return command, nil
 }
 
 // stop ends its processes; forget also removes what is in it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,4 +65,27 @@ func TestALocalManagementClusterThatIsStopped(t *testing.T) {
 		t.Errorf("it runs: %v", err)
 	}
 	end()
+}
+
+// TestALocalManagementClusterThatIsBegun has a second command wait for what the first has begun.
+func TestALocalManagementClusterThatIsBegun(t *testing.T) {
+	l := local{filepath.Join(t.TempDir(), "local")}
+	if err := os.Mkdir(l.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	end := l.runs(t)
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		_ = os.WriteFile(l.readyFile(), nil, 0o600)
+	}()
+	if err := l.launch(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.Remove(l.readyFile()); err != nil {
+		t.Fatal(err)
+	}
+	go end()
+	if err := l.launch(t.Context()); err == nil || !strings.Contains(err.Error(), "before it was ready") {
+		t.Errorf("it has ended: %v", err)
+	}
 }

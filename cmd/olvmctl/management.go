@@ -229,6 +229,13 @@ func (m *management) run(ctx context.Context, s *steps) error {
 	return newLocal().start(ctx, s)
 }
 
+// remind says after a signal that the local management cluster goes on.
+func (m *management) remind(ctx context.Context, s *steps) {
+	if isLocal, err := m.isLocal(); ctx.Err() != nil && err == nil && isLocal && newLocal().pid() != 0 {
+		s.say("the local management cluster goes on; olvmctl local stop ends it")
+	}
+}
+
 // ensureManagement has a management cluster with all providers.
 func (m *management) ensureManagement(ctx context.Context, s *steps) error {
 	if err := m.run(ctx, s); err != nil {

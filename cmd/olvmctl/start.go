@@ -86,6 +86,7 @@ With --self-managed, or selfManaged in the cluster file, the cluster gets the pr
 			if err := known(o.output, "text", "json"); err != nil {
 				return err
 			}
+			defer o.remind(command.Context(), &o.steps)
 			return o.run(command.Context())
 		},
 	}
