@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -271,6 +272,28 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	}
 }
 
+// expectRefusal starts the cluster with a wrong password, which changes nothing in its management cluster.
+func (j *journey) expectRefusal(in *localplane.Plane) {
+	j.t.Helper()
+	secret := func() (out corev1.Secret) {
+		if in != nil {
+			if err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: j.namespace, Name: j.name + "-ovirt-credentials"}, &out); err != nil {
+				j.t.Error(err)
+			}
+		}
+		return out
+	}
+	before, env := secret(), j.env
+	j.env = append(slices.Clone(env), "OLVM_PASSWORD=wrong")
+	if code, _, problems := j.olvmctl("start", "-f", j.file); code != 1 || !strings.Contains(problems, "OLVM_USERNAME and OLVM_PASSWORD: engine refuses user") || strings.Contains(problems, "Applying the manifests") {
+		j.t.Errorf("a wrong password: %d, %s", code, problems)
+	}
+	j.env = env
+	if secret().ResourceVersion != before.ResourceVersion {
+		j.t.Error("the credentials are changed")
+	}
+}
+
 // expectLogs looks for the run that made each machine.
 func (j *journey) expectLogs(kubeconfig string) {
 	j.t.Helper()
@@ -356,6 +379,7 @@ func TestTheJourney(t *testing.T) {
 		}
 	}
 
+	j.expectRefusal(own)
 	j.expectRelease(own, "hello", 1)
 	j.does("start", "-f", j.file, "--add-ons", j.chart("greeting", "good bye"))
 	j.expectRelease(own, "good bye", 2)
@@ -406,6 +430,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		}
 	}
 	ready()
+	j.expectRefusal(nil)
 	local := filepath.Join(j.dir, "capolvm", "local")
 	j.does("local", "stop")
 	if code, _, problems := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 || !strings.Contains(problems, "is stopped; start it with olvmctl local start") {

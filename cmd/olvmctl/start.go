@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
@@ -132,6 +134,12 @@ func (o *start) run(ctx context.Context) error {
 	if own {
 		o.say("%s manages itself: its management cluster is the one of %s", cluster.Name, o.kubeconfigOut)
 		o.kubeconfig = o.kubeconfigOut
+		if err := o.connect(); err != nil {
+			return err
+		}
+		if err := o.logIn(ctx, &o.management, cluster); err != nil {
+			return err
+		}
 	} else if err := o.prepare(ctx, cluster); err != nil {
 		return err
 	}
@@ -209,27 +217,113 @@ func (o *start) managesItself(ctx context.Context, name string) (bool, error) {
 // prepare asks the engine for all that the cluster file names, and makes the template that it lacks; then it has a management
 // cluster. The engine of a cluster that is there already is not asked: its addresses are taken by itself.
 func (o *start) prepare(ctx context.Context, cluster readCluster) error {
-	if !o.isThere(ctx, cluster.Name) {
-		if o.image != "" {
-			if err := o.do("Making the template "+cluster.Providers.OLVM.ControlPlaneMachine.VMTemplateName, func() error { return o.makeTemplate(ctx) }); err != nil {
-				return err
-			}
-		}
-		if err := o.do("Asking the engine", func() error { return errors.Join(askEngine(ctx, cluster.objects, o.access)...) }); err != nil {
+	in, err := o.isIn(ctx, cluster.Name)
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		if err := o.logIn(ctx, in, cluster); err != nil {
 			return err
 		}
+		return o.ensureManagement(ctx, &o.steps)
+	}
+	if o.image != "" {
+		if err := o.do("Making the template "+cluster.Providers.OLVM.ControlPlaneMachine.VMTemplateName, func() error { return o.makeTemplate(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := o.do("Asking the engine", func() error { return errors.Join(askEngine(ctx, cluster.objects, o.access)...) }); err != nil {
+		return err
 	}
 	return o.ensureManagement(ctx, &o.steps)
 }
 
-// isThere says whether a management cluster that is there has the cluster.
-func (o *start) isThere(ctx context.Context, name string) bool {
-	found, err := o.find()
-	if err != nil || !found {
-		return false
-	}
+// isIn is the management cluster if it has the cluster; else nil. A local one that has stopped is started.
+func (o *start) isIn(ctx context.Context, name string) (*management, error) {
 	m := o.management
-	return m.connect() == nil && m.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{}) == nil
+	isLocal, err := m.isLocal()
+	if err != nil {
+		return nil, err
+	}
+	if isLocal && !newLocal().exists() {
+		return nil, nil
+	}
+	if err := m.run(ctx, &o.steps); err != nil {
+		return nil, err
+	}
+	if err := m.connect(); err != nil {
+		return nil, err
+	}
+	err = m.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{})
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", name, err)
+	}
+	return &m, nil
+}
+
+// logIn tries credentials that would take the place of those in the Secret: Cluster API and the storage driver could do nothing
+// with wrong ones. It tries once, for engines lock users out after some failures.
+func (o *start) logIn(ctx context.Context, in *management, cluster readCluster) error {
+	given, err := o.read()
+	if err != nil || given.Username == "" {
+		return err
+	}
+	key := o.secretKey(cluster)
+	var secret corev1.Secret
+	if err := in.Get(ctx, key, &secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+	if string(secret.Data["username"]) == given.Username && string(secret.Data["password"]) == given.Password {
+		return nil
+	}
+	from := engineFlags{file: o.file, access: o.access}
+	defer from.close(ctx)
+	_, config, err := from.client()
+	if err != nil {
+		return err
+	}
+	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
+		if config.CA, err = o.knownCA(ctx, in, cluster); err != nil {
+			return err
+		}
+	}
+	session, err := from.sessions.Get(config)
+	if err != nil {
+		return fmt.Errorf("the way to the engine: %w", err)
+	}
+	return o.do("Logging in to the engine with other credentials", func() error {
+		_, err := session.DataCenters(ctx)
+		var refused *engine.AuthError
+		switch {
+		case errors.As(err, &refused):
+			where := "OLVM_USERNAME and OLVM_PASSWORD"
+			if o.credentials != "" {
+				where = "--credentials"
+			}
+			return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", where, refused, key)
+		case err != nil:
+			return fmt.Errorf("failed to try the credentials: %w", err)
+		}
+		return nil
+	})
+}
+
+// knownCA is the CA of the engine that a management cluster has; nil for none.
+func (o *start) knownCA(ctx context.Context, in *management, cluster readCluster) ([]byte, error) {
+	ref := cluster.Providers.OLVM.OvirtAPIServer.CAConfigMap
+	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, o.namespace), Name: ref.Name}
+	var ca corev1.ConfigMap
+	if err := in.Get(ctx, key, &ca); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get the CA of the engine: %w", err)
+	}
+	var out []byte
+	for _, certificate := range ca.Data {
+		out = append(out, strings.TrimSpace(certificate)+"\n"...)
+	}
+	return out, nil
 }
 
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.
@@ -238,8 +332,8 @@ func (o *start) makeTemplate(ctx context.Context) error {
 	if o.file.flavor != clusterfile.DefaultFlavor {
 		osType = cloudInitOS
 	}
-	engine := engineFlags{file: o.file, access: o.access}
-	err := engine.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
+	from := engineFlags{file: o.file, access: o.access}
+	err := from.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
 	var exists *images.ExistsError
 	if errors.As(err, &exists) {
 		o.say("it is there already")
