@@ -115,11 +115,18 @@ func (m *management) connect() error {
 	return nil
 }
 
+// noClusterError says that there is no such Cluster.
+type noClusterError struct{ name, namespace string }
+
+func (e *noClusterError) Error() string {
+	return fmt.Sprintf("there is no Cluster %s in namespace %s; say which with -n", e.name, e.namespace)
+}
+
 // cluster reads the Cluster.
 func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
 	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Cluster %s in namespace %s; say which with -n", name, m.namespace)
+		return nil, &noClusterError{name, m.namespace}
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
@@ -208,15 +215,6 @@ func (m *management) isLocal() (bool, error) {
 		return m.driver != driverExisting && (m.kubeconfig == newLocal().kubeconfig() || m.kubeconfig == "" && emptyConfig(defaultConfig(""))), nil
 	}
 	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", m.driver, driverAuto, driverExisting, driverProcess)
-}
-
-// find says whether there is a management cluster.
-func (m *management) find() (bool, error) {
-	if isLocal, err := m.isLocal(); err != nil || isLocal {
-		return newLocal().pid() != 0, err
-	}
-	_, err := m.loader().ClientConfig()
-	return err == nil, err
 }
 
 // run starts the local management cluster, if that is the one.
