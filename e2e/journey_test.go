@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,6 +275,72 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	}
 }
 
+// expectRefusal starts the cluster with a wrong password, which changes nothing in its management cluster.
+func (j *journey) expectRefusal(in *localplane.Plane) {
+	j.t.Helper()
+	secret := func() (out corev1.Secret) {
+		if in != nil {
+			if err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: j.namespace, Name: j.name + "-ovirt-credentials"}, &out); err != nil {
+				j.t.Error(err)
+			}
+		}
+		return out
+	}
+	before, env := secret(), j.env
+	j.env = append(slices.Clone(env), "OLVM_PASSWORD=wrong")
+	if code, _, problems := j.olvmctl("start", "-f", j.file); code != 1 || !strings.Contains(problems, "OLVM_USERNAME and OLVM_PASSWORD: engine refuses user") || strings.Contains(problems, "Applying the manifests") {
+		j.t.Errorf("a wrong password: %d, %s", code, problems)
+	}
+	j.env = env
+	if secret().ResourceVersion != before.ResourceVersion {
+		j.t.Error("the credentials are changed")
+	}
+}
+
+// foreignKubeconfig writes that of another cluster where the cluster's is to be.
+func (j *journey) foreignKubeconfig() (path string) {
+	j.t.Helper()
+	if err := os.MkdirAll(filepath.Join(j.dir, ".kube"), 0o700); err != nil {
+		j.t.Fatal(err)
+	}
+	return j.write(".kube/kubeconfig."+j.name, "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: https://127.20.99.5:6443}}]\nusers: [{name: a}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n")
+}
+
+// expectRest has delete finish what an interrupted one has left of a cluster.
+func (j *journey) expectRest(in *localplane.Plane) {
+	j.t.Helper()
+	j.name, j.namespace = "gone", "journey-gone"
+	foreign := j.foreignKubeconfig()
+	made := map[string]string{"app.kubernetes.io/managed-by": "olvmctl"}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: made}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: "gone-ovirt-credentials"}}
+	for _, object := range []client.Object{namespace, secret} {
+		if err := in.Client.Create(j.t.Context(), object); err != nil {
+			j.t.Fatal(err)
+		}
+	}
+	run := []string{"delete", "gone", "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--yes"}
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
+		j.t.Errorf("start has not made the Secret: %d, %s", code, problems)
+	}
+	secret.Labels = made
+	if err := in.Client.Update(j.t.Context(), secret); err != nil {
+		j.t.Fatal(err)
+	}
+	if _, problems := j.does(run...); !strings.Contains(problems, "left "+foreign) || !strings.Contains(problems, "deleted namespace journey-gone") {
+		j.t.Errorf("what it says of the rest:\n%s", problems)
+	}
+	if err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
+		j.t.Errorf("the credentials are left: %v", err)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		j.t.Errorf("the kubeconfig of another cluster: %v", err)
+	}
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
+		j.t.Errorf("nothing is left: %d, %s", code, problems)
+	}
+}
+
 // expectLogs looks for the run that made each machine.
 func (j *journey) expectLogs(kubeconfig string) {
 	j.t.Helper()
@@ -317,6 +384,13 @@ func TestTheJourney(t *testing.T) {
 		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n")
 	list := j.chart("greeting", "hello")
 
+	foreign := j.foreignKubeconfig()
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig); code != 1 || !strings.Contains(problems, "--kubeconfig-out") || len(j.vms()) != 0 {
+		t.Errorf("it would write over the kubeconfig of another cluster: %d, %s", code, problems)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Fatal(err)
+	}
 	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
 	t.Log(problems)
 	var started struct {
@@ -359,6 +433,7 @@ func TestTheJourney(t *testing.T) {
 		}
 	}
 
+	j.expectRefusal(own)
 	j.expectRelease(own, "hello", 1)
 	j.does("start", "-f", j.file, "--add-ons", j.chart("greeting", "good bye"))
 	j.expectRelease(own, "good bye", 2)
@@ -386,6 +461,7 @@ func TestTheJourney(t *testing.T) {
 	if err := suite.plane.Client.Get(t.Context(), client.ObjectKey{Name: "journey-trip"}, &namespace); err == nil && namespace.DeletionTimestamp.IsZero() {
 		t.Error("the namespace is left")
 	}
+	j.expectRest(suite.plane)
 }
 
 // TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget it.
@@ -409,10 +485,14 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		}
 	}
 	ready()
+	j.expectRefusal(nil)
 	local := filepath.Join(j.dir, "capolvm", "local")
 	j.does("local", "stop")
-	if code, _, _ := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 {
-		t.Error("the local management cluster has not stopped")
+	if code, _, problems := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 || !strings.Contains(problems, "is stopped; start it with olvmctl local start") {
+		t.Errorf("the local management cluster has stopped: %d, %s", code, problems)
+	}
+	if out, _ := j.does("local", "stop"); out != "the local management cluster does not run\n" {
+		t.Errorf("it stops a second time: %s", out)
 	}
 	j.does("start", "-f", j.file, "--timeout", "4m")
 	ready()

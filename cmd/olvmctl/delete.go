@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -43,6 +44,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
+			defer o.remind(command.Context(), &o.steps)
 			return o.run(command.Context(), args[0])
 		},
 	}
@@ -62,6 +64,10 @@ func (o *remove) run(ctx context.Context, name string) error {
 		return err
 	}
 	cluster, err := o.cluster(ctx, name)
+	var missing *noClusterError
+	if errors.As(err, &missing) {
+		return o.finish(ctx, missing)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +129,42 @@ func (o *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, &olvmCluster) }); err != nil {
+	key := keyOf(o.namespace, &olvmCluster.Spec.OLVMOvirtAPIServer.CredentialsSecret)
+	if key.Name == "" { // it was gone already
+		key.Name = credentialsOf(name)
+	}
+	if err := o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, serverAt(cluster), key) }); err != nil {
+		return err
+	}
+	return o.leave(ctx, &o.steps)
+}
+
+// credentialsOf is the Secret with the credentials of a cluster whose cluster file names none.
+func credentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
+
+// finish removes what start made for a cluster that an interrupted delete has deleted. Without its Secret there is nothing to know
+// that from.
+func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
+	name := missing.name
+	key := client.ObjectKey{Namespace: o.namespace, Name: credentialsOf(name)}
+	secret, _, err := o.leftovers(ctx, key)
+	if err != nil {
+		return err
+	}
+	if secret == nil {
+		return missing
+	}
+	question := fmt.Sprintf("The cluster %s in namespace %s is gone. Remove what was made for it, Secret %s among it? Type its name: ", name, o.namespace, key)
+	if err := confirm(o.streams, o.yes, question, name); err != nil {
+		return err
+	}
+	err = o.do("Removing what was made for "+name, func() error {
+		if err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.left(ctx, name) }); err != nil {
+			return err
+		}
+		return o.tidy(ctx, name, "", key)
+	})
+	if err != nil {
 		return err
 	}
 	return o.leave(ctx, &o.steps)
@@ -171,41 +212,81 @@ func (o *remove) left(ctx context.Context, name string) error {
 	return nil
 }
 
-// tidy removes what start made, as far as nothing else needs it.
-func (o *remove) tidy(ctx context.Context, name string, olvmCluster *infrav1.OLVMCluster) error {
+// tidy removes what start made, as far as nothing else needs it. server is that of the cluster, empty where it is not known.
+func (o *remove) tidy(ctx context.Context, name, server string, credentials client.ObjectKey) error {
 	if path, err := kubeconfigPath(name); err == nil && fileExists(path) {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+		if err := o.removeKubeconfig(path, server); err != nil {
+			return err
 		}
-		o.say("removed %s", path)
 	}
-	var clusters infrav1.OLVMClusterList
-	if err := o.List(ctx, &clusters); err != nil {
-		return fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	secret, namespace, err := o.leftovers(ctx, credentials)
+	if err != nil {
+		return err
 	}
-	server := olvmCluster.Spec.OLVMOvirtAPIServer
-	needed, others := map[client.ObjectKey]bool{}, false
-	for i := range clusters.Items {
-		c := &clusters.Items[i]
-		others = others || c.Namespace == o.namespace
-		needed[keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret)] = true
-	}
-	key := keyOf(o.namespace, &server.CredentialsSecret)
-	var secret corev1.Secret
-	if err := o.Get(ctx, key, &secret); err == nil && secret.Labels[managedBy] == managedByValue && !needed[key] {
-		if err := o.Delete(ctx, &secret); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to delete Secret %s: %w", key, err)
-		}
-		o.say("deleted Secret %s", key)
-	}
-	var namespace corev1.Namespace
-	if err := o.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace); err == nil && namespace.Labels[managedBy] == managedByValue && !others {
-		if err := o.Delete(ctx, &namespace); client.IgnoreNotFound(err) != nil {
+	// The Secret comes last: it is what a second delete knows the cluster by.
+	if namespace != nil {
+		if err := o.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete namespace %s: %w", o.namespace, err)
 		}
 		o.say("deleted namespace %s", o.namespace)
 	}
+	if secret != nil {
+		if err := o.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete Secret %s: %w", credentials, err)
+		}
+		o.say("deleted Secret %s", credentials)
+	}
 	return nil
+}
+
+// removeKubeconfig removes the file, if it is that of the cluster.
+func (o *remove) removeKubeconfig(path, server string) error {
+	found, err := serverOf(path)
+	switch {
+	case err != nil:
+		o.say("left %s: %v", path, err)
+		return nil
+	case server == "":
+		o.say("left %s: its server is %s; remove it if that was the cluster's", path, found)
+		return nil
+	case found != server:
+		o.say("left %s: its server is %s, that of the cluster was %s", path, found, server)
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+	}
+	o.say("removed %s", path)
+	return nil
+}
+
+// leftovers are the Secret with the credentials and the namespace of a cluster that is gone; nil where start has not made them, or
+// other clusters need them.
+func (o *remove) leftovers(ctx context.Context, credentials client.ObjectKey) (*corev1.Secret, *corev1.Namespace, error) {
+	var clusters infrav1.OLVMClusterList
+	if err := o.List(ctx, &clusters); err != nil {
+		return nil, nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+	needed, others := false, false
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		others = others || c.Namespace == o.namespace
+		needed = needed || keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == credentials
+	}
+	secret, namespace := &corev1.Secret{}, &corev1.Namespace{}
+	if err := o.Get(ctx, credentials, secret); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("failed to get Secret %s: %w", credentials, err)
+	}
+	if err := o.Get(ctx, client.ObjectKey{Name: o.namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("failed to get namespace %s: %w", o.namespace, err)
+	}
+	if secret.Labels[managedBy] != managedByValue || needed {
+		secret = nil
+	}
+	if namespace.Labels[managedBy] != managedByValue || others {
+		namespace = nil
+	}
+	return secret, namespace, nil
 }
 
 // keyOf is what a reference of an object in a namespace means.

@@ -68,6 +68,17 @@ func (l local) pid() int {
 	return pid
 }
 
+// stopped is an error where a configuration is that of the local management cluster, and nothing runs it.
+func (l local) stopped(host string) error {
+	if !l.exists() || l.pid() != 0 {
+		return nil
+	}
+	if own, err := serverOf(l.kubeconfig()); err != nil || host != own {
+		return nil //nolint:nilerr // it is another management cluster
+	}
+	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
+}
+
 // start starts it, where it does not run.
 func (l local) start(ctx context.Context, s *steps) error {
 	if l.pid() != 0 && fileExists(l.readyFile()) {
@@ -92,28 +103,23 @@ func (l local) start(ctx context.Context, s *steps) error {
 	return s.do("Starting a local management cluster", func() error { return l.launch(ctx) })
 }
 
-// launch starts the process that runs it, and waits until it is ready.
+// launch starts the process that runs it, unless there is one already, and waits until it is ready.
 func (l local) launch(ctx context.Context) error {
-	program, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("failed to find this program: %w", err)
-	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
-	}
-	_ = os.Remove(l.readyFile())
-	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("failed to open the log of the local management cluster: %w", err)
-	}
-	defer log.Close()
-	command := exec.Command(program, "local", "serve") //nolint:noctx // it outlives this command
-	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
-		return fmt.Errorf("failed to start the local management cluster: %w", err)
-	}
 	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	if l.pid() == 0 {
+		command, err := l.begin()
+		if err != nil {
+			return err
+		}
+		go func() { ended <- command.Wait() }()
+	} else { // one that was interrupted has begun it
+		go func() {
+			for l.pid() != 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			ended <- nil
+		}()
+	}
 	deadline := time.After(localStartLimit)
 	for !fileExists(l.readyFile()) {
 		select {
@@ -127,6 +133,29 @@ func (l local) launch(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begin starts the process that runs it.
+func (l local) begin() (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
+	}
+	_ = os.Remove(l.readyFile())
+	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
+	}
+	defer log.Close()
+	command := exec.Command(program, "local", "serve") //nolint:noctx // it outlives this command
+	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
+	}
+	return command, nil
 }
 
 // stop ends its processes; forget also removes what is in it.
@@ -250,6 +279,10 @@ Clusters that it manages run without it, but nothing looks after their machines 
 	}, &cobra.Command{
 		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if l.pid() == 0 {
+				_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
+				return err
+			}
 			return (&steps{progress: s.err}).do("Stopping the local management cluster", func() error { return l.stop(command.Context(), false) })
 		},
 	})

@@ -29,9 +29,17 @@ func main() {
 	}
 	ctrllog.SetLogger(logr.Discard()) // clients have nothing to log that an error does not say
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := exitCode(newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx))
-	stop()
-	os.Exit(code)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	err := newCommand(streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}).ExecuteContext(ctx)
+	os.Exit(exitCode(interrupted(ctx, err)))
+}
+
+// interrupted says of an error after a signal that it comes from that.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, errInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errInterrupted, err)
 }
 
 // exitCode is 0 for success, 2 for a plan with changes, 1 for an error.

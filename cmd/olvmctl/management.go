@@ -80,12 +80,24 @@ func defaultConfig(path string) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 }
 
+// serverOf is the URL of the server in a kubeconfig file.
+func serverOf(path string) (string, error) {
+	config, err := defaultConfig(path).ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("%s is not a kubeconfig: %w", path, err)
+	}
+	return config.Host, nil
+}
+
 // connect makes the client.
 func (m *management) connect() error {
 	loader := m.loader()
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	if err := newLocal().stopped(config.Host); err != nil {
+		return err
 	}
 	if m.namespace == "" {
 		if m.namespace, _, err = loader.Namespace(); err != nil {
@@ -103,11 +115,18 @@ func (m *management) connect() error {
 	return nil
 }
 
+// noClusterError says that there is no such Cluster.
+type noClusterError struct{ name, namespace string }
+
+func (e *noClusterError) Error() string {
+	return fmt.Sprintf("there is no Cluster %s in namespace %s; say which with -n", e.name, e.namespace)
+}
+
 // cluster reads the Cluster.
 func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
 	var cluster clusterv1.Cluster
 	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no Cluster %s in namespace %s; say which with -n", name, m.namespace)
+		return nil, &noClusterError{name, m.namespace}
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
@@ -198,15 +217,6 @@ func (m *management) isLocal() (bool, error) {
 	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", m.driver, driverAuto, driverExisting, driverProcess)
 }
 
-// find says whether there is a management cluster.
-func (m *management) find() (bool, error) {
-	if isLocal, err := m.isLocal(); err != nil || isLocal {
-		return newLocal().pid() != 0, err
-	}
-	_, err := m.loader().ClientConfig()
-	return err == nil, err
-}
-
 // run starts the local management cluster, if that is the one.
 func (m *management) run(ctx context.Context, s *steps) error {
 	isLocal, err := m.isLocal()
@@ -215,6 +225,13 @@ func (m *management) run(ctx context.Context, s *steps) error {
 	}
 	m.kubeconfig = newLocal().kubeconfig()
 	return newLocal().start(ctx, s)
+}
+
+// remind says after a signal that the local management cluster goes on.
+func (m *management) remind(ctx context.Context, s *steps) {
+	if isLocal, err := m.isLocal(); ctx.Err() != nil && err == nil && isLocal && newLocal().pid() != 0 {
+		s.say("the local management cluster goes on; olvmctl local stop ends it")
+	}
 }
 
 // ensureManagement has a management cluster with all providers.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -13,6 +14,9 @@ const (
 	// stillWaiting is how often a wait without news says so.
 	stillWaiting = 30 * time.Second
 )
+
+// errInterrupted ends what the user has interrupted.
+var errInterrupted = errors.New("interrupted")
 
 // steps says what is done, one line for each step, with what is waited for below it.
 type steps struct {
@@ -49,24 +53,27 @@ func (s *steps) say(format string, args ...any) {
 }
 
 // until repeats a check until it is content. What it is not content with is said when it changes, and is the error where the
-// timeout passes; errors of the network are among it.
+// timeout passes or the user interrupts it; errors of the network are among it.
 func (s *steps) until(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin, told, last := time.Now(), time.Now(), ""
 	for {
-		err := check(ctx)
+		err := check(limited)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil && (err.Error() != last || time.Since(told) > stillWaiting) {
+		if limited.Err() == nil && (err.Error() != last || time.Since(told) > stillWaiting) {
 			told, last = time.Now(), err.Error()
 			s.say("%s (%.0f s)", last, time.Since(begin).Seconds())
 		}
 		select {
-		case <-ctx.Done():
-			if context.Cause(ctx) == context.Canceled { //nolint:errorlint // the cause itself
-				return ctx.Err()
+		case <-limited.Done():
+			if last == "" { // the first check took all the time
+				last = err.Error()
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w; it waited for this: %s", errInterrupted, last)
 			}
 			return fmt.Errorf("not done after %s: %s", timeout, last)
 		case <-time.After(pollInterval):

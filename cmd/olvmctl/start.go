@@ -15,14 +15,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
@@ -36,6 +39,8 @@ const (
 	// managedBy is the label of what start makes beside the manifests, and delete takes away.
 	managedBy      = "app.kubernetes.io/managed-by"
 	managedByValue = "olvmctl"
+	// ownLimit bounds how long a cluster is asked whether it manages itself.
+	ownLimit = 10 * time.Second
 )
 
 // start are the flags of the start command.
@@ -86,6 +91,7 @@ With --self-managed, or selfManaged in the cluster file, the cluster gets the pr
 			if err := known(o.output, "text", "json"); err != nil {
 				return err
 			}
+			defer o.remind(command.Context(), &o.steps)
 			return o.run(command.Context())
 		},
 	}
@@ -124,14 +130,20 @@ func (o *start) run(ctx context.Context) error {
 			return err
 		}
 	}
-	own, err := o.managesItself(ctx, cluster.Name)
+	own, unsure, err := o.managesItself(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	if own {
 		o.say("%s manages itself: its management cluster is the one of %s", cluster.Name, o.kubeconfigOut)
 		o.kubeconfig = o.kubeconfigOut
-	} else if err := o.prepare(ctx, cluster); err != nil {
+		if err := o.connect(); err != nil {
+			return err
+		}
+		if err := o.logIn(ctx, &o.management, cluster); err != nil {
+			return err
+		}
+	} else if err := o.prepare(ctx, cluster, unsure); err != nil {
 		return err
 	}
 	if err := o.connect(); err != nil {
@@ -190,45 +202,177 @@ func kubeconfigPath(cluster string) (string, error) {
 	return filepath.Join(home, ".kube", "kubeconfig."+cluster), nil
 }
 
-// managesItself says whether a kubeconfig that was written before is that of a cluster that has its own objects.
-func (o *start) managesItself(ctx context.Context, name string) (bool, error) {
+// managesItself says whether a kubeconfig that was written before is that of a cluster that has its own objects; unsure is why that
+// cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
+func (o *start) managesItself(ctx context.Context, cluster readCluster) (own bool, unsure, err error) {
 	if !fileExists(o.kubeconfigOut) {
-		return false, nil
+		return false, nil, nil
 	}
-	own := management{kubeconfig: o.kubeconfigOut, namespace: o.namespace}
-	if err := own.connect(); err != nil {
-		return false, err
+	server, err := serverOf(o.kubeconfigOut)
+	if err != nil {
+		return false, nil, fmt.Errorf("%w; move it away, or name another file with --kubeconfig-out", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	wanted := wantedServer(cluster.objects)
+	in := management{kubeconfig: o.kubeconfigOut, namespace: o.namespace}
+	if err := in.connect(); err != nil {
+		return false, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
 	defer cancel()
-	err := own.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{})
-	return err == nil, nil // it does not answer, or has no such kind: one of another management cluster
+	var found clusterv1.Cluster
+	err = in.Get(limited, client.ObjectKey{Namespace: o.namespace, Name: cluster.Name}, &found)
+	switch {
+	case err == nil && (wanted == "" || wanted == server || wanted == serverAt(&found)):
+		return true, nil, nil
+	case wanted != "" && wanted != server:
+		return false, nil, otherServer(o.kubeconfigOut, server, cluster.Name, wanted)
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return false, nil, nil // it has another management cluster
+	}
+	return false, fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; delete or move that file if the cluster is gone", cluster.Name, o.kubeconfigOut, err), nil
+}
+
+// wantedServer is the server of the cluster of manifests; empty where they do not say it.
+func wantedServer(objects []*unstructured.Unstructured) string {
+	for _, object := range objects {
+		if object.GetKind() == "OLVMCluster" {
+			host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
+			port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
+			if host != "" && port != 0 {
+				return "https://" + clusterv1.APIEndpoint{Host: host, Port: int32(port)}.String() //nolint:gosec // the schema has it
+			}
+		}
+	}
+	return ""
+}
+
+// serverAt is the server of a cluster; empty where it has no endpoint yet.
+func serverAt(cluster *clusterv1.Cluster) string {
+	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return ""
+	}
+	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
+}
+
+// otherServer says that a kubeconfig is that of another cluster.
+func otherServer(path, server, name, wanted string) error {
+	return fmt.Errorf("%s is the kubeconfig of another cluster: its server is %s, that of %s is %s; name another file with --kubeconfig-out, or move it away", path, server, name, wanted)
 }
 
 // prepare asks the engine for all that the cluster file names, and makes the template that it lacks; then it has a management
-// cluster. The engine of a cluster that is there already is not asked: its addresses are taken by itself.
-func (o *start) prepare(ctx context.Context, cluster readCluster) error {
-	if !o.isThere(ctx, cluster.Name) {
-		if o.image != "" {
-			if err := o.do("Making the template "+cluster.Providers.OLVM.ControlPlaneMachine.VMTemplateName, func() error { return o.makeTemplate(ctx) }); err != nil {
-				return err
-			}
-		}
-		if err := o.do("Asking the engine", func() error { return errors.Join(askEngine(ctx, cluster.objects, o.access)...) }); err != nil {
+// cluster. The engine of a cluster that is there already is not asked: its addresses are taken by itself. Where the management
+// cluster does not have it, it may be its own: unsure is why that is not known.
+func (o *start) prepare(ctx context.Context, cluster readCluster, unsure error) error {
+	in, err := o.isIn(ctx, cluster.Name)
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		if err := o.logIn(ctx, in, cluster); err != nil {
 			return err
 		}
+		return o.ensureManagement(ctx, &o.steps)
+	}
+	if unsure != nil {
+		return unsure
+	}
+	if o.image != "" {
+		if err := o.do("Making the template "+cluster.Providers.OLVM.ControlPlaneMachine.VMTemplateName, func() error { return o.makeTemplate(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := o.do("Asking the engine", func() error { return errors.Join(askEngine(ctx, cluster.objects, o.access)...) }); err != nil {
+		return err
 	}
 	return o.ensureManagement(ctx, &o.steps)
 }
 
-// isThere says whether a management cluster that is there has the cluster.
-func (o *start) isThere(ctx context.Context, name string) bool {
-	found, err := o.find()
-	if err != nil || !found {
-		return false
-	}
+// isIn is the management cluster if it has the cluster; else nil. A local one that has stopped is started.
+func (o *start) isIn(ctx context.Context, name string) (*management, error) {
 	m := o.management
-	return m.connect() == nil && m.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{}) == nil
+	isLocal, err := m.isLocal()
+	if err != nil {
+		return nil, err
+	}
+	if isLocal && !newLocal().exists() {
+		return nil, nil
+	}
+	if err := m.run(ctx, &o.steps); err != nil {
+		return nil, err
+	}
+	if err := m.connect(); err != nil {
+		return nil, err
+	}
+	err = m.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: name}, &clusterv1.Cluster{})
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", name, err)
+	}
+	return &m, nil
+}
+
+// logIn tries credentials that would take the place of those in the Secret: Cluster API and the storage driver could do nothing
+// with wrong ones. It tries once, for engines lock users out after some failures.
+func (o *start) logIn(ctx context.Context, in *management, cluster readCluster) error {
+	given, err := o.read()
+	if err != nil || given.Username == "" {
+		return err
+	}
+	key := o.secretKey(cluster)
+	var secret corev1.Secret
+	if err := in.Get(ctx, key, &secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+	if string(secret.Data["username"]) == given.Username && string(secret.Data["password"]) == given.Password {
+		return nil
+	}
+	from := engineFlags{file: o.file, access: o.access}
+	defer from.close(ctx)
+	_, config, err := from.client()
+	if err != nil {
+		return err
+	}
+	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
+		if config.CA, err = o.knownCA(ctx, in, cluster); err != nil {
+			return err
+		}
+	}
+	session, err := from.sessions.Get(config)
+	if err != nil {
+		return fmt.Errorf("the way to the engine: %w", err)
+	}
+	return o.do("Logging in to the engine with other credentials", func() error {
+		_, err := session.DataCenters(ctx)
+		var refused *engine.AuthError
+		switch {
+		case errors.As(err, &refused):
+			where := "OLVM_USERNAME and OLVM_PASSWORD"
+			if o.credentials != "" {
+				where = "--credentials"
+			}
+			return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", where, refused, key)
+		case err != nil:
+			return fmt.Errorf("failed to try the credentials: %w", err)
+		}
+		return nil
+	})
+}
+
+// knownCA is the CA of the engine that a management cluster has; nil for none.
+func (o *start) knownCA(ctx context.Context, in *management, cluster readCluster) ([]byte, error) {
+	ref := cluster.Providers.OLVM.OvirtAPIServer.CAConfigMap
+	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, o.namespace), Name: ref.Name}
+	var ca corev1.ConfigMap
+	if err := in.Get(ctx, key, &ca); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get the CA of the engine: %w", err)
+	}
+	var out []byte
+	for _, certificate := range ca.Data {
+		out = append(out, strings.TrimSpace(certificate)+"\n"...)
+	}
+	return out, nil
 }
 
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.
@@ -237,8 +381,8 @@ func (o *start) makeTemplate(ctx context.Context) error {
 	if o.file.flavor != clusterfile.DefaultFlavor {
 		osType = cloudInitOS
 	}
-	engine := engineFlags{file: o.file, access: o.access}
-	err := engine.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
+	from := engineFlags{file: o.file, access: o.access}
+	err := from.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
 	var exists *images.ExistsError
 	if errors.As(err, &exists) {
 		o.say("it is there already")
@@ -433,11 +577,8 @@ func (o *start) writeKubeconfig(ctx context.Context, name string) (*management, 
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(o.kubeconfigOut), 0o700); err != nil {
-		return nil, fmt.Errorf("--kubeconfig-out: %w", err)
-	}
-	if err := os.WriteFile(o.kubeconfigOut, content, 0o600); err != nil {
-		return nil, fmt.Errorf("--kubeconfig-out: %w", err)
+	if err := keepKubeconfig(o.kubeconfigOut, name, content, o.kubeconfig == o.kubeconfigOut); err != nil {
+		return nil, err
 	}
 	workload := management{kubeconfig: o.kubeconfigOut}
 	err = o.do("Waiting for the API server", func() error {
@@ -449,6 +590,33 @@ func (o *start) writeKubeconfig(ctx context.Context, name string) (*management, 
 		})
 	})
 	return &workload, err
+}
+
+// keepKubeconfig writes the kubeconfig of a cluster to a file, unless that is of another one; own says that it is known to be of
+// this one, maybe at an address that the user has chosen.
+func keepKubeconfig(path, name string, content []byte, own bool) error {
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return fmt.Errorf("the kubeconfig of %s: %w", name, err)
+	}
+	if fileExists(path) {
+		server, err := serverOf(path)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w; move it away, or name another file with --kubeconfig-out", err)
+		case server != config.Host && own:
+			return nil
+		case server != config.Host:
+			return otherServer(path, server, name, config.Host)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	return nil
 }
 
 // alone is content when a move of the namespace moves no other cluster.
