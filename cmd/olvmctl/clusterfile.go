@@ -195,6 +195,14 @@ func askEngine(ctx context.Context, objects []*unstructured.Unstructured, from a
 	}
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
+	if errs := unmakeable(ctx, manifests, machines, credentials, sessions); len(errs) > 0 {
+		return errs
+	}
+	return preview.Taken(ctx, manifests, machines, credentials, sessions)
+}
+
+// unmakeable says why machines cannot be made, once for each owner.
+func unmakeable(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine, credentials preview.Credentials, sessions *engine.Sessions) []error {
 	var errs []error
 	var failed []string
 	for _, machine := range machines {
@@ -206,10 +214,7 @@ func askEngine(ctx context.Context, objects []*unstructured.Unstructured, from a
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) > 0 {
-		return errs
-	}
-	return preview.Taken(ctx, manifests, machines, credentials, sessions)
+	return errs
 }
 
 // clusterFileAmong is the cluster file among paths, empty where all are manifests.

@@ -353,23 +353,14 @@ func (m *management) templatesOf(ctx context.Context, objects []*unstructured.Un
 func (o *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	var asked []string
-	for _, machine := range machines {
-		if machine.Replaces == "" || slices.Contains(asked, machine.From) {
-			continue
-		}
-		asked = append(asked, machine.From)
-		_, err := preview.Render(ctx, manifests, []preview.Machine{machine}, preview.Credentials{}, sessions)
-		var unreachable *engine.UnreachableError
-		if errors.As(err, &unreachable) {
-			o.say("the engine is not asked: %v", err)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	made := slices.DeleteFunc(machines, func(machine preview.Machine) bool { return machine.Replaces == "" })
+	err := errors.Join(unmakeable(ctx, manifests, made, preview.Credentials{}, sessions)...)
+	var unreachable *engine.UnreachableError
+	if errors.As(err, &unreachable) {
+		o.say("the engine is not asked: %v", err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 // rollouts are the changes that replace machines.
