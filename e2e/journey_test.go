@@ -212,15 +212,14 @@ func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func
 		if err := in.Client.Delete(j.t.Context(), cluster); err != nil {
 			j.t.Fatal(err)
 		}
-		for {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(cluster), cluster)
 			if apierrors.IsNotFound(err) {
 				return
 			}
-			if err != nil {
-				j.t.Fatal(err)
+			if err != nil || time.Now().After(deadline) {
+				j.t.Fatalf("the neighbour does not go: %v", err)
 			}
-			time.Sleep(100 * time.Millisecond)
 		}
 	}
 }

@@ -24,6 +24,8 @@ import (
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	"helm.sh/helm/v4/pkg/storage/driver"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
 
 // listedAddOn is an entry of a list of add-ons: manifests or a chart.
@@ -123,13 +125,11 @@ func checkURL(text string) error {
 	if !strings.Contains(text, "://") {
 		return nil
 	}
-	switch parsed, err := url.Parse(text); {
-	case err != nil:
+	parsed, err := url.Parse(text)
+	if err != nil {
 		return errors.New("it is not a URL; write for example https://charts.example.com")
-	case parsed.Scheme == "oci" && parsed.User != nil:
-		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
 	}
-	return nil
+	return clusterfile.CheckUser(parsed)
 }
 
 // install releases the chart in the cluster of a kubeconfig. A release of the same chart with the same values stays as it is.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
 
 // remove are the flags of the delete command.
@@ -131,7 +132,7 @@ func (o *remove) run(ctx context.Context, name string) error {
 	}
 	key := keyOf(o.namespace, &olvmCluster.Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	if key.Name == "" { // it was gone already
-		key.Name = credentialsOf(name)
+		key.Name = clusterfile.CredentialsOf(name)
 	}
 	if err := o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, serverAt(cluster), key) }); err != nil {
 		return err
@@ -139,14 +140,11 @@ func (o *remove) run(ctx context.Context, name string) error {
 	return o.leave(ctx, &o.steps)
 }
 
-// credentialsOf is the Secret with the credentials of a cluster whose cluster file names none.
-func credentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
-
 // finish removes what start made for a cluster that an interrupted delete has deleted. Without its Secret there is nothing to know
 // that from.
 func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	name := missing.name
-	key := client.ObjectKey{Namespace: o.namespace, Name: credentialsOf(name)}
+	key := client.ObjectKey{Namespace: o.namespace, Name: clusterfile.CredentialsOf(name)}
 	secret, _, err := o.leftovers(ctx, key)
 	if err != nil {
 		return err

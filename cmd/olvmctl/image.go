@@ -224,6 +224,46 @@ func (f *engineFlags) addUploadFlags(command *cobra.Command, checksum *string) {
 	command.Flags().StringVar(checksum, "sha256", "", "SHA-256 of the image file, in hexadecimal")
 }
 
+// imageFile is an image to upload.
+type imageFile struct {
+	*os.File
+	header engine.Image
+	sum    string // SHA-256
+}
+
+// lock locks it, as whoever uploads it does: an upload goes on that nobody is at any more. It fails where others have it locked.
+func (i *imageFile) lock(how int) error { return syscall.Flock(int(i.Fd()), how|syscall.LOCK_NB) }
+
+// openImage opens an image and reads its header.
+func openImage(path string) (*imageFile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the image: %w", err)
+	}
+	image := &imageFile{File: file}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to open the image: %w", err), file.Close())
+	}
+	if image.header, err = engine.ReadImage(file, info.Size()); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	return image, nil
+}
+
+// sumUp makes the checksum, and compares it with one that is given.
+func (i *imageFile) sumUp(ctx context.Context, given string) error {
+	hash := sha256.New()
+	if _, err := io.Copy(hash, engine.ReaderUntil(ctx, io.NewSectionReader(i, 0, i.header.FileSize))); err != nil {
+		return fmt.Errorf("failed to read the image: %w", err)
+	}
+	i.sum = hex.EncodeToString(hash.Sum(nil))
+	if given != "" && !strings.EqualFold(i.sum, given) {
+		return fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", i.Name(), i.sum, given)
+	}
+	return nil
+}
+
 // upload makes the disk, unless there is one with the image; sent says that this one was sent now.
 func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Client, path, checksum string) (disk *engine.Disk, sent bool, err error) {
 	if err := needed(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
@@ -235,33 +275,18 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 			return nil, false, fmt.Errorf("--size: %w", err)
 		}
 	}
-	image, err := os.Open(path)
+	image, err := openImage(path)
 	if err != nil {
-		return nil, false, fmt.Errorf("failed to open the image: %w", err)
+		return nil, false, err
 	}
 	defer image.Close()
-	info, err := image.Stat()
-	if err != nil {
-		return nil, false, fmt.Errorf("failed to open the image: %w", err)
+	if size != 0 && size < image.header.VirtualSize {
+		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, image.header.VirtualSize)
 	}
-	header, err := engine.ReadImage(image, info.Size())
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", path, err)
+	if err := image.sumUp(ctx, checksum); err != nil {
+		return nil, false, err
 	}
-	if size != 0 && size < header.VirtualSize {
-		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, header.VirtualSize)
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, until{ctx, io.NewSectionReader(image, 0, info.Size())}); err != nil {
-		return nil, false, fmt.Errorf("failed to read the image: %w", err)
-	}
-	sum := hex.EncodeToString(hash.Sum(nil))
-	if checksum != "" && !strings.EqualFold(sum, checksum) {
-		return nil, false, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, checksum)
-	}
-	// Whoever uploads it has it locked: an upload goes on that nobody is at any more.
-	lock := func(how int) error { return syscall.Flock(int(image.Fd()), how|syscall.LOCK_NB) }
-	_ = lock(syscall.LOCK_SH) // some file systems cannot
+	_ = image.lock(syscall.LOCK_SH) // some file systems cannot
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
 		return nil, false, preview.Explain(err)
@@ -272,9 +297,9 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	}
 	sparse := true
 	options := engine.UploadOptions{
-		Image: image, Size: info.Size(), StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse, Fingerprint: "sha256=" + sum, Idle: uploadIdle,
+		Image: image, Size: image.header.FileSize, StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse, Fingerprint: "sha256=" + image.sum, Idle: uploadIdle,
 		Resume: func(sent int64) error {
-			if errors.Is(lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
+			if errors.Is(image.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
 				return fmt.Errorf("%s is being uploaded already, by another process", path)
 			}
 			_, err := fmt.Fprintf(s.err, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
@@ -310,20 +335,6 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
 	}
 	return disk, sent, err
-}
-
-// until reads until its context ends.
-type until struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-// Read implements io.Reader.
-func (u until) Read(to []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.from.Read(to)
 }
 
 // uploadIdle is for how long an upload can be broken off.

@@ -185,7 +185,15 @@ func (m *management) ownEndpoint(cluster *clusterv1.Cluster) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("--kubeconfig: %w", err)
 	}
-	return config.Host == "https://"+cluster.Spec.ControlPlaneEndpoint.String(), nil
+	return config.Host == serverAt(cluster), nil
+}
+
+// serverAt is the server of a cluster; empty where it has no endpoint yet.
+func serverAt(cluster *clusterv1.Cluster) string {
+	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return ""
+	}
+	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
 }
 
 // fileExists says whether there is a file.

@@ -240,11 +240,11 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 // documented runs a block of commands of a document with a text in it, in a folder, and returns what it prints.
 func (s *site) documented(document, text, dir string) string {
 	s.t.Helper()
-	at := slices.IndexFunc(testenv.CommandBlocks(testenv.Documents(s.t)[document]), func(block string) bool { return strings.Contains(block, text) })
+	blocks := testenv.CommandBlocks(testenv.Documents(s.t)[document])
+	at := slices.IndexFunc(blocks, func(block string) bool { return strings.Contains(block, text) })
 	if at < 0 {
 		s.t.Fatalf("%s has no %s", document, text)
 	}
-	block := testenv.CommandBlocks(testenv.Documents(s.t)[document])[at]
 	if err := testenv.Toolchain(s.t).BuildProject(s.t.Context(), filepath.Join(dir, "bin"), "terraform-provider-ovirt"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func (s *site) documented(document, text, dir string) string {
 		s.t.Fatal(err)
 	}
 	script := fmt.Sprintf("set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { %q \"$@\" -no-color; }\n", asOlvmctl, executable, testenv.Executable(s.t).Path)
-	command := exec.CommandContext(s.t.Context(), "bash", "-c", script+strings.ReplaceAll(block, "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
+	command := exec.CommandContext(s.t.Context(), "bash", "-c", script+strings.ReplaceAll(blocks[at], "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
 	command.Dir = dir
 	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
 	out, err := command.CombinedOutput()

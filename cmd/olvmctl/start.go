@@ -246,14 +246,6 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// serverAt is the server of a cluster; empty where it has no endpoint yet.
-func serverAt(cluster *clusterv1.Cluster) string {
-	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
-		return ""
-	}
-	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
-}
-
 // otherServer says that a kubeconfig is that of another cluster.
 func otherServer(path, server, name, wanted string) error {
 	return fmt.Errorf("%s is the kubeconfig of another cluster: its server is %s, that of %s is %s; name another file with --kubeconfig-out, or move it away", path, server, name, wanted)

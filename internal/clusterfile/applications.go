@@ -89,6 +89,14 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 // maxRelease is how long Helm lets the name of a release be.
 const maxRelease = 53
 
+// CheckUser refuses a URL of charts with a user where Helm takes none.
+func CheckUser(of *url.URL) error {
+	if of.Scheme == "oci" && of.User != nil {
+		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
+	}
+	return nil
+}
+
 // checkCatalogs names those that no application could be had from. A URL is not repeated, for it may have a password.
 func (s *Source) checkCatalogs() {
 	seen := map[string]bool{}
@@ -104,8 +112,10 @@ func (s *Source) checkCatalogs() {
 		switch uri, err := url.Parse(c.URI); {
 		case err != nil || uri.Host == "" || !slices.Contains([]string{"http", "https", "oci"}, uri.Scheme):
 			s.noteEntry(false, "catalogs", i, "uri", "%s: it is not a URL with http, https or oci; write for example https://charts.example.com", c.Name)
-		case uri.Scheme == "oci" && uri.User != nil:
-			s.noteEntry(false, "catalogs", i, "uri", "%s: an oci URL takes no user; leave it out, and log in with helm registry login", c.Name)
+		default:
+			if err := CheckUser(uri); err != nil {
+				s.noteEntry(false, "catalogs", i, "uri", "%s: %v", c.Name, err)
+			}
 		}
 	}
 }

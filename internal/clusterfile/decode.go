@@ -326,7 +326,8 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 	return out
 }
 
-// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the path is the one that the user wrote.
+// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the path is the
+// one that the user wrote.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	if s.older {
 		path = olderPath(path)

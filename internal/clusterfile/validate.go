@@ -71,7 +71,7 @@ func (f *File) setDefaults() {
 	number(&o.LocalAPIEndpoint.BindPort, f.KubeAPIServerBindPortAlt)
 	number(&o.LocalAPIEndpoint.BindPort, defaultPortAlt)
 	text(&o.Namespace, defaultNamespace)
-	text(&o.OvirtAPIServer.CredentialsSecret.Name, f.Name+"-ovirt-credentials")
+	text(&o.OvirtAPIServer.CredentialsSecret.Name, CredentialsOf(f.Name))
 	text(&o.OvirtAPIServer.CAConfigMap.Name, f.Name+"-ovirt-ca")
 	text(&o.ControlPlaneMachine.VirtualMachine.Memory, defaultControlMemory)
 	text(&o.WorkerMachine.VirtualMachine.Memory, defaultWorkerMemory)
@@ -161,6 +161,9 @@ func (f *File) Version() string {
 	}
 	return ""
 }
+
+// CredentialsOf is the name of the Secret with the engine's credentials of a cluster whose file names none.
+func CredentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
 
 // BootImage is the container image with the disk that nodes start from, and its tag: that of OCK for the file's version of
 // Kubernetes. What the file does not say has its default.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -72,4 +73,20 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 		return Image{}, fmt.Errorf("the qcow2 image has a virtual size of %d bytes: its header is damaged", header.Size)
 	}
 	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
+}
+
+// ReaderUntil reads until a context ends: images are large.
+func ReaderUntil(ctx context.Context, from io.Reader) io.Reader { return &readerUntil{ctx, from} }
+
+type readerUntil struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (r *readerUntil) Read(to []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.from.Read(to)
 }

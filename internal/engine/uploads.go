@@ -150,7 +150,7 @@ type upload struct {
 // on with, as far as the engine still waits for it.
 func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
-		disk, err := u.earlier(ctx)
+		disk, err := u.other(ctx)
 		if disk == nil || err != nil {
 			return true, "", err
 		}
@@ -194,23 +194,18 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 
 // alone is content when nobody has begun the same upload at the same time. Of two at most one goes on.
 func (u *upload) alone(ctx context.Context) error {
-	disks, err := u.FindDisks(ctx, u.options.Alias)
-	if err != nil {
-		return err
+	disk, err := u.other(ctx)
+	if disk != nil {
+		return fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", disk.ID)
 	}
-	for i := range disks {
-		if u.options.Earlier(&disks[i]) && disks[i].ID != u.disk {
-			return fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", disks[i].ID)
-		}
-	}
-	return nil
+	return err
 }
 
-// earlier is the disk of an earlier upload, nil where there is none.
-func (u *upload) earlier(ctx context.Context) (*Disk, error) {
+// other is the disk of another upload of the image, nil where there is none.
+func (u *upload) other(ctx context.Context) (*Disk, error) {
 	disks, err := u.FindDisks(ctx, u.options.Alias)
 	for i := range disks {
-		if u.options.Earlier(&disks[i]) {
+		if disks[i].ID != u.disk && u.options.Earlier(&disks[i]) {
 			return &disks[i], nil
 		}
 	}

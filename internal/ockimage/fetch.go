@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
@@ -170,7 +171,7 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 			return false, err
 		}
 	}
-	_, err = io.Copy(io.Discard, &reader{ctx: ctx, from: content, progress: func(int64, int64) {}})
+	_, err = io.Copy(io.Discard, engine.ReaderUntil(ctx, content))
 	return found != "", err
 }
 

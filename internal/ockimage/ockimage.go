@@ -95,16 +95,15 @@ func (o Options) write(ctx context.Context, path, name string, from io.Reader, t
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	written, err := io.Copy(to, &reader{ctx: ctx, from: from, total: total, progress: o.Progress(name)})
+	written, err := io.Copy(to, &reader{from: engine.ReaderUntil(ctx, from), total: total, progress: o.Progress(name)})
 	if err == nil && written != total {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// reader tells how far it is, and ends with its context.
+// reader tells how far it is.
 type reader struct {
-	ctx         context.Context
 	from        io.Reader
 	done, total int64
 	progress    func(done, total int64)
@@ -112,9 +111,6 @@ type reader struct {
 
 // Read implements io.Reader.
 func (r *reader) Read(to []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
 	n, err := r.from.Read(to)
 	if n > 0 {
 		r.done += int64(n)

@@ -16,12 +16,13 @@ import (
 func Taken(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) []error {
 	var errs []error
 	var asked []string
+	guests := map[*engine.Client][]guest{}
 	for _, machine := range machines {
 		if slices.Contains(asked, machine.From) {
 			continue // it has the same ranges
 		}
 		asked = append(asked, machine.From)
-		found, err := m.taken(ctx, machine, credentials, sessions)
+		found, err := m.taken(ctx, machine, credentials, sessions, guests)
 		if err != nil {
 			return append(errs, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err)))
 		}
@@ -34,7 +35,37 @@ func Taken(ctx context.Context, m *Manifests, machines []Machine, credentials Cr
 	return errs
 }
 
-func (m *Manifests) taken(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions) ([]error, error) {
+// guest is what a VM reports of itself.
+type guest struct {
+	vm        engine.VM
+	addresses []netip.Addr
+}
+
+// guestsOf are all of an engine that report an address.
+func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
+	reported, err := session.AllGuestInterfaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	vms, err := session.VMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []guest
+	for i := range vms {
+		one := guest{vm: vms[i]}
+		for _, n := range reported[vms[i].ID] {
+			one.addresses = slices.Concat(one.addresses, n.IPv4, n.IPv6)
+		}
+		if len(one.addresses) > 0 {
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+// taken are those of one machine; guests are what engines said already.
+func (m *Manifests) taken(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, guests map[*engine.Client][]guest) ([]error, error) {
 	config, err := m.engineConfig(machine.olvmCluster, credentials)
 	if err != nil {
 		return nil, err
@@ -47,24 +78,20 @@ func (m *Manifests) taken(ctx context.Context, machine Machine, credentials Cred
 	if err != nil {
 		return nil, err
 	}
-	reported, err := session.AllGuestInterfaces(ctx)
-	if err != nil {
-		return nil, err
-	}
-	vms, err := session.VMs(ctx)
-	if err != nil {
-		return nil, err
+	if _, known := guests[session]; !known {
+		if guests[session], err = guestsOf(ctx, session); err != nil {
+			return nil, err
+		}
 	}
 	var found []error
-	for i := range vms {
-		if machine.isOf(&vms[i]) {
+	for i := range guests[session] {
+		other := &guests[session][i]
+		if machine.isOf(&other.vm) {
 			continue
 		}
-		for _, guest := range reported[vms[i].ID] {
-			for _, address := range slices.Concat(guest.IPv4, guest.IPv6) {
-				for _, of := range wanting(machine, nics, address) {
-					found = append(found, fmt.Errorf("%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM", of, address, vms[i].Name))
-				}
+		for _, address := range other.addresses {
+			for _, of := range wanting(machine, nics, address) {
+				found = append(found, fmt.Errorf("%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM", of, address, other.vm.Name))
 			}
 		}
 	}
@@ -73,11 +100,7 @@ func (m *Manifests) taken(ctx context.Context, machine Machine, credentials Cred
 
 // isOf says whether a VM is one of the cluster for which a machine is asked.
 func (m *Machine) isOf(vm *engine.VM) bool {
-	comment := ""
-	if vm.Comment != nil {
-		comment = *vm.Comment
-	}
-	owner, ok := resolve.OwnerOf(comment)
+	owner, ok := resolve.OwnerOf(vm.CommentText())
 	return ok && owner.Namespace == m.Namespace && strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-")
 }
 
