@@ -83,9 +83,9 @@ func (w *workload) expectPlaced() {
 			}
 			disks[strings.TrimPrefix(disk.AliasText(), vm.Name+"_")] = disk.ProvisionedSize >> 30
 		}
-		want := "[host-1] map[Disk1:20]"
+		want := "[host-1] map[ol9-k8s_Disk1:20]"
 		if vm.Name == worker.Name {
-			want = "[host-2 host-3] map[Disk1:25 images:5]"
+			want = "[host-2 host-3] map[images:5 ol9-k8s_Disk1:25]"
 		}
 		if got := fmt.Sprintf("%v %v", placed, disks); got != want {
 			w.t.Errorf("VM %s has hosts and disks %s, want %s", vm.Name, got, want)

@@ -59,7 +59,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 	}
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	request.Header.Set("Accept", "application/json")
-	if body != "" {
+	if method == http.MethodPost || method == http.MethodPut { // the engine wants it even where the body is empty
 		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := r.http.Do(request)
@@ -72,8 +72,14 @@ func (r *raw) do(method, path, body string) (int, doc) {
 		r.t.Fatal(err)
 	}
 	out := doc{}
+	if response.Header.Get("Content-Type") != "application/json" { // what is not there has no document, and other errors are pages
+		return response.StatusCode, doc{"detail": string(content)}
+	}
 	if err := json.Unmarshal(content, &out); err != nil {
 		r.t.Fatalf("%s %s: %v in %s", method, path, err, content)
+	}
+	if fault, failed := out["fault"].(map[string]any); failed { // of an action
+		out["detail"] = fault["detail"]
 	}
 	return response.StatusCode, out
 }
@@ -196,6 +202,9 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 	}
 }
 
+// notSimulated are the collections of the root that the simulator does not have.
+var notSimulated = map[string]bool{"externalvmimports": true, "externaltemplateimports": true, "schedulingpolicyunits": true}
+
 func TestTheRootDocumentLeadsToEveryCollection(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Inventory: func() ovirtsim.Inventory {
 		inventory := ovirtsim.DefaultInventory()
@@ -217,6 +226,9 @@ func TestTheRootDocumentLeadsToEveryCollection(t *testing.T) {
 	for _, link := range links {
 		one, _ := link.(map[string]any)
 		path, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprint(one["href"]), "/ovirt-engine"), "{")
+		if path == "/api/events;from=" || notSimulated[fmt.Sprint(one["rel"])] {
+			continue
+		}
 		if status, _ := r.do("GET", path, ""); status != http.StatusOK {
 			t.Errorf("%v: %d", one["rel"], status)
 		}
@@ -254,26 +266,26 @@ func TestHTTPIsUsedAsTheEngineDoes(t *testing.T) {
 		"anything means XML":                     {"GET", "/api/vms", "*/*", "", "", bearer, 200, "application/xml"},
 		"JSON with a charset":                    {"GET", "/api/vms", "application/json;charset=utf-8", "", "", bearer, 200, "application/json"},
 		"the first of two wins":                  {"GET", "/api/vms", "application/xml, application/json", "", "", bearer, 200, "application/xml"},
-		"a picture is not acceptable":            {"GET", "/api/vms", "image/png", "", "", bearer, 406, "application/xml"},
+		"a picture is not acceptable":            {"GET", "/api/vms", "image/png", "", "", bearer, 406, ""},
 		"a body in XML, an answer in JSON":       {"PUT", "/api/vms/" + id, "application/json", "application/xml; charset=utf-8", "<vm><comment>x</comment></vm>", bearer, 200, "application/json"},
 		"a body in JSON, an answer in XML":       {"PUT", "/api/vms/" + id, "application/xml", "application/json", `{"comment":"x"}`, bearer, 200, "application/xml"},
-		"an action without body":                 {"POST", "/api/vms/" + id + "/stop", "", "", "", bearer, 200, "application/xml"},
+		"an action without body":                 {"POST", "/api/vms/" + id + "/stop", "", "", "", bearer, 415, ""},
 		"an action in JSON":                      {"POST", "/api/vms/" + id + "/stop", "", "application/json", "{}", bearer, 200, "application/xml"},
-		"a document of another kind":             {"POST", "/api/vms", "", "application/xml", "<disk/>", bearer, 400, "application/xml"},
+		"a document of another kind":             {"POST", "/api/vms", "", "application/xml", "<disk/>", bearer, 500, "text/html"},
 		"JSON that breaks off":                   {"POST", "/api/vms", "application/json", "application/json", `{"name":`, bearer, 400, "application/json"},
 		"JSON that is a list":                    {"POST", "/api/vms", "", "application/json", `[]`, bearer, 400, "application/xml"},
-		"another charset":                        {"PUT", "/api/vms/" + id, "", "application/xml; charset=iso-8859-1", "<vm/>", bearer, 415, "application/xml"},
+		"another charset":                        {"PUT", "/api/vms/" + id, "", "application/xml; charset=iso-8859-1", "<vm/>", bearer, 200, "application/xml"},
 		"text that is no boolean":                {"PUT", "/api/vms/" + id, "", "application/xml", "<vm><delete_protected>maybe</delete_protected></vm>", bearer, 400, "application/xml"},
-		"a method that a collection has not":     {"DELETE", "/api/vms", "", "", "", bearer, 405, "application/xml"},
-		"an unknown sub-collection":              {"GET", "/api/vms/" + id + "/unicorns", "", "", "", bearer, 404, "application/xml"},
-		"a path outside of the API":              {"GET", "/nothing", "", "", "", bearer, 404, "application/xml"},
-		"no token":                               {"GET", "/api/vms", "", "", "", "", 401, "application/xml"},
-		"another token":                          {"GET", "/api/vms", "", "", "", "Bearer x", 401, "application/xml"},
+		"a method that a collection has not":     {"DELETE", "/api/vms", "", "", "", bearer, 405, ""},
+		"an unknown sub-collection":              {"GET", "/api/vms/" + id + "/unicorns", "", "", "", bearer, 404, "text/html"},
+		"a path outside of the API":              {"GET", "/nothing", "", "", "", bearer, 404, "text/html"},
+		"no token":                               {"GET", "/api/vms", "", "", "", "", 401, "text/html"},
+		"another token":                          {"GET", "/api/vms", "", "", "", "Bearer x", 401, "text/html"},
 		"slashes of clients that append":         {"GET", "/api//vms//" + id + "/", "", "", "", bearer, 200, "application/xml"},
 		"a limit that is no number":              {"GET", "/api/vms?max=many", "", "", "", bearer, 400, "application/xml"},
 		"the CA, for who does not trust it yet":  {"GET", "/services/pki-resource?resource=ca-certificate&format=X509-PEM-CA", "", "", "", "", 200, "application/x-x509-ca-cert"},
-		"a resource that the PKI does not have":  {"GET", "/services/pki-resource?resource=passwords", "", "", "", "", 404, "text/plain"},
-		"an update without a document":           {"PUT", "/api/vms/" + id, "", "", "", bearer, 400, "application/xml"},
+		"a resource that the PKI does not have":  {"GET", "/services/pki-resource?resource=passwords", "", "", "", "", 400, "text/html"},
+		"an update without a document":           {"PUT", "/api/vms/" + id, "", "", "", bearer, 415, ""},
 		"a member that stands for a list of one": {"PUT", "/api/vms/" + id, "", "application/json", `{"custom_properties":{"custom_property":{"name":"hugepages","value":"2048"}}}`, bearer, 200, "application/xml"},
 	}
 	for name, test := range tests {
@@ -325,7 +337,15 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 		"a template":                     {"template=Blank", []string{"WEB-3"}},
 		"memory in MiB":                  {"memory > 4096", []string{"db-1"}},
 		"a word that may stand anywhere": {"front*", []string{"web-1"}},
-		"the prefix of the web page":     {"Vms: name=web-1", []string{"web-1"}},
+		"the prefix of the web page":     {"Vms: name=web-1", []string{}},
+		"two conditions without and":     {"name=web* status=up", []string{"web-1"}},
+		"parentheses":                    {"(name=web-1)", []string{}},
+		"an unknown field":               {"colour=blue", []string{}},
+		"a field without value":          {"name=", []string{}},
+		"a quote that is open":           {`name="web`, []string{}},
+		"an and at the end":              {"name=a and", []string{}},
+		"an or at the beginning":         {"or name=a", []string{}},
+		"a page without number":          {"page x", []string{}},
 		"an order":                       {"name=web* sortby name desc", []string{"web-2", "web-1", "WEB-3"}},
 		"a page that is not there":       {"name=* page 2", []string{}},
 		"nothing found":                  {"name=nothing", []string{}},
@@ -339,14 +359,7 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 			}
 		})
 	}
-	for name, query := range map[string]string{
-		"an unknown field": "colour=blue", "a field without value": "name=", "a quote that is open": `name="web`, "an and at the end": "name=a and",
-		"an or at the beginning": "or name=a", "two conditions without and": "name=a status=up", "a word where a number belongs": "memory>lots", "a page without number": "page x",
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.refused(400, "is not valid", "GET", "/api/vms?search="+escape.Replace(query), "")
-		})
-	}
+	r.refused(400, "offset must not be negative", "GET", "/api/vms?search=page%200", "")
 	if got := r.ok("GET", "/api/vms?max=2&search=name%3Dweb*", "").each("vm", "name"); !slices.Equal(got, []string{"WEB-3", "web-1"}) {
 		t.Errorf("with max: %v", got)
 	}
@@ -356,7 +369,9 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 	if got := r.ok("GET", "/api/templates?search=name%3Dol9*", "").each("template", "name"); !slices.Equal(got, []string{"ol9-k8s"}) {
 		t.Errorf("templates: %v", got)
 	}
-	r.refused(400, "there is no field", "GET", "/api/tags?search=colour%3Dblue", "")
+	if got := r.ok("GET", "/api/tags?search=colour%3Dblue", "").each("tag", "name"); !slices.Contains(got, "root") {
+		t.Errorf("tags, which are not searched: %v", got)
+	}
 }
 
 func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
@@ -370,7 +385,7 @@ func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
 		"the disk":               one.at("disk_attachments", "disk_attachment", 0, "disk", "alias"),
 		"the cluster":            one.at("cluster", "name"),
 	} {
-		if want := map[string]string{"the network of the NIC": "kvm-vlan", "the disk": "a_Disk1", "the cluster": "Default"}[what]; got != want {
+		if want := map[string]string{"the network of the NIC": "kvm-vlan", "the disk": "ol9-k8s_Disk1", "the cluster": "Default"}[what]; got != want {
 			t.Errorf("%s is %q, want %q in %v", what, got, want, one)
 		}
 	}
@@ -378,7 +393,7 @@ func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
 	if list.at("vm", 0, "nics", "nic", 0, "name") != "nic1" {
 		t.Errorf("in a list: %v", list)
 	}
-	r.refused(400, "Failed to follow link: unicorns", "GET", "/api/vms/"+id+"?follow=unicorns", "")
+	r.refused(500, "Internal Server Error", "GET", "/api/vms/"+id+"?follow=unicorns", "")
 }
 
 func TestJobsAreFoundByCorrelation(t *testing.T) {
@@ -401,18 +416,11 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 	}
 }
 
-func TestWhatTheSimulatorDoesNotKnowIsShown(t *testing.T) {
+func TestElementsThatTheAPIDoesNotHaveAreRefused(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
-	r.newVM("a", `"memmory":"1","os":{"typ":"x"}`)
-	for _, request := range r.sim.Requests() {
-		if request.Method == http.MethodPost && request.Path == "/api/vms" {
-			if want := []string{"/vm/memmory", "/vm/os/typ"}; !slices.Equal(request.Unknown, want) {
-				t.Errorf("unknown: %v, want %v", request.Unknown, want)
-			}
-			return
-		}
+	for _, extra := range []string{`"memmory":"1"`, `"os":{"typ":"x"}`, `"nics":{"nick":["x"]}`} {
+		r.refused(400, "/apidoc#services/vms/methods/add", "POST", "/api/vms", `{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},`+extra+`}`)
 	}
-	t.Error("the request was not recorded")
 }
 
 func TestSessionsEnd(t *testing.T) {
@@ -425,34 +433,27 @@ func TestSessionsEnd(t *testing.T) {
 		t.Errorf("an expired session: %d", status)
 	}
 	r.login()
-	response, err := r.http.Post(r.sim.URL()+"/sso/oauth/revoke", "application/x-www-form-urlencoded", strings.NewReader("token="+r.token))
+	response, err := r.http.Post(r.sim.URL()+"/services/sso-logout", "application/x-www-form-urlencoded", strings.NewReader("token="+r.token))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
 	if status, _ := r.do("GET", "/api", ""); status != 401 {
-		t.Errorf("a revoked session: %d", status)
+		t.Errorf("a session that was logged out: %d", status)
 	}
 }
 
 func TestWrongPasswordsLockTheUser(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Password: "right"})
 	login := func(password string) (int, string) {
-		response, err := r.http.Post(r.sim.URL()+"/sso/oauth/token", "application/x-www-form-urlencoded",
-			strings.NewReader("grant_type=password&scope=ovirt-app-api&username=admin%40internal&password="+password))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		content, _ := io.ReadAll(response.Body)
-		return response.StatusCode, string(content)
+		return r.askToken("admin%40internal", password)
 	}
 	for range 5 {
-		if status, body := login("wrong"); status != 401 || !strings.Contains(body, "access_denied") {
+		if status, body := login("wrong"); status != 400 || !strings.Contains(body, "access_denied") {
 			t.Errorf("a wrong password: %d %s", status, body)
 		}
 	}
-	if status, body := login("right"); status != 401 || !strings.Contains(body, "locked") {
+	if status, body := login("right"); status != 400 || !strings.Contains(body, "locked") {
 		t.Errorf("the right password after five wrong ones: %d %s", status, body)
 	}
 	if err := r.sim.UnlockUser("admin@internal"); err != nil {

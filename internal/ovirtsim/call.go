@@ -11,10 +11,15 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
+
+// This file has the way of a request of the API: who asks, in which version and form, for what, and the answer.
 
 // operation is one call of the API. It runs with Server.mu held and returns the document to answer with.
 type operation func(c *call) (*element, error)
@@ -22,13 +27,19 @@ type operation func(c *call) (*element, error)
 // call is one request to the API.
 type call struct {
 	*Server
-	r       *http.Request
-	user    string
-	query   url.Values
-	body    *element // nil where the request has none
-	op      operation
-	created bool   // answer 201
-	job     string // of the operation
+	r        *http.Request
+	user     *user
+	query    url.Values
+	body     *element // nil where the request has none
+	op       operation
+	service  *service
+	action   string // the action of the service that the request is for; empty where it is for an object or a list
+	filtered bool   // the user sees only what is theirs
+	status   int    // of the answer where it is not 200
+	made     string // the path of what the request made
+	job      string // of the operation
+	// correlationID is the client's, or one that the engine made.
+	correlationID string
 }
 
 type callKey struct{}
@@ -36,24 +47,48 @@ type callKey struct{}
 // id is the part of the path that a pattern calls by that name.
 func (c *call) id(name string) string { return c.r.PathValue(name) }
 
+// created answers 201 and names the object that was made.
+func (c *call) created(document *element) *element {
+	c.status, c.made = http.StatusCreated, document.attr("href")
+	return document
+}
+
 // allContent says whether an answer has what the engine leaves out of plain reads because it costs more queries: consoles,
-// sound cards and the like. Answers to changes always have it.
+// sound cards and the like. Answers to changes always have it. The header wins over the parameter.
 func (c *call) allContent() bool {
-	return c.r.Method != http.MethodGet || c.r.Header.Get("All-Content") == "true" || c.query.Get("all_content") == "true"
+	if header := c.r.Header.Get("All-Content"); header != "" {
+		return c.r.Method != http.MethodGet || strings.EqualFold(header, "true")
+	}
+	return c.r.Method != http.MethodGet || c.flagParam("all_content")
 }
 
-// correlation is the client's ID for the operation.
-func (c *call) correlation() string {
-	return orElse(c.query.Get("correlation_id"), c.r.Header.Get("Correlation-Id"))
+// maxCorrelation is how much of a client's ID the engine keeps.
+const maxCorrelation = 36
+
+// correlation is the client's ID for the operation, as the engine takes it over; "" where it sends none.
+func correlation(r *http.Request) string {
+	kept := strings.Map(func(c rune) rune {
+		if c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			return c
+		}
+		return -1
+	}, orElse(r.Header.Get("Correlation-Id"), r.URL.Query().Get("correlation_id")))
+	return kept[:min(len(kept), maxCorrelation)]
 }
 
-// refusal is an answer that is a fault.
+// refusal is an answer that is no success.
 type refusal struct {
-	status         int
+	status int
+	// reason and detail make a fault. Without a reason the answer has no body.
 	reason, detail string
+	// page is an answer in HTML instead of a fault; plain says that it is sent as it is, without a page around it.
+	page  string
+	plain bool
+	// bare says that the fault of an action comes without the action around it.
+	bare bool
 }
 
-func (r *refusal) Error() string { return r.detail }
+func (r *refusal) Error() string { return orElse(r.detail, http.StatusText(r.status)) }
 
 const operationFailed = "Operation Failed"
 
@@ -61,22 +96,69 @@ func faultDocument(reason, detail string) *element {
 	return el("fault").str("detail", detail).str("reason", reason)
 }
 
-func notFound(what, id string) error {
-	return &refusal{http.StatusNotFound, operationFailed, "Entity not found: " + what + ": id=" + id}
+// gone is the answer for an object of the path that is not there.
+func gone() error { return &refusal{status: http.StatusNotFound} }
+
+// entityNotFound is the answer where a request refers to something that is not there.
+func entityNotFound(what string) error {
+	return &refusal{status: http.StatusNotFound, reason: operationFailed, detail: "Entity not found: " + what}
 }
 
-// conflict is a rule of the engine that the request breaks.
+// conflict is a rule of the engine that the request breaks, and that depends on the state of things.
 func conflict(format string, args ...any) error {
-	return &refusal{http.StatusConflict, operationFailed, "[" + fmt.Sprintf(format, args...) + "]"}
+	return &refusal{status: http.StatusConflict, reason: operationFailed, detail: "[" + fmt.Sprintf(format, args...) + "]"}
 }
 
 // invalid is a value that the engine does not accept.
 func invalid(format string, args ...any) error {
-	return &refusal{http.StatusBadRequest, operationFailed, "[" + fmt.Sprintf(format, args...) + "]"}
+	return &refusal{status: http.StatusBadRequest, reason: operationFailed, detail: "[" + fmt.Sprintf(format, args...) + "]"}
 }
 
-func malformed(detail string) error {
-	return &refusal{http.StatusBadRequest, "Request syntactically incorrect. See the link below for the correct syntax.", detail}
+// failed is a fault without brackets: an exception of the engine instead of a message of one of its rules.
+func failed(status int, format string, args ...any) error {
+	return &refusal{status: status, reason: operationFailed, detail: fmt.Sprintf(format, args...)}
+}
+
+// internalError is what the engine says where its own code fails.
+func internalError() error { return invalid("Internal Engine Error") }
+
+// brokenPage is the page of an exception that nothing in the engine handles.
+func brokenPage() error {
+	return &refusal{status: http.StatusInternalServerError, page: "<html><head><title>ERROR</title></head><body>Internal Server Error</body></html>", plain: true}
+}
+
+// forbidden is the answer to a change that the user has no right to.
+func forbidden() error {
+	return &refusal{status: http.StatusForbidden, reason: operationFailed, detail: "[User is not authorized to perform this action.]"}
+}
+
+// notPermitted is the answer to a query that needs an administrator.
+func notPermitted() error {
+	return failed(http.StatusBadRequest, "query execution failed due to insufficient permissions.")
+}
+
+// bare takes the action from around the fault of an action.
+func bare(err error) error {
+	var refused *refusal
+	if errors.As(err, &refused) {
+		refused.bare = true
+	}
+	return err
+}
+
+// badUUID is a reference in a body that is no UUID.
+func badUUID(text string) error {
+	return &refusal{status: http.StatusBadRequest, reason: "Operation failed", detail: "Invalid UUID string: " + text}
+}
+
+// syntaxError names the documentation of the method, as the engine does for whatever is wrong with a document.
+func (c *call) syntaxError() error {
+	method := c.action
+	if method == "" {
+		method = map[string]string{http.MethodPost: "add", http.MethodPut: "update", http.MethodDelete: "remove"}[c.r.Method]
+	}
+	return &refusal{status: http.StatusBadRequest, reason: "Request syntactically incorrect.", bare: true,
+		detail: fmt.Sprintf("For correct usage, see: %s/apidoc#services/%s/methods/%s", c.URL(), c.service.name, method)}
 }
 
 // require refuses a request without one of the elements; each may list alternatives, such as cluster.id|name.
@@ -104,53 +186,160 @@ func require(in *element, what string, elements ...string) error {
 }
 
 func incomplete(what string, missing ...string) error {
-	return &refusal{http.StatusBadRequest, "Incomplete parameters", fmt.Sprintf("%s [%s] required for add", what, strings.Join(missing, ", "))}
+	return &refusal{status: http.StatusBadRequest, reason: "Incomplete parameters", detail: fmt.Sprintf("%s [%s] required for add", what, strings.Join(missing, ", "))}
+}
+
+// mandatory refuses a request without an element that the description of the API demands.
+func mandatory(in *element, root string, path ...string) error {
+	if in.has(path...) {
+		return nil
+	}
+	return notMandatory("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
+}
+
+// mandatoryRef refuses a reference that has neither an ID nor a name.
+func mandatoryRef(in *element, path string) error {
+	if refID(in) != "" || in.value("name") != "" {
+		return nil
+	}
+	return notMandatory("Parameters '%s.id' or '%s.name' are mandatory but both were not provided.", path, path)
+}
+
+func notMandatory(format string, args ...any) error {
+	return &refusal{status: http.StatusBadRequest, reason: "Input validation failed.", detail: fmt.Sprintf(format, args...), bare: true}
 }
 
 // refID is the ID of the object that an element refers to, as an attribute or, from some clients, as an element.
 func refID(e *element) string { return orElse(e.attr("id"), e.value("id")) }
 
+// checkRef refuses a reference whose ID is no UUID.
+func checkRef(e *element) error {
+	if id := refID(e); id != "" && uuid.Validate(id) != nil {
+		return badUUID(id)
+	}
+	return nil
+}
+
 // serveAPI answers one call below /ovirt-engine/api.
-func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, entry *Request) {
-	user, ok := s.authenticate(w, r)
-	if !ok {
-		w.Header().Add("WWW-Authenticate", `Bearer realm="oVirt Engine"`)
-		w.Header().Add("WWW-Authenticate", `Basic realm="oVirt Engine"`)
-		s.reply(w, r, http.StatusUnauthorized, faultDocument("Unauthorized", "The session is missing or has expired"))
+func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
+	name, refused := s.authenticate(w, r)
+	if refused != "" {
+		unauthorized(w, refused)
 		return
 	}
-	if accept := r.Header.Get("Accept"); accept != "" && !strings.Contains(accept, "xml") && !strings.Contains(accept, "json") && !strings.Contains(accept, "*/*") {
-		s.reply(w, r, http.StatusNotAcceptable, faultDocument("Not Acceptable", "The API speaks application/xml and application/json, not "+accept))
+	c := &call{Server: s, r: r, correlationID: orElse(correlation(r), newID())}
+	w.Header().Set("Correlation-Id", c.correlationID)
+	document, err := c.run(name)
+	if err != nil {
+		c.refuse(w, err)
 		return
 	}
-	c := &call{Server: s, user: user}
-	status, document := s.run(c, r, entry)
-	s.reply(w, r, status, document)
+	if c.made != "" {
+		w.Header().Set("Location", s.URL()+"/api/v4"+c.made)
+	}
+	if r.Method == http.MethodGet && r.URL.Path == apiPath {
+		w.Header().Set("Link", s.rootLinks())
+	}
+	s.reply(w, r, orElse(c.status, http.StatusOK), document)
+}
+
+// refuse answers with what went wrong.
+func (c *call) refuse(w http.ResponseWriter, err error) {
+	var options *optionsAnswer
+	var method *methodRefusal
+	var refused *refusal
+	switch {
+	case errors.As(err, &options):
+		w.Header().Set("Allow", options.Error())
+		w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
+		_, _ = io.WriteString(w, options.Error())
+		return
+	case errors.As(err, &method):
+		w.Header().Set("Allow", strings.Join(method.allowed, ", "))
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	case !errors.As(err, &refused):
+		refused = &refusal{status: http.StatusInternalServerError, reason: operationFailed, detail: err.Error()}
+	}
+	switch {
+	case refused.page != "" && refused.plain:
+		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+		w.WriteHeader(refused.status)
+		_, _ = io.WriteString(w, refused.page)
+	case refused.page != "":
+		errorPage(w, refused.status, refused.page)
+	case refused.reason == "":
+		w.WriteHeader(refused.status)
+	case c.action != "" && !refused.bare:
+		answer := el("action")
+		if c.body != nil {
+			answer.kids = c.body.kids
+		}
+		c.reply(w, c.r, refused.status, answer.add(faultDocument(refused.reason, refused.detail)).str("status", "failed"))
+	default:
+		c.reply(w, c.r, refused.status, faultDocument(refused.reason, refused.detail))
+	}
 }
 
 // run finds and executes the operation of a request.
-func (s *Server) run(c *call, r *http.Request, entry *Request) (int, *element) {
-	if refused := c.route(r); refused != nil {
-		return refused.status, faultDocument(refused.reason, refused.detail)
+func (c *call) run(userName string) (*element, error) {
+	if err := c.checkVersion(); err != nil {
+		return nil, err
 	}
-	if err := c.readBody(r, entry); err != nil {
-		return statusOf(err)
+	if err := checkAccept(c.r.Header.Get("Accept")); err != nil {
+		return nil, err
 	}
-	document, err := c.execute()
-	if r.Method != http.MethodGet {
-		s.watchers.changed()
+	if err := c.route(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return statusOf(err)
+	if err := c.readBody(); err != nil {
+		return nil, err
 	}
-	if c.created {
-		return http.StatusCreated, document
+	document, err := c.execute(userName)
+	if c.r.Method != http.MethodGet {
+		c.watchers.changed()
 	}
-	return http.StatusOK, document
+	return document, err
+}
+
+// checkVersion takes the version of the API out of the path, and refuses others than 4.
+func (c *call) checkVersion() error {
+	version := c.r.Header.Get("Version")
+	rest := strings.TrimPrefix(c.r.URL.Path, apiPath)
+	if after, ok := strings.CutPrefix(rest, "/v"); ok {
+		number, path, _ := strings.Cut(after, "/")
+		if _, err := strconv.Atoi(number); err == nil {
+			version = number
+			c.r.URL.Path = strings.TrimSuffix(apiPath+"/"+path, "/")
+		}
+	}
+	switch version {
+	case "", "4":
+		return nil
+	case "3":
+		return &refusal{status: http.StatusMethodNotAllowed, page: "HTTP method " + c.r.Method + " is not supported by this URL"}
+	default:
+		return &refusal{status: http.StatusBadRequest, page: "Bad Request"}
+	}
+}
+
+// checkAccept refuses what the API does not speak.
+func checkAccept(accept string) error {
+	for _, one := range strings.Split(accept, ",") {
+		media, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(one)), ";")
+		kind, _, ok := strings.Cut(strings.TrimSpace(media), "/")
+		switch {
+		case media == "" || media == "*/*" || media == "application/*" || media == "application/xml" || media == "application/json":
+			return nil
+		case !ok || kind == "":
+			return &refusal{status: http.StatusBadRequest, page: "Bad Request"}
+		}
+	}
+	return &refusal{status: http.StatusNotAcceptable}
 }
 
 // execute runs the operation under the lock. A bug in one operation must not stop the engine for all that follow.
-func (c *call) execute() (document *element, err error) {
+func (c *call) execute(userName string) (document *element, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() {
@@ -163,33 +352,77 @@ func (c *call) execute() (document *element, err error) {
 			err = fmt.Errorf("this is a bug of the simulator: %v\n%s", problem, debug.Stack())
 		}
 	}()
-	if document, err = c.op(c); err == nil && c.r.Method == http.MethodGet {
+	c.user = c.store.userNamed(userName)
+	if err := c.authorize(); err != nil {
+		return nil, err
+	}
+	if document, err = c.op(c); err == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
 		document, err = c.follow(document)
 	}
 	return document, err
 }
 
-func statusOf(err error) (int, *element) {
-	var refused *refusal
-	if !errors.As(err, &refused) {
-		refused = &refusal{http.StatusInternalServerError, operationFailed, err.Error()}
+// route sets the operation of a request: the handlers in the mux only leave it in the call. A path that the API does not
+// have is answered by the layer before it; one that the API has and the simulator does not is answered alike.
+func (c *call) route() error {
+	var segments []string
+	if rest := strings.Trim(strings.TrimPrefix(c.r.URL.Path, apiPath), "/"); rest != "" {
+		segments = strings.Split(rest, "/")
 	}
-	return refused.status, faultDocument(refused.reason, refused.detail)
+	notThere := &refusal{status: http.StatusNotFound, plain: true,
+		page: fmt.Sprintf("RESTEASY003210: Could not find resource for full path: %s/api/v4/%s", c.URL(), strings.Join(segments, "/"))}
+	if c.service, c.action = api.at(segments); c.service == nil {
+		return notThere
+	}
+
+	c.query = c.r.URL.Query()
+	allowed := c.service.httpMethods(c.action)
+	switch {
+	case c.r.Method == http.MethodOptions:
+		c.op = func(*call) (*element, error) { return nil, &optionsAnswer{allowed} }
+		return nil
+	case !slices.Contains(allowed, c.r.Method):
+		return &methodRefusal{allowed}
+	}
+	if c.r.Method == http.MethodPost || c.r.Method == http.MethodPut {
+		if _, err := mediaOf(c.r); err != nil {
+			return err
+		}
+	}
+	probe := &statusRecorder{ResponseWriter: discard{http.Header{}}}
+	request := c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
+	if request.Method == http.MethodHead {
+		request.Method = http.MethodGet
+	}
+	c.mux.ServeHTTP(probe, request)
+	if c.op == nil {
+		return notThere
+	}
+	return c.checkIDs(segments)
 }
 
-// route sets the operation of a request: the handlers in the mux only leave it in the call.
-func (c *call) route(r *http.Request) *refusal {
-	probe := &statusRecorder{ResponseWriter: discard{http.Header{}}}
-	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	c.api.ServeHTTP(probe, c.r)
-	c.query = c.r.URL.Query()
-	if c.op != nil {
-		return nil
+// methodRefusal is a method that a path does not have.
+type methodRefusal struct{ allowed []string }
+
+func (m *methodRefusal) Error() string { return "method not allowed" }
+
+// optionsAnswer tells the methods that a path has.
+type optionsAnswer struct{ allowed []string }
+
+func (o *optionsAnswer) Error() string { return strings.Join(o.allowed, ", ") }
+
+// otherIDs are the collections whose objects have IDs that are no UUIDs.
+var otherIDs = []string{"events", "graphicsconsoles", "operatingsystems", "clusterlevels", "cdroms", "networkfilters", "options", "statistics"}
+
+// checkIDs refuses an ID in the path that is no UUID: the object is not there.
+func (c *call) checkIDs(segments []string) error {
+	for i := 1; i < len(segments); i += 2 {
+		isAction := c.action != "" && i == len(segments)-1
+		if !isAction && !slices.Contains(otherIDs, segments[i-1]) && uuid.Validate(segments[i]) != nil {
+			return gone()
+		}
 	}
-	if probe.status == http.StatusMethodNotAllowed {
-		return &refusal{http.StatusMethodNotAllowed, "Method Not Allowed", r.Method + " is not possible on " + r.URL.Path}
-	}
-	return &refusal{http.StatusNotFound, "Not Found", "There is nothing at " + r.URL.Path}
+	return nil
 }
 
 type discard struct{ header http.Header }
@@ -201,79 +434,91 @@ func quietLog() *log.Logger                      { return log.New(io.Discard, ""
 
 const maxBody = 32 << 20
 
-// readBody parses the body of a request where it has one. Actions may come without.
-func (c *call) readBody(r *http.Request, entry *Request) error {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return nil
+// mediaOf is the form of a body; a request that may have one must name it even where it is empty.
+func mediaOf(r *http.Request) (string, error) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/xml" && media != "application/json" {
+		return "", &refusal{status: http.StatusUnsupportedMediaType}
 	}
+	return media, nil
+}
+
+// readBody parses the body of a request where it has one.
+func (c *call) readBody() error {
+	r := c.r
 	content, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return malformed("the body cannot be read: " + err.Error())
+		return c.syntaxError()
 	}
 	if len(content) > maxBody {
-		return &refusal{http.StatusRequestEntityTooLarge, operationFailed, "the body is larger than 32 MiB"}
+		return failed(http.StatusRequestEntityTooLarge, "the body is larger than 32 MiB")
 	}
-	if len(bytes.TrimSpace(content)) == 0 {
-		return nil // what needs a body says what is missing
-	}
-	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		err = errors.New("charset must be UTF-8")
-	}
-	switch {
-	case err == nil && media == "application/xml":
-		c.body, err = parseXML(bytes.NewReader(content))
-	case err == nil && media == "application/json":
-		c.body, err = parseJSON(bytes.NewReader(content), rootFor(r))
-	default:
-		return &refusal{http.StatusUnsupportedMediaType, "Unsupported Media Type", "Content-Type must be application/xml or application/json"}
-	}
-	if err != nil {
-		return malformed(err.Error())
-	}
-	if want := rootFor(r); c.body.name != want {
-		return malformed(fmt.Sprintf("the document is a %s, where a %s belongs", c.body.name, want))
-	}
-	unknown, err := c.body.check("")
-	if err != nil {
-		return malformed(err.Error())
-	}
-	if entry != nil && len(unknown) > 0 {
-		c.noteUnknown(entry, unknown)
-	}
-	return nil
-}
-
-// collections gives the element of each collection; it names the document that a request to it holds.
-var collections = map[string]string{
-	"affinitygroups": "affinity_group", "affinitylabels": "affinity_label", "cdroms": "cdrom", "clusters": "cluster", "datacenters": "data_center",
-	"diskattachments": "disk_attachment", "disks": "disk", "events": "event", "graphicsconsoles": "graphics_console", "hosts": "host",
-	"imagetransfers": "image_transfer", "instancetypes": "instance_type", "jobs": "job", "networks": "network", "nics": "nic", "storagedomains": "storage_domain",
-	"tags": "tag", "templates": "template", "users": "user", "vms": "vm", "vnicprofiles": "vnic_profile", "assignedtags": "tag",
-}
-
-// rootFor is the name of the document that belongs into a request: that of the collection for POST and PUT of an object,
-// else an action.
-func rootFor(r *http.Request) string {
-	parts := strings.Split(strings.TrimPrefix(r.URL.Path, apiPath+"/"), "/")
-	last := parts[len(parts)-1]
-	if r.Method == http.MethodPost {
-		if name, ok := collections[last]; ok && len(parts)%2 == 1 {
-			return name
+	empty := len(bytes.TrimSpace(content)) == 0
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || empty && c.action != "" {
+		if empty || r.Method != http.MethodDelete {
+			return nil
 		}
+	}
+	root := c.rootName()
+	if media, _ := mediaOf(r); media == "application/json" {
+		c.body, err = parseJSON(bytes.NewReader(content), root)
+	} else {
+		c.body, err = parseXML(bytes.NewReader(content))
+	}
+	if err != nil {
+		return c.syntaxError()
+	}
+	if api.roots[c.body.name] == "" {
+		return c.syntaxError()
+	}
+	if c.body.name != root {
+		return &refusal{status: http.StatusInternalServerError, page: "java.lang.ClassCastException@1f", plain: true}
+	}
+	if err = api.shape(c.body, api.roots[root]); errors.Is(err, errSyntax) {
+		err = c.syntaxError()
+	}
+	return err
+}
+
+// collections gives the element of each collection whose name does not tell it.
+var collections = map[string]string{
+	"affinitygroups": "affinity_group", "affinitylabels": "affinity_label", "datacenters": "data_center", "diskattachments": "disk_attachment",
+	"graphicsconsoles": "graphics_console", "imagetransfers": "image_transfer", "instancetypes": "instance_type", "storagedomains": "storage_domain",
+	"vnicprofiles": "vnic_profile", "cpuprofiles": "cpu_profile", "diskprofiles": "disk_profile", "macpools": "mac_pool", "vmpools": "vm_pool",
+	"storageconnections": "storage_connection", "schedulingpolicies": "scheduling_policy", "networkfilters": "network_filter", "numanodes": "vm_numa_node",
+	"networkfilterparameters": "network_filter_parameter", "hostdevices": "host_device", "mediateddevices": "vm_mediated_device",
+}
+
+// rootName is the name of the document that belongs into a request: an action, or the object of the collection.
+func (c *call) rootName() string {
+	if c.action != "" {
 		return "action"
 	}
-	if r.Method == http.MethodPut && len(parts) >= 2 {
-		if name, ok := collections[parts[len(parts)-2]]; ok {
-			return name
-		}
+	parts := strings.Split(strings.TrimPrefix(c.r.URL.Path, apiPath+"/"), "/")
+	collection := parts[len(parts)-1]
+	if c.r.Method == http.MethodPut || c.r.Method == http.MethodDelete {
+		collection = parts[max(len(parts)-2, 0)]
 	}
-	return "action"
+	if c.r.Method == http.MethodDelete {
+		return "action"
+	}
+	if name, ok := collections[collection]; ok {
+		return name
+	}
+	return strings.TrimSuffix(collection, "s")
 }
 
-// complete is the answer to an action that was done.
-func (c *call) complete() *element {
-	return el("action").add(ref("job", "jobs", c.job)).str("status", "complete")
+// complete is the answer to an action that was done: its job, the object that it was done to, and the request's elements.
+func (c *call) complete(kids ...*element) *element {
+	out := el("action").add(ref("job", "jobs", c.job)).add(kids...)
+	if c.body != nil && c.action != "" {
+		for _, kid := range c.body.kids {
+			if out.get(kid.name) == nil {
+				out.add(kid)
+			}
+		}
+	}
+	return out.str("status", "complete")
 }
 
 // max is the limit on a list; -1 where there is none.
@@ -283,14 +528,17 @@ func (c *call) max() (int, error) {
 		return -1, nil
 	}
 	n, err := strconv.Atoi(raw)
-	if err != nil {
-		return 0, malformed("max is not a number: " + raw)
+	switch {
+	case err != nil:
+		return 0, notANumber(raw)
+	case n < 0:
+		return 0, failed(http.StatusBadRequest, "illegal max count value for query : %d", n)
 	}
 	return n, nil
 }
 
 // flagParam is a boolean in the query.
-func (c *call) flagParam(name string) bool { return c.query.Get(name) == "true" }
+func (c *call) flagParam(name string) bool { return strings.EqualFold(c.query.Get(name), "true") }
 
 func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z07:00") }
 
@@ -305,127 +553,27 @@ func ref(name, collection, id string) *element {
 	return el(name).set("href", href(collection, id)).set("id", id)
 }
 
-// object begins the document of an object.
+// object begins the document of an object, with the actions and the collections that the API has for it.
 func object(name, id string, path ...string) *element {
-	return el(name).set("href", href(path...)).set("id", id)
-}
+	out := el(name).set("href", href(path...)).set("id", id)
+	found, _ := api.at(path)
+	if found == nil {
+		return out
+	}
 
-// links adds the sub-collections of an object.
-func (e *element) links(rels ...string) *element {
-	base := e.attr("href")
-	for _, rel := range rels {
-		e.items(el("link").set("href", base+"/"+rel).set("rel", rel))
-	}
-	return e
-}
-
-// actions adds the operations that an object offers; libgovirt finds them there.
-func (e *element) actions(rels ...string) *element {
-	base := e.attr("href")
-	list := el("actions")
-	for _, rel := range rels {
-		list.items(el("link").set("href", base+"/"+rel).set("rel", rel))
-	}
-	return e.add(list)
-}
-
-// follow replaces links by what they lead to, as ?follow=nics,disk_attachments.disk asks.
-func (c *call) follow(document *element) (*element, error) {
-	for _, path := range strings.Split(c.query.Get("follow"), ",") {
-		if path = strings.TrimSpace(path); path == "" {
-			continue
-		}
-		targets := []*element{document}
-		if document.attr("href") == "" { // a list: follow from each of its items
-			targets = document.kids
-		}
-		if err := c.followPath(targets, strings.Split(path, ".")); err != nil {
-			return nil, err
+	base, actions := out.attr("href"), el("actions")
+	for _, method := range found.methods {
+		if rel, ok := strings.CutPrefix(method, "!"); ok {
+			actions.items(el("link").set("href", base+"/"+rel).set("rel", rel))
 		}
 	}
-	return document, nil
-}
-
-func (c *call) followPath(targets []*element, path []string) error {
-	for depth, segment := range path {
-		var next []*element
-		known := false
-		for _, target := range targets {
-			found, ok, err := c.expand(target, segment)
-			if err != nil {
-				return err
-			}
-			known = known || ok
-			next = append(next, found...)
-		}
-		if !known && len(targets) > 0 {
-			return invalid("Failed to follow link: %s", strings.Join(path[:depth+1], "."))
-		}
-		targets = next
+	if len(actions.kids) > 0 {
+		out.add(actions)
 	}
-	return nil
-}
-
-// expand replaces one link, or the references of one list, and returns what came instead, the items where it is a list.
-func (c *call) expand(target *element, segment string) (found []*element, known bool, err error) {
-	rel := strings.ReplaceAll(segment, "_", "")
-	for i, kid := range target.kids { // what is in the document already goes before a link to the same
-		if strings.ReplaceAll(kid.name, "_", "") != rel || kid.name == "link" {
-			continue
-		}
-		if kid.attr("href") == "" {
-			return kid.kids, true, c.resolveItems(kid)
-		}
-		if len(kid.kids) == 0 {
-			document, err := c.resolve(kid.attr("href"))
-			if err != nil {
-				return nil, true, err
-			}
-			document.name = kid.name
-			target.kids[i] = document
-			kid = document
-		}
-		return []*element{kid}, true, nil
-	}
-	for i, kid := range target.kids {
-		if kid.name == "link" && kid.attr("rel") == rel {
-			document, err := c.resolve(kid.attr("href"))
-			if err != nil {
-				return nil, true, err
-			}
-			target.kids[i] = document
-			return document.kids, true, c.resolveItems(document)
+	for _, rel := range sortedKeys(found.paths) {
+		if rel != "{}" {
+			out.items(el("link").set("href", base+"/"+rel).set("rel", rel))
 		}
 	}
-	return nil, false, nil
-}
-
-// resolveItems puts objects in the place of those items of a list that only refer to them.
-func (c *call) resolveItems(list *element) error {
-	for i, item := range list.kids {
-		if item.attr("href") == "" || len(item.kids) > 0 {
-			continue
-		}
-		document, err := c.resolve(item.attr("href"))
-		if err != nil {
-			return err
-		}
-		document.item = true
-		list.kids[i] = document
-	}
-	return nil
-}
-
-// resolve runs the GET of a link within this call, whose lock it holds.
-func (c *call) resolve(path string) (*element, error) {
-	r, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, path, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header = c.r.Header
-	inner := &call{Server: c.Server, user: c.user}
-	if refused := inner.route(r); refused != nil {
-		return nil, refused
-	}
-	return inner.op(inner)
+	return out
 }

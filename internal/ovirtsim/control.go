@@ -30,8 +30,6 @@ type Request struct {
 	Status int `json:"status"`
 	// Millis is how long the answer took.
 	Millis int64 `json:"millis"`
-	// Unknown are elements of the body that the simulator does not know and passed over; they may be misspelt.
-	Unknown []string `json:"unknown,omitempty"`
 	// Fault is the ID of the rule that hit the request.
 	Fault int `json:"fault,omitempty"`
 }
@@ -63,12 +61,6 @@ func (s *Server) noteFault(entry *Request, fault *Fault) {
 	s.front.Lock()
 	defer s.front.Unlock()
 	entry.Fault = fault.ID
-}
-
-func (s *Server) noteUnknown(entry *Request, unknown []string) {
-	s.front.Lock()
-	defer s.front.Unlock()
-	entry.Unknown = unknown
 }
 
 // Requests returns the requests received so far, oldest first.

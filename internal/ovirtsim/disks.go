@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"github.com/google/uuid"
+	"unicode/utf8"
 )
 
 // This file has disks and how they are attached. What is written into them is in transfers.go.
@@ -29,7 +28,10 @@ func (s *Server) wakeDisk(d *disk) {
 		if due.Status == statusRemoved {
 			s.dropDisk(d)
 		} else {
-			d.Status, d.Until = due.Status, transition{}
+			if !d.Made && d.Actual < thinBytes {
+				d.Actual = thinBytes
+			}
+			d.Status, d.Until, d.Made = due.Status, transition{}, true
 			s.store.disks.put(d.ID, d)
 		}
 		s.finish(d.ID)
@@ -50,15 +52,32 @@ func (s *Server) dropDisk(d *disk) {
 	_ = os.Remove(s.imagePath(d.ID))
 }
 
+// removeLater removes a disk that is locked until it is gone. Its template is in use meanwhile.
+func (s *Server) removeLater(d *disk) {
+	for _, a := range s.store.attachmentsOfDisk(d.ID) {
+		s.store.attachments.drop(a.Owner + "/" + d.ID)
+	}
+	if wait := s.options.Timings.Remove; wait > 0 {
+		s.arrangeDisk(d, statusRemoved, wait)
+		return
+	}
+	s.dropDisk(d)
+	s.finish(d.ID)
+}
+
 func (s *Server) imagePath(diskID string) string { return filepath.Join(s.images, diskID+".img") }
 
 func diskDocument(c *call, d *disk) *element {
-	out := object("disk", d.ID, "disks", d.ID).links("statistics", "permissions").actions("copy", "move").str("name", d.Name).str("alias", d.Name).opt("description", d.Description).
-		num("actual_size", d.Actual).str("backup", "none").str("content_type", d.ContentType).str("format", d.Format).str("image_id", c.store.idOf("", "image", d.ID)).
-		num("initial_size", d.Initial).flag("propagate_errors", false).num("provisioned_size", d.Provisioned).flag("read_only", false).flag("shareable", d.Shareable).
+	out := object("disk", d.ID, "disks", d.ID).str("name", d.Name).str("alias", d.Name).str("description", d.Description).
+		num("actual_size", d.Actual).str("backup", orElse(d.Backup, "none")).str("content_type", d.ContentType).str("format", d.Format).
+		str("image_id", c.store.idOf("", "image", d.ID)).flag("propagate_errors", false).num("provisioned_size", d.Provisioned).flag("shareable", d.Shareable).
 		flag("sparse", d.Sparse).str("status", d.Status).str("storage_type", "image").num("total_size", d.Actual).flag("wipe_after_delete", d.WipeAfterDelete)
-	if d.Format == "cow" {
+	if d.Format == "cow" && d.Made {
 		out.str("qcow_version", "qcow2_v3")
+	}
+	out.add(ref("disk_profile", "diskprofiles", c.store.diskProfileID(d.Domain)))
+	if domain := c.store.storageDomains.get(d.Domain); domain != nil {
+		out.add(el("quota").set("id", c.store.idOf("", "quota", domain.DataCenter)))
 	}
 	out.add(refs("storage_domains", "storage_domain", "storagedomains", append([]string{d.Domain}, d.Copies...)))
 	var vms []string
@@ -73,11 +92,22 @@ func diskDocument(c *call, d *disk) *element {
 	return out
 }
 
-func disksWhere(c *call, match func(*disk) bool) (*element, error) {
-	of := fields[*disk]{
-		"name": val(func(d *disk) string { return d.Name }), "alias": val(func(d *disk) string { return d.Name }), "id": val(func(d *disk) string { return d.ID }),
+func diskFields(c *call) fields[*disk] {
+	alias := val(func(d *disk) string { return d.Name })
+	domains := func(d *disk) []string {
+		var names []string
+		for _, id := range append([]string{d.Domain}, d.Copies...) {
+			if domain := c.store.storageDomains.get(id); domain != nil {
+				names = append(names, domain.Name)
+			}
+		}
+		return names
+	}
+	return fields[*disk]{
+		"name": alias, "alias": alias, "id": val(func(d *disk) string { return d.ID }), "disk_type": val(func(*disk) string { return "image" }),
 		"status": val(func(d *disk) string { return d.Status }), "format": val(func(d *disk) string { return d.Format }), "description": val(func(d *disk) string { return d.Description }),
-		"provisioned_size": val(func(d *disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }),
+		"provisioned_size": val(func(d *disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }), "storage.name": domains, "storages.name": domains,
+		"number_of_vms": val(func(d *disk) string { return strconv.Itoa(len(c.store.attachmentsOfDisk(d.ID))) }),
 		"vm_names": func(d *disk) []string {
 			var names []string
 			for _, a := range c.store.attachmentsOfDisk(d.ID) {
@@ -88,13 +118,14 @@ func disksWhere(c *call, match func(*disk) bool) (*element, error) {
 			return names
 		},
 	}
-	return collect(c, "disks", c.store.disks.where(match, func(d *disk) string { return d.Name + d.ID }), of, diskDocument)
 }
 
-// listDisks leaves the disks of templates out unless somebody asks for them by ID: so does the engine.
-func listDisks(c *call) (*element, error) {
-	return disksWhere(c, func(d *disk) bool { return !c.store.ofTemplate(d) })
+func disksWhere(c *call, match func(*disk) bool) (*element, error) {
+	return collect(c, "disks", c.store.disks.where(match, func(d *disk) string { return d.Name + d.ID }), diskFields(c), diskDocument)
 }
+
+// listDisks has those of templates, too, and those of their VMs have the same alias.
+func listDisks(c *call) (*element, error) { return disksWhere(c, nil) }
 
 // ofTemplate says whether a disk belongs to a template.
 func (s *store) ofTemplate(d *disk) bool {
@@ -106,7 +137,7 @@ func (s *store) ofTemplate(d *disk) bool {
 	return false
 }
 
-func (c *call) disk() (*disk, error) { return one(c.store.disks, "Disk", c.id("id")) }
+func (c *call) disk() (*disk, error) { return one(c.store.disks, c.id("id")) }
 
 func getDisk(c *call) (*element, error) {
 	d, err := c.disk()
@@ -117,7 +148,7 @@ func getDisk(c *call) (*element, error) {
 }
 
 // domainFor is the storage domain that a disk's document names, else the first of the data center.
-func (c *call) domainFor(in *element, dataCenterID string) (*storageDomain, error) {
+func (c *call) domainFor(in *element, dataCenterID, command string) (*storageDomain, error) {
 	named := append(in.list("storage_domains", "storage_domain"), in.list("storage_domain")...)
 	if len(named) == 0 {
 		domains := c.store.storageDomains.where(func(d *storageDomain) bool { return d.DataCenter == dataCenterID }, func(d *storageDomain) string { return d.Name })
@@ -126,19 +157,25 @@ func (c *call) domainFor(in *element, dataCenterID string) (*storageDomain, erro
 		}
 		return domains[0], nil
 	}
-	found := referred(c.store.storageDomains, named[0], func(d *storageDomain) string { return d.Name })
-	if found == nil {
-		return nil, notFound("StorageDomain", refID(named[0]))
+	if err := checkRef(named[0]); err != nil {
+		return nil, err
 	}
-	return found, nil
+	found := referred(c.store.storageDomains, named[0], func(d *storageDomain) string { return d.Name })
+	switch {
+	case found != nil:
+		return found, nil
+	case refID(named[0]) == "":
+		return nil, entityNotFound("StorageDomain: name=" + named[0].value("name"))
+	default:
+		return nil, invalid("Cannot %s. Storage Domain doesn't exist.", command)
+	}
 }
 
 // fits checks that a disk's shape is possible on its storage domain, and that there is room for it.
-func (c *call) fits(d *disk, domain *storageDomain, needs int64) error {
-	block := domain.StorageType == "iscsi" || domain.StorageType == "fcp"
-	if d.Format == "raw" && d.Sparse && block || d.Format == "cow" && !d.Sparse {
+func (c *call) fits(d *disk, domain *storageDomain, needs int64, command string) error {
+	if d.Format == "raw" && d.Sparse && domain.block() || d.Format == "cow" && !d.Sparse {
 		shape := map[string]string{"raw": "RAW", "cow": "COW"}[d.Format] + map[bool]string{true: " Sparse", false: " Preallocated"}[d.Sparse]
-		return conflict("Cannot add Virtual Disk. Disk configuration (%s backup-None) is incompatible with the storage domain type.", shape)
+		return conflict("Cannot %s. Disk configuration (%s backup-None) is incompatible with the storage domain type.", command, shape)
 	}
 	return c.space(domain, needs)
 }
@@ -178,107 +215,133 @@ func (c *call) newDisk(in *element, dataCenterID string) (*disk, error) {
 	if err := require(in, "Disk", "provisioned_size", "format"); err != nil {
 		return nil, err
 	}
-	domain, err := c.domainFor(in, dataCenterID)
+	domain, err := c.domainFor(in, dataCenterID, addDiskCommand)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkRef(in); err != nil {
 		return nil, err
 	}
 	made := &disk{
 		ID: orElse(refID(in), newID()), Name: orElse(in.value("alias"), in.value("name")), Description: in.value("description"), Domain: domain.ID, Format: in.value("format"),
-		ContentType: orElse(in.value("content_type"), "data"), Provisioned: in.number("provisioned_size"), Initial: in.number("initial_size"),
-		Shareable: in.yes("shareable"), WipeAfterDelete: in.yes("wipe_after_delete"), Sparse: in.yes("sparse"),
+		ContentType: orElse(in.value("content_type"), "data"), Provisioned: in.number("provisioned_size"), Initial: in.number("initial_size"), Backup: in.value("backup"),
+		Shareable: in.yes("shareable"), WipeAfterDelete: in.yes("wipe_after_delete"), Sparse: in.value("sparse") != "false",
 	}
-	parsed, err := uuid.Parse(made.ID)
 	switch {
-	case err != nil || parsed.String() != made.ID: // it names a file too
-		return nil, malformed("the disk's ID is not a UUID: " + made.ID)
-	case made.Initial < 0:
-		return nil, invalid("Cannot add Virtual Disk. The initial size must not be negative.")
+	case made.ID == blankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias || utf8.RuneCountInString(made.Description) > maxDiskDescription:
+		return nil, invalid("")
 	case c.store.disks.get(made.ID) != nil:
-		return nil, conflict("Cannot add Virtual Disk. A disk with this ID already exists.")
-	case made.Format != "raw" && made.Format != "cow":
-		return nil, malformed("format is neither raw nor cow: " + made.Format)
-	case made.Provisioned <= 0:
-		return nil, invalid("Cannot add Virtual Disk. The disk's size must be positive.")
+		return nil, conflict("Cannot add Virtual Disk. The specified disk already exists.")
+	case made.Provisioned == 0:
+		return nil, invalid("Cannot add Virtual Disk. Disk's provisioned size has to be greater than 0.")
+	case made.Shareable && made.Format == "cow":
+		return nil, conflict("Cannot add Virtual Disk. Disk's volume format is not supported for shareable disk.")
 	}
-	if !in.has("sparse") {
-		made.Sparse = made.Format == "cow"
-	}
-	if made.Sparse {
-		made.Actual = made.Initial
-	} else {
+	if !made.Sparse {
 		made.Actual = made.Provisioned
+	} else if domain.block() {
+		made.Actual = made.Initial
 	}
 	if made.Name == "" {
 		made.Name = "Disk-" + made.ID[:8]
 	}
-	return made, c.fits(made, domain, made.Actual)
+	return made, c.fits(made, domain, made.Actual, addDiskCommand)
 }
 
+const (
+	addDiskCommand = "add Virtual Disk"
+	// The limits of texts of disks.
+	maxDiskAlias       = 255
+	maxDiskDescription = 500
+)
+
+// block says whether disks of a storage domain are block devices.
+func (d *storageDomain) block() bool { return d.StorageType == "iscsi" || d.StorageType == "fcp" }
+
 func addDisk(c *call) (*element, error) {
+	if err := mandatory(c.body, "disk", "format"); err != nil {
+		return nil, err
+	}
 	made, err := c.newDisk(c.body, "")
 	if err != nil {
 		return nil, err
 	}
 	c.work("Adding Disk "+made.Name, made.ID)
 	c.arrangeDisk(made, statusOK, c.options.Timings.Disk)
-	c.event(2020, "normal", fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user), eventOf{})
-	c.created = true
-	return diskDocument(c, made), nil
+	c.event(2020, "normal", fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user.Name), eventOf{})
+	return c.created(diskDocument(c, made)), nil
 }
 
-// editDisk applies a document to a disk: its alias, and a size that may only grow.
-func (c *call) editDisk(d *disk, in *element) error {
-	if d.Status == statusLocked {
-		return conflict("Cannot edit Virtual Disk: Disk is locked. Please try again later.")
+// lockedDisk is what a change says of a disk that another one is at. The engine forgets to put in which disk it is.
+func lockedDisk(command string) error {
+	return conflict("Cannot %s: The following disks are locked: ${diskAliases}. Please try again in a few minutes.", command)
+}
+
+// busy refuses a change of a disk that is transferred or locked.
+func (c *call) busy(d *disk, command string) error {
+	for _, t := range c.store.transfers.rows {
+		if t.Disk == d.ID && !t.ended() {
+			return conflict("Cannot %s. Disk %s is being transferred.", command, d.Name)
+		}
 	}
-	if c.store.ofTemplate(d) {
-		return conflict("Cannot edit Virtual Disk. The disk belongs to a template.")
+	if d.Status == statusLocked {
+		return lockedDisk(command)
+	}
+	return nil
+}
+
+// growable are the statuses of VMs whose disks can grow.
+var growable = []string{statusUp, statusDown}
+
+// editDisk applies a document to a disk: its alias, and a size that may only grow. Any change locks it for a moment.
+func (c *call) editDisk(d *disk, in *element) error {
+	if err := c.busy(d, "edit Virtual Disk"); err != nil {
+		return err
 	}
 	size := in.number("provisioned_size")
-	if in.has("provisioned_size") && size != d.Provisioned {
+	if in.value("provisioned_size") != "" && size != d.Provisioned {
 		if size < d.Provisioned {
-			return conflict("Cannot edit Virtual Disk. New disk size must be larger than the current disk size.")
+			return invalid("Cannot edit Virtual Disk. New disk size must be larger than the current disk size.")
+		}
+		for _, a := range c.store.attachmentsOfDisk(d.ID) {
+			if v := c.store.vms.get(a.Owner); v != nil && !slices.Contains(growable, v.Status) {
+				return inStatus(v, "edit Virtual Disk")
+			}
 		}
 		grow := int64(0)
 		if !d.Sparse {
 			grow = size - d.Provisioned
 		}
-		if used, _ := c.store.usage(d.Domain); c.store.storageDomains.get(d.Domain).Bytes-used < grow {
-			return conflict("Cannot extend disk size. Low disk space on Storage Domain %s.", c.store.storageDomains.get(d.Domain).Name)
+		domain := c.store.storageDomains.get(d.Domain)
+		if used, _ := c.store.usage(d.Domain); domain.Bytes-used < grow {
+			return conflict("Cannot edit Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
 		}
 		d.Provisioned = size
 		d.Actual += grow
-		c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
 	}
-	for name, field := range map[string]*string{"alias": &d.Name, "name": &d.Name, "description": &d.Description} {
-		if in.has(name) {
-			*field = in.value(name)
-		}
-	}
+	d.Name, d.Description = textOr(in, "alias", textOr(in, "name", d.Name)), textOr(in, "description", d.Description)
 	if in.has("wipe_after_delete") {
 		d.WipeAfterDelete = in.yes("wipe_after_delete")
 	}
 	if in.has("shareable") {
 		d.Shareable = in.yes("shareable")
 	}
-	c.store.disks.put(d.ID, d)
+	c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
 	return nil
 }
 
+// updateDisk answers with the disk as it was.
 func updateDisk(c *call) (*element, error) {
 	d, err := c.disk()
 	if err != nil {
 		return nil, err
 	}
+	before := diskDocument(c, d)
 	if err := c.editDisk(d, c.body); err != nil {
 		return nil, err
 	}
-	waits := ""
-	if d.Status == statusLocked {
-		waits = d.ID
-	}
-	c.work("Editing Disk "+d.Name, waits)
-	return diskDocument(c, d), nil
+	c.work("Editing Disk "+d.Name, d.ID)
+	return before, nil
 }
 
 func removeDisk(c *call) (*element, error) {
@@ -286,24 +349,19 @@ func removeDisk(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case d.Status == statusLocked:
-		return nil, conflict("Cannot remove Virtual Disk: Disk is locked. Please try again later.")
-	case c.store.ofTemplate(d):
-		return nil, conflict("Cannot remove Virtual Disk. The disk belongs to a template.")
+	if err := c.busy(d, "remove Virtual Disk"); err != nil {
+		return nil, err
 	}
 	for _, a := range c.store.attachmentsOfDisk(d.ID) {
-		if v := c.store.vms.get(a.Owner); v != nil && v.Status != statusDown && a.Active {
+		if c.store.templates.get(a.Owner) != nil {
+			return nil, conflict("Cannot remove Virtual Disk. Template disks cannot be removed.")
+		}
+		if v := c.store.vms.get(a.Owner); v != nil && v.running() && a.Active {
 			return nil, conflict("Cannot remove Virtual Disk. At least one of the VMs is not down.")
 		}
 	}
 	c.work("Removing Disk "+d.Name, d.ID)
-	if wait := c.options.Timings.Remove; wait > 0 {
-		c.arrangeDisk(d, statusRemoved, wait)
-	} else {
-		c.dropDisk(d)
-		c.finish(d.ID)
-	}
+	c.removeLater(d)
 	return c.complete(), nil
 }
 
@@ -313,10 +371,11 @@ func copyDisk(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Status != statusOK {
-		return nil, conflict("Cannot copy Virtual Disk: Disk is locked. Please try again later.")
+	const command = "copy Virtual Disk"
+	if err := c.busy(d, command); err != nil {
+		return nil, err
 	}
-	domain, err := c.domainFor(c.body, c.store.storageDomains.get(d.Domain).DataCenter)
+	domain, err := c.domainFor(c.body, c.store.storageDomains.get(d.Domain).DataCenter, command)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +386,7 @@ func copyDisk(c *call) (*element, error) {
 		if d.on(domain.ID) {
 			return nil, conflict("Cannot copy Virtual Disk. The disk already exists on the target Storage Domain %s.", domain.Name)
 		}
-		if err := c.fits(d, domain, d.Actual); err != nil {
+		if err := c.fits(d, domain, d.Actual, command); err != nil {
 			return nil, err
 		}
 		d.Copies = append(d.Copies, domain.ID)
@@ -338,7 +397,7 @@ func copyDisk(c *call) (*element, error) {
 	made := *d
 	made.Copies = nil
 	made.ID, made.Domain, made.Parent, made.Name = newID(), domain.ID, "", orElse(c.body.value("disk", "alias"), orElse(c.body.value("disk", "name"), d.Name))
-	if err := c.fits(&made, domain, made.Actual); err != nil {
+	if err := c.fits(&made, domain, made.Actual, command); err != nil {
 		return nil, err
 	}
 	c.work("Copying Disk "+d.Name, made.ID)
@@ -351,17 +410,21 @@ func moveDisk(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Status != statusOK {
-		return nil, conflict("Cannot move Virtual Disk: Disk is locked. Please try again later.")
+	const command = "move Virtual Disk"
+	if err := c.busy(d, command); err != nil {
+		return nil, err
 	}
-	domain, err := c.domainFor(c.body, "")
+	domain, err := c.domainFor(c.body, "", command)
 	if err != nil {
 		return nil, err
+	}
+	if d.Domain == domain.ID {
+		return nil, invalid("Cannot move Virtual Disk. Source and target storage domains are the same.")
 	}
 	if err := c.sameCenter(d, domain); err != nil {
 		return nil, err
 	}
-	if err := c.fits(d, domain, d.Actual); err != nil {
+	if err := c.fits(d, domain, d.Actual, command); err != nil {
 		return nil, err
 	}
 	d.Domain = domain.ID
@@ -376,74 +439,81 @@ type copied struct {
 	attachment *attachment
 }
 
-// copyDisks makes the disks of a VM from those of its template: dependent on them, or copied. Nothing is stored yet.
+// copyDisks makes the disks of a VM from those of its template: dependent on them, or copied. Nothing is stored yet. A
+// request changes all of them or none; they keep the aliases, and where they are copied the allocation, of the template's.
 func (c *call) copyDisks(v *vm, source *template, overrides []*element, clone bool) ([]copied, error) {
+	changes := map[string]*element{}
+	for _, override := range overrides {
+		in := override.get("disk")
+		if err := checkRef(in); err != nil {
+			return nil, err
+		}
+		changes[refID(in)] = in
+	}
+	attached := c.store.attachmentsOf(source.ID)
+	for id := range changes {
+		if !slices.ContainsFunc(attached, func(a *attachment) bool { return a.Disk == id }) {
+			return nil, gone()
+		}
+	}
+	if len(changes) > 0 && len(changes) < len(attached) {
+		return nil, invalid("Cannot add VM. One or more provided storage domains are either not in active status or of an illegal type for the requested operation.")
+	}
+
 	var out []copied
-	seen := 0
-	for i, a := range c.store.attachmentsOf(source.ID) {
-		origin := c.store.disks.get(a.Disk)
-		domain := c.store.storageDomains.get(origin.Domain)
-		made := &disk{
-			ID: newID(), Name: fmt.Sprintf("%s_Disk%d", v.Name, i+1), Domain: domain.ID, Format: origin.Format, Sparse: origin.Sparse, Status: statusLocked,
-			ContentType: origin.ContentType, Provisioned: origin.Provisioned, Actual: 1 << 20, Parent: origin.ID, SHA256: origin.SHA256,
-		}
-		if !clone {
-			made.Format, made.Sparse = "cow", true // what depends on another disk holds only the difference
-		}
-		for _, override := range overrides {
-			in := override.get("disk")
-			if refID(in) != origin.ID {
-				continue
-			}
-			seen++
-			if alias := orElse(in.value("alias"), in.value("name")); alias != "" {
-				made.Name = alias
-			}
-			if format := in.value("format"); format != "" {
-				made.Format = format
-				made.Sparse = format == "cow"
-			}
-			if in.has("sparse") {
-				made.Sparse = in.yes("sparse")
-			}
-			if len(in.list("storage_domains", "storage_domain")) > 0 {
-				named, err := c.domainFor(in, "")
-				if err != nil {
-					return nil, err
-				}
-				domain = named
-			}
-		}
-		made.Domain = domain.ID
-		switch {
-		case made.Format != "raw" && made.Format != "cow":
-			return nil, malformed("format is neither raw nor cow: " + made.Format)
-		case !clone && !origin.on(domain.ID):
-			return nil, conflict("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
-		case !clone && made.Format == "raw":
-			return nil, conflict("Cannot add VM. Thin provisioned VMs need disks of the cow format; clone the template for raw ones.")
-		}
-		if clone {
-			made.Parent, made.Actual = "", origin.Actual
-			if !made.Sparse {
-				made.Actual = made.Provisioned
-			}
-		}
-		if err := c.fits(made, domain, made.Actual); err != nil {
+	var all []*disk
+	for _, a := range attached {
+		made, err := c.copyOfDisk(c.store.disks.get(a.Disk), changes[a.Disk], clone)
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, copied{made, &attachment{Owner: v.ID, Disk: made.ID, Interface: a.Interface, Bootable: a.Bootable, Active: true}})
-	}
-	if seen < len(overrides) {
-		return nil, invalid("Cannot add VM. A disk that is to be copied does not belong to the template.")
-	}
-	var all []*disk
-	for _, d := range out {
-		all = append(all, d.disk)
+		all = append(all, made)
 	}
 	return out, c.room(all)
 }
 
+// copyOfDisk is the disk that a VM gets for one of its template's.
+func (c *call) copyOfDisk(origin *disk, in *element, clone bool) (*disk, error) {
+	made := &disk{
+		ID: newID(), Name: origin.Name, Description: origin.Description, Domain: origin.Domain, Format: origin.Format, Sparse: origin.Sparse, Status: statusLocked,
+		ContentType: origin.ContentType, Provisioned: origin.Provisioned, Actual: thinBytes, Parent: origin.ID, SHA256: origin.SHA256, Made: true,
+	}
+	if !clone {
+		made.Format, made.Sparse = "cow", true // what depends on another disk holds only the difference
+	}
+	made.Name = orElse(orElse(in.value("alias"), in.value("name")), made.Name)
+	made.Format = orElse(in.value("format"), made.Format)
+	if in.value("sparse") != "" {
+		made.Sparse = in.yes("sparse")
+	}
+	if len(in.list("storage_domains", "storage_domain")) > 0 {
+		named, err := c.domainFor(in, "", "add VM")
+		if err != nil {
+			return nil, err
+		}
+		made.Domain = named.ID
+	}
+	domain := c.store.storageDomains.get(made.Domain)
+	switch {
+	case !clone && made.Format == "raw":
+		return nil, invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
+	case !clone && !origin.on(domain.ID):
+		return nil, invalid("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
+	}
+	if clone {
+		made.Parent, made.Actual = "", origin.Actual
+		if !made.Sparse {
+			made.Actual = made.Provisioned
+		}
+	}
+	return made, c.fits(made, domain, made.Actual, "add VM")
+}
+
+// thinBytes is what a disk takes that holds nothing yet.
+const thinBytes = 200704
+
+// attachmentDocument shows how a disk is attached.
 func attachmentDocument(a *attachment, owner string) *element {
 	out := object("disk_attachment", a.Disk, owner+"s", a.Owner, "diskattachments", a.Disk).flag("active", a.Active).flag("bootable", a.Bootable).str("interface", a.Interface).
 		flag("pass_discard", a.PassDiscard).flag("read_only", a.ReadOnly).flag("uses_scsi_reservation", a.UsesSCSIReservation).opt("logical_name", a.LogicalName)
@@ -459,23 +529,15 @@ func attachmentsDocument(c *call, ownerID, owner string) *element {
 }
 
 func listAttachments(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
-	return attachmentsDocument(c, v.ID, "vm"), nil
+	return attachmentsDocument(c, c.id("vm"), "vm"), nil
 }
 
 func (c *call) attachment() (*vm, *attachment, error) {
-	v, err := c.vm()
+	a, err := one(c.store.attachments, c.id("vm")+"/"+c.id("id"))
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := one(c.store.attachments, "DiskAttachment", v.ID+"/"+c.id("id"))
-	if err != nil {
-		return nil, nil, notFound("DiskAttachment", c.id("id"))
-	}
-	return v, a, nil
+	return c.store.vms.get(a.Owner), a, nil
 }
 
 func getAttachment(c *call) (*element, error) {
@@ -486,45 +548,54 @@ func getAttachment(c *call) (*element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// diskInterfaces are the buses by which disks are attached.
-var diskInterfaces = []string{"virtio", "virtio_scsi", "ide", "sata", "spapr_vscsi"}
+// checkInterface refuses buses that the guest does not know. A guest that runs takes no SATA disk.
+func checkInterface(v *vm, name string) error {
+	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.running() {
+		return invalid("Cannot attach Virtual Disk. The disk interface is not supported by the VM OS: %s.", orElse(catalog.osNamed(v.OSType), &operatingSystem{}).description)
+	}
+	return nil
+}
+
+// attachable are the statuses in which disks are attached and taken away.
+var attachable = []string{statusUp, statusDown, statusSuspended, statusPaused}
 
 func addAttachment(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
-	if err := require(c.body, "DiskAttachment", "disk", "interface"); err != nil {
-		return nil, err
-	}
 	in := c.body
-	if v.Status == statusImageLocked {
-		return nil, conflict("Cannot attach Virtual Disk: VM is locked. Please try again in a few minutes.")
+	if !in.has("disk") { // the engine takes it and fails
+		return nil, brokenPage()
 	}
-	if !slices.Contains(diskInterfaces, in.value("interface")) {
-		return nil, malformed("interface is none of the known ones: " + in.value("interface"))
+	v := c.store.vms.get(c.id("vm"))
+	if v == nil {
+		return nil, invalid("Cannot attach Virtual Disk. VM is not found.")
+	}
+	if err := mandatory(in, "attachment", "interface"); err != nil {
+		return nil, err
+	}
+	if err := checkRef(in.get("disk")); err != nil {
+		return nil, err
 	}
 	d := c.store.disks.get(refID(in.get("disk")))
 	fresh := d == nil && in.has("disk", "provisioned_size")
-	switch {
-	case fresh:
+	if fresh {
+		var err error
 		if d, err = c.newDisk(in.get("disk"), c.store.dataCenterOf(v.Cluster)); err != nil {
 			return nil, err
 		}
-	case d == nil:
-		return nil, notFound("Disk", refID(in.get("disk")))
-	case d.Status == statusLocked:
-		return nil, conflict("Cannot attach Virtual Disk: Disk is locked. Please try again later.")
-	case c.store.attachments.get(v.ID+"/"+d.ID) != nil:
-		return nil, conflict("Cannot attach Virtual Disk. The disk is already attached to the VM.")
-	case !d.Shareable && len(c.store.attachmentsOfDisk(d.ID)) > 0:
-		return nil, conflict("Cannot attach Virtual Disk. The disk is not shareable and is attached to another VM.")
-	case c.store.storageDomains.get(d.Domain).DataCenter != c.store.dataCenterOf(v.Cluster):
-		return nil, conflict("Cannot attach Virtual Disk. The disk is not in the data center of the VM.")
+	} else if err := c.checkAttach(v, d); err != nil {
+		return nil, err
+	}
+	if v.Status == statusImageLocked {
+		return nil, conflict("Cannot attach Virtual Disk: VM is locked. Please try again in a few minutes.")
+	}
+	if err := checkInterface(v, in.value("interface")); err != nil {
+		return nil, err
 	}
 	made := &attachment{ // a disk that is there already stays unplugged unless the client says otherwise
 		Owner: v.ID, Disk: d.ID, Interface: in.value("interface"), Bootable: in.yes("bootable"), Active: fresh && !in.has("active") || in.yes("active"),
 		ReadOnly: in.yes("read_only"), PassDiscard: in.yes("pass_discard"),
+	}
+	if made.Active && !slices.Contains(attachable, v.Status) {
+		return nil, inStatus(v, "attach Virtual Disk")
 	}
 	if err := c.bootable(v, made); err != nil {
 		return nil, err
@@ -536,8 +607,27 @@ func addAttachment(c *call) (*element, error) {
 	}
 	c.store.attachments.put(v.ID+"/"+d.ID, made)
 	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
-	c.created = true
-	return attachmentDocument(made, "vm"), nil
+	return c.created(attachmentDocument(made, "vm")), nil
+}
+
+// checkAttach refuses a disk that exists and cannot be attached.
+func (c *call) checkAttach(v *vm, d *disk) error {
+	const command = "attach Virtual Disk"
+	if d == nil {
+		return invalid("Cannot attach Virtual Disk. The specified disk does not exist.")
+	}
+	if err := c.busy(d, command); err != nil {
+		return err
+	}
+	switch {
+	case c.store.attachments.get(v.ID+"/"+d.ID) != nil:
+		return conflict("Cannot attach Virtual Disk. Disk %s is already attached to the VM %s.", d.Name, v.Name)
+	case !d.Shareable && len(c.store.attachmentsOfDisk(d.ID)) > 0:
+		return conflict("Cannot attach Virtual Disk. Non Shareable Disk is already attached to a VM.")
+	case c.store.storageDomains.get(d.Domain).DataCenter != c.store.dataCenterOf(v.Cluster):
+		return conflict("Cannot attach Virtual Disk. The disk is not in the data center of the VM.")
+	}
+	return nil
 }
 
 // bootable checks that the VM has no other disk that is.
@@ -561,11 +651,10 @@ func updateAttachment(c *call) (*element, error) {
 			*field = in.yes(name)
 		}
 	}
-	if kind := in.value("interface"); kind != "" {
-		if !slices.Contains(diskInterfaces, kind) {
-			return nil, malformed("interface is none of the known ones: " + kind)
+	if next.Interface = orElse(in.value("interface"), a.Interface); next.Interface != a.Interface {
+		if err := checkInterface(v, next.Interface); err != nil {
+			return nil, err
 		}
-		next.Interface = kind
 	}
 	if err := c.bootable(v, &next); err != nil {
 		return nil, err
@@ -582,25 +671,31 @@ func updateAttachment(c *call) (*element, error) {
 
 // removeAttachment detaches a disk, from a running VM too. With detach_only=false the disk is removed.
 func removeAttachment(c *call) (*element, error) {
-	v, a, err := c.attachment()
-	if err != nil {
+	v := c.store.vms.get(c.id("vm"))
+	if v == nil {
+		return nil, invalid("Cannot detach Virtual Disk. VM is not found.")
+	}
+	a := c.store.attachments.get(v.ID + "/" + c.id("id"))
+	if a == nil {
+		return nil, invalid("Cannot detach Virtual Disk. The disk is not attached to the VM ${VmName}., %s", v.Name)
+	}
+	const command = "detach Virtual Disk"
+	d, remove := c.store.disks.get(a.Disk), c.query.Get("detach_only") == "false"
+	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
-	d, remove := c.store.disks.get(a.Disk), c.query.Get("detach_only") == "false"
 	switch {
 	case remove && len(c.store.attachmentsOfDisk(d.ID)) > 1:
 		return nil, conflict("Cannot remove Virtual Disk. The disk is attached to other VMs too.")
 	case v.Status == statusImageLocked:
 		return nil, conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
-	case d.Status == statusLocked:
-		return nil, conflict("Cannot detach Virtual Disk: Disk is locked. Please try again later.")
-	case v.Status != statusDown && a.Bootable && a.Active:
-		return nil, conflict("Cannot detach Virtual Disk. The VM runs from the disk.")
+	case a.Active && !slices.Contains(attachable, v.Status):
+		return nil, inStatus(v, command)
 	}
 	c.store.attachments.drop(v.ID + "/" + d.ID)
 	c.work("Detaching Disk "+d.Name+" from VM "+v.Name, "")
 	if remove {
-		c.dropDisk(d)
+		c.removeLater(d)
 	}
 	return c.complete(), nil
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -168,10 +170,16 @@ func (e *element) MarshalText() ([]byte, error) {
 // UnmarshalText is the inverse of MarshalText.
 func (e *element) UnmarshalText(text []byte) error {
 	parsed, err := parseXML(bytes.NewReader(text))
-	if err == nil {
-		*e = *parsed
+	if err != nil {
+		return err
 	}
-	return err
+	if kind := api.roots[parsed.name]; kind != "" {
+		if err := api.shape(parsed, kind); err != nil {
+			return err
+		}
+	}
+	*e = *parsed
+	return nil
 }
 
 func (e *element) writeXML(out *bytes.Buffer) {
@@ -203,7 +211,7 @@ func (e *element) writeXML(out *bytes.Buffer) {
 // writeJSON writes the element without its name, as the engine does: every value is a string, attributes are members,
 // and elements of a list are an array.
 func (e *element) writeJSON(out *bytes.Buffer) {
-	if len(e.attrs) == 0 && len(e.kids) == 0 && !e.isObject() {
+	if len(e.attrs) == 0 && len(e.kids) == 0 && !e.structured {
 		writeString(out, e.text)
 		return
 	}
@@ -244,11 +252,6 @@ func (e *element) writeJSON(out *bytes.Buffer) {
 		out.WriteByte(']')
 	}
 	out.WriteByte('}')
-}
-
-// isObject tells an empty list or structure, which is {}, from an empty text, which is "".
-func (e *element) isObject() bool {
-	return e.structured || e.text == "" && vocabulary[e.name] == structure
 }
 
 func writeString(out *bytes.Buffer, text string) {
@@ -300,7 +303,6 @@ func parseXML(from io.Reader) (*element, error) {
 			done := open[len(open)-1]
 			if len(done.kids) > 0 {
 				done.text = "" // the white space between elements
-				done.markItems()
 			}
 			open = open[:len(open)-1]
 		case xml.CharData:
@@ -337,17 +339,11 @@ const maxDepth = 64
 // elementName is what an element may be called.
 var elementName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
-// markItems finds the lists in what came as XML, which does not tell them from structures: children of one name, and
-// those whose parent is called like several of them.
-func (e *element) markItems() {
-	count := map[string]int{}
-	for _, kid := range e.kids {
-		count[kid.name]++
-	}
-	for _, kid := range e.kids {
-		plural := e.name == kid.name+"s" || e.name == strings.TrimSuffix(kid.name, "y")+"ies" || kid.name == "host" && (e.name == "dns_servers" || e.name == "search_domains")
-		kid.item = plural || count[kid.name] > 1
-	}
+// sortedKeys are the keys of a map in an order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := slices.Collect(maps.Keys(m))
+	slices.Sort(keys)
+	return keys
 }
 
 func fromJSON(name string, value any, depth int) (*element, error) {

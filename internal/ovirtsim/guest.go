@@ -59,7 +59,7 @@ type GuestNIC struct {
 	BootProtocol string
 	// Address, Netmask (dotted) and Gateway for IPv4.
 	Address, Netmask, Gateway string
-	// IPv6BootProtocol is static, dhcp, autoconf, none or empty.
+	// IPv6BootProtocol is static, dhcp, none or empty.
 	IPv6BootProtocol string
 	// IPv6Address, IPv6Prefix (its length) and IPv6Gateway for IPv6.
 	IPv6Address, IPv6Prefix, IPv6Gateway string

@@ -1,62 +1,83 @@
 package ovirtsim
 
 import (
-	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// This file has what VMs live in and on: data centers, clusters, hosts, networks, storage domains.
+// This file has what VMs live in and on: data centers, clusters, networks, storage domains and their profiles.
+
+// searchable are the collections of the root that can be searched.
+var searchable = []string{"clusters", "datacenters", "disks", "events", "groups", "hosts", "instancetypes", "networks", "storagedomains", "templates", "users", "vmpools", "vms"}
+
+// rootRels are the collections that the root document names, and the paths to them.
+func rootRels() (rels []string, paths map[string]string) {
+	paths = map[string]string{}
+	for _, rel := range sortedKeys(api.services["system"].paths) {
+		if rel == "options" {
+			continue
+		}
+		rels, paths[rel] = append(rels, rel), rel
+		if slices.Contains(searchable, rel) {
+			search := rel + "?search={query}"
+			if rel == "events" {
+				search = "events;from={event_id}?search={query}"
+			}
+			rels, paths[rel+"/search"] = append(rels, rel+"/search"), search
+		}
+	}
+	return rels, paths
+}
+
+// rootLinks is the header of the root document.
+func (s *Server) rootLinks() string {
+	rels, paths := rootRels()
+	var out []string
+	for _, rel := range rels {
+		out = append(out, "<"+s.URL()+"/api/"+paths[rel]+">; rel="+rel)
+	}
+	return strings.Join(out, ",")
+}
 
 // rootDocument is the entry point of the API.
 func rootDocument(c *call) (*element, error) {
-	api := el("api")
-	for _, rel := range []string{"affinitylabels", "clusters", "datacenters", "disks", "events", "hosts", "imagetransfers", "instancetypes", "jobs",
-		"networks", "operatingsystems", "storagedomains", "tags", "templates", "users", "vmpools", "vms", "vnicprofiles"} {
-		api.items(el("link").set("href", href(rel)).set("rel", rel))
-		if slices.Contains([]string{"clusters", "datacenters", "events", "hosts", "networks", "storagedomains", "templates", "users", "vmpools", "vms"}, rel) {
-			api.items(el("link").set("href", href(rel)+"?search={query}").set("rel", rel+"/search"))
-		}
+	out := el("api")
+	rels, paths := rootRels()
+	for _, rel := range rels {
+		out.items(el("link").set("href", href(paths[rel])).set("rel", rel))
 	}
 	parts := strings.Split(c.version+".0", ".")
-	api.add(el("product_info").str("name", "oVirt Engine").str("vendor", "ovirt.org").add(
-		el("version").str("build", parts[2]).str("full_version", c.version+"-1.el8").str("major", parts[0]).str("minor", parts[1]).str("revision", parts[3])))
-	api.add(el("special_objects").add(
-		el("blank_template").set("href", href("templates", blankTemplateID)).set("id", blankTemplateID),
-		el("root_tag").set("href", href("tags", rootTagID)).set("id", rootTagID)))
+	product := el("product_info").str("instance_id", c.store.idOf("", "instance")).str("name", "oVirt Engine").str("vendor", "ovirt.org").add(
+		el("version").str("build", parts[2]).str("full_version", c.version+"-1.el8").str("major", parts[0]).str("minor", parts[1]).str("revision", parts[3]))
+	if !c.filtered {
+		out.add(el("engine_backup"))
+	} else {
+		product.kids = product.kids[1:]
+	}
+	out.add(product, el("special_objects").add(ref("blank_template", "templates", blankTemplateID), ref("root_tag", "tags", rootTagID)))
+
 	count := func(name string, total, active int) *element {
 		return el(name).num("active", int64(active)).num("total", int64(total))
 	}
-	up := 0
-	for _, v := range c.store.vms.rows {
-		if v.Status != statusDown && v.Status != statusImageLocked {
-			up++
-		}
-	}
-	hostsUp := 0
-	for _, h := range c.store.hosts.rows {
-		if h.Status == hostUp {
-			hostsUp++
-		}
-	}
+	up := len(c.store.vms.where(func(v *vm) bool { return v.running() }, vmKey))
+	hostsUp := len(c.store.hosts.where(func(h *host) bool { return h.Status == hostUp }, func(h *host) string { return h.Name }))
 	domains := len(c.store.storageDomains.rows)
-	api.add(el("summary").add(count("hosts", len(c.store.hosts.rows), hostsUp), count("storage_domains", domains, domains),
-		count("users", len(c.store.users.rows), 1), count("vms", len(c.store.vms.rows), up)))
-	authenticated := c.store.userNamed(c.user)
-	if authenticated != nil {
-		api.add(ref("authenticated_user", "users", authenticated.ID), ref("effective_user", "users", authenticated.ID))
+	if !c.filtered {
+		out.add(el("summary").add(count("hosts", len(c.store.hosts.rows), hostsUp), count("storage_domains", domains, domains),
+			count("users", len(c.store.users.rows), 1), count("vms", len(c.store.vms.rows), up)))
 	}
-	return api.str("time", stamp(time.Now())), nil
+	return out.str("time", stamp(time.Now())).add(ref("authenticated_user", "users", c.user.ID), ref("effective_user", "users", c.user.ID)), nil
 }
 
-// one finds an object of a table or answers 404.
-func one[T any](t *table[T], what, id string) (*T, error) {
+// one finds an object of the path.
+func one[T any](t *table[T], id string) (*T, error) {
 	if found := t.get(id); found != nil {
 		return found, nil
 	}
-	return nil, notFound(what, id)
+	return nil, gone()
 }
 
 // collect answers with a list.
@@ -98,38 +119,93 @@ func (s *store) hostName(id string) string {
 	return ""
 }
 
-func dataCenterDocument(_ *call, d *dataCenter) *element {
-	return object("data_center", d.ID, "datacenters", d.ID).links("clusters", "networks", "storagedomains").str("name", d.Name).opt("description", d.Description).
-		str("comment", "").flag("local", false).str("quota_mode", "disabled").str("status", "up").str("storage_format", "v5").
-		add(el("version").num("major", 4).num("minor", 7))
+// level is the compatibility version of clusters and data centers.
+func (s *Server) level() string {
+	switch {
+	case s.atLeast(4, 5, 7):
+		return "4.8"
+	case s.atLeast(4, 5, 0):
+		return "4.7"
+	default:
+		return "4.6"
+	}
+}
+
+func dataCenterDocument(c *call, d *dataCenter) *element {
+	domains := c.store.storageDomains.where(func(s *storageDomain) bool { return s.DataCenter == d.ID }, func(s *storageDomain) string { return s.Name })
+	out := object("data_center", d.ID, "datacenters", d.ID).str("name", d.Name).opt("description", d.Description).flag("local", false).str("quota_mode", "disabled")
+	if len(domains) > 0 {
+		out.str("status", "up").str("storage_format", "v5")
+	} else {
+		out.str("status", "uninitialized")
+	}
+	return out.add(el("supported_versions").items(versionElement("version", c.level())), versionElement("version", c.level())).
+		add(ref("mac_pool", "macpools", c.store.macPoolID()))
+}
+
+func dataCenterFields(c *call) fields[*dataCenter] {
+	return fields[*dataCenter]{
+		"name": val(func(d *dataCenter) string { return d.Name }), "id": val(func(d *dataCenter) string { return d.ID }),
+		"status": val(func(*dataCenter) string { return "up" }), "description": val(func(d *dataCenter) string { return d.Description }),
+		"clusters.name": func(d *dataCenter) []string {
+			var names []string
+			for _, g := range c.store.clusters.rows {
+				if g.DataCenter == d.ID {
+					names = append(names, g.Name)
+				}
+			}
+			return names
+		},
+	}
 }
 
 func listDataCenters(c *call) (*element, error) {
-	of := fields[*dataCenter]{
-		"name": val(func(d *dataCenter) string { return d.Name }), "id": val(func(d *dataCenter) string { return d.ID }),
-		"status": val(func(*dataCenter) string { return "up" }), "description": val(func(d *dataCenter) string { return d.Description }),
-	}
-	return collect(c, "data_centers", c.store.dataCenters.where(nil, func(d *dataCenter) string { return d.Name }), of, dataCenterDocument)
+	return collect(c, "data_centers", c.store.dataCenters.where(nil, func(d *dataCenter) string { return d.Name }), dataCenterFields(c), dataCenterDocument)
 }
 
 func getDataCenter(c *call) (*element, error) {
-	d, err := one(c.store.dataCenters, "DataCenter", c.id("id"))
+	d, err := one(c.store.dataCenters, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
 	return dataCenterDocument(c, d), nil
 }
 
-func clusterDocument(_ *call, g *cluster) *element {
-	return object("cluster", g.ID, "clusters", g.ID).links("networks", "affinitygroups").str("name", g.Name).opt("description", g.Description).str("comment", "").
-		flag("ballooning_enabled", true).add(el("cpu").str("architecture", "x86_64").str("type", g.CPUType)).flag("gluster_service", false).flag("ha_reservation", false).
-		flag("threads_as_cores", false).flag("virt_service", true).add(el("version").num("major", 4).num("minor", 7)).add(ref("data_center", "datacenters", g.DataCenter))
+func clusterDocument(c *call, g *cluster) *element {
+	enabled := func(name string, value bool) *element { return el(name).flag("enabled", value) }
+	fencing := el("fencing_policy").flag("enabled", true).add(enabled("skip_if_connectivity_broken", false).num("threshold", 50)).
+		flag("skip_if_gluster_bricks_up", false).flag("skip_if_gluster_quorum_not_met", false).add(enabled("skip_if_sd_active", false))
+	migration := el("migration").str("auto_converge", "inherit").add(el("bandwidth").str("assignment_method", "auto")).str("compressed", "inherit").
+		str("encrypted", "inherit").str("parallel_migrations_policy", "disabled").add(el("policy").set("id", c.store.idOf("", "migrationpolicy")))
+	policy := el("custom_scheduling_policy_properties")
+	for _, p := range catalog.policies {
+		for _, one := range p.properties {
+			if p.name == "none" {
+				policy.items(el("property").str("name", one.Name).str("value", one.Value))
+			}
+		}
+	}
+	return object("cluster", g.ID, "clusters", g.ID).str("name", g.Name).str("description", g.Description).str("comment", "").
+		flag("ballooning_enabled", true).str("bios_type", orElse(g.BiosType, defaultBios)).add(el("cpu").str("architecture", "x86_64").str("type", g.CPUType)).
+		add(policy, el("error_handling").str("on_error", "migrate"), fencing).str("fips_mode", "disabled").str("firewall_type", "firewalld").
+		flag("gluster_service", false).flag("ha_reservation", false).add(el("ksm").flag("enabled", true).flag("merge_across_nodes", true)).
+		num("log_max_memory_used_threshold", 95).str("log_max_memory_used_threshold_type", "percentage").
+		add(el("memory_policy").add(el("over_commit").num("percent", 100), enabled("transparent_hugepages", true)), migration).
+		add(el("required_rng_sources").items(leaf("required_rng_source", "urandom"))).str("switch_type", "legacy").flag("threads_as_cores", false).
+		flag("trusted_service", false).flag("tunnel_migration", false).flag("upgrade_in_progress", false).num("upgrade_percent_complete", 0).
+		add(versionElement("version", c.level())).flag("virt_service", true).flag("vnc_encryption", false).
+		add(ref("data_center", "datacenters", g.DataCenter), ref("mac_pool", "macpools", c.store.macPoolID())).
+		add(ref("scheduling_policy", "schedulingpolicies", c.store.idOf("", "schedulingpolicy", "none")))
 }
 
+// defaultBios is the chip set and firmware of VMs where nobody says otherwise.
+const defaultBios = "q35_ovmf"
+
 func clusterFields(c *call) fields[*cluster] {
+	center := val(func(g *cluster) string { return c.store.dataCenterName(g.DataCenter) })
 	return fields[*cluster]{
 		"name": val(func(g *cluster) string { return g.Name }), "id": val(func(g *cluster) string { return g.ID }),
-		"description": val(func(g *cluster) string { return g.Description }), "datacenter": val(func(g *cluster) string { return c.store.dataCenterName(g.DataCenter) }),
+		"description": val(func(g *cluster) string { return g.Description }), "datacenter": center, "datacenter.name": center, "datacenter_name": center,
 	}
 }
 
@@ -140,7 +216,7 @@ func listClusters(c *call) (*element, error) {
 }
 
 func getCluster(c *call) (*element, error) {
-	g, err := one(c.store.clusters, "Cluster", c.id("cluster"))
+	g, err := one(c.store.clusters, c.id("cluster"))
 	if err != nil {
 		return nil, err
 	}
@@ -148,63 +224,145 @@ func getCluster(c *call) (*element, error) {
 }
 
 func listDataCenterClusters(c *call) (*element, error) {
-	if _, err := getDataCenter(c); err != nil {
-		return nil, err
-	}
 	inside := func(g *cluster) bool { return g.DataCenter == c.id("id") }
 	return collect(c, "clusters", c.store.clusters.where(inside, clusterKey), clusterFields(c), clusterDocument)
 }
 
+func getDataCenterCluster(c *call) (*element, error) {
+	g := c.store.clusters.get(c.id("cluster"))
+	if g == nil || g.DataCenter != c.id("id") {
+		return nil, gone()
+	}
+	return clusterDocument(c, g), nil
+}
+
 func networkDocument(_ *call, n *network) *element {
-	out := object("network", n.ID, "networks", n.ID).links("vnicprofiles").str("name", n.Name).opt("description", n.Description).str("comment", "").
-		num("mtu", 0).flag("port_isolation", false).flag("stp", false).add(el("usages").items(leaf("usage", "vm")))
+	out := object("network", n.ID, "networks", n.ID).str("name", n.Name).str("description", n.Description).str("comment", "").
+		num("mtu", n.MTU).flag("port_isolation", false).flag("stp", false).add(el("usages").items(leaf("usage", "vm"))).str("vdsm_name", n.Name)
 	if n.VLAN != 0 {
 		out.add(el("vlan").set("id", strconv.FormatInt(n.VLAN, 10)))
 	}
 	return out.add(ref("data_center", "datacenters", n.DataCenter))
 }
 
+// clusterNetworkDocument is how a cluster sees a network.
+func clusterNetworkDocument(c *call, n *network) *element {
+	out := networkDocument(c, n)
+	id := c.id("cluster")
+	usages := el("usages")
+	for _, usage := range []string{"vm", "display", "migration", "management", "default_route"} {
+		if usage == "vm" || n.Name == "ovirtmgmt" {
+			usages.items(leaf("usage", usage))
+		}
+	}
+	out.kids = slices.DeleteFunc(out.kids, func(e *element) bool { return e.name == "usages" })
+	return out.add(usages).flag("display", n.Name == "ovirtmgmt").flag("required", n.Name == "ovirtmgmt").str("status", "operational").add(ref("cluster", "clusters", id))
+}
+
 func networkFields(c *call) fields[*network] {
+	center := val(func(n *network) string { return c.store.dataCenterName(n.DataCenter) })
 	return fields[*network]{
 		"name": val(func(n *network) string { return n.Name }), "id": val(func(n *network) string { return n.ID }),
 		"vlanid":      val(func(n *network) string { return strconv.FormatInt(n.VLAN, 10) }),
-		"description": val(func(n *network) string { return n.Description }), "datacenter": val(func(n *network) string { return c.store.dataCenterName(n.DataCenter) }),
+		"description": val(func(n *network) string { return n.Description }), "datacenter": center, "datacenter.name": center, "datacenter_name": center,
 	}
 }
 
-func networksOf(c *call, dataCenterID string) (*element, error) {
-	inside := func(n *network) bool { return dataCenterID == "" || n.DataCenter == dataCenterID }
-	return collect(c, "networks", c.store.networks.where(inside, func(n *network) string { return n.Name + n.ID }), networkFields(c), networkDocument)
+func networksOf(c *call, match func(*network) bool, document func(*call, *network) *element) (*element, error) {
+	return collect(c, "networks", c.store.networks.where(match, func(n *network) string { return n.Name + n.ID }), networkFields(c), document)
 }
 
-func listNetworks(c *call) (*element, error) { return networksOf(c, "") }
+func listNetworks(c *call) (*element, error) { return networksOf(c, nil, networkDocument) }
 
 func listDataCenterNetworks(c *call) (*element, error) {
-	if _, err := getDataCenter(c); err != nil {
-		return nil, err
-	}
-	return networksOf(c, c.id("id"))
+	return networksOf(c, func(n *network) bool { return n.DataCenter == c.id("id") }, networkDocument)
 }
 
 func listClusterNetworks(c *call) (*element, error) {
-	g, err := one(c.store.clusters, "Cluster", c.id("cluster"))
-	if err != nil {
-		return nil, err
-	}
-	return networksOf(c, g.DataCenter)
+	g := c.store.clusters.get(c.id("cluster"))
+	return networksOf(c, func(n *network) bool { return g != nil && n.DataCenter == g.DataCenter }, clusterNetworkDocument)
 }
 
 func getNetwork(c *call) (*element, error) {
-	n, err := one(c.store.networks, "Network", c.id("id"))
+	n, err := one(c.store.networks, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
 	return networkDocument(c, n), nil
 }
 
-func profileDocument(_ *call, p *vnicProfile) *element {
-	return object("vnic_profile", p.ID, "vnicprofiles", p.ID).str("name", p.Name).str("comment", "").
-		add(el("pass_through").str("mode", "disabled")).flag("port_mirroring", false).add(ref("network", "networks", p.Network))
+// changeNetwork applies a request to a network.
+func (c *call) changeNetwork(n *network, in *element, verb string) error {
+	next := *n
+	next.Name, next.Description = textOr(in, "name", n.Name), textOr(in, "description", n.Description)
+	if in.has("mtu") {
+		next.MTU = in.number("mtu")
+	}
+	if vlan := in.get("vlan"); vlan != nil {
+		next.VLAN, _ = strconv.ParseInt(refID(vlan), 10, 64)
+	}
+	for _, other := range c.store.networks.rows {
+		if other.ID != n.ID && other.DataCenter == next.DataCenter && other.Name == next.Name {
+			return conflict("Cannot %s Network. The logical network's name is already used by an existing logical network in the same data-center.\n-Please choose a different name.", verb)
+		}
+	}
+	*n = next
+	return nil
+}
+
+// addNetwork makes a network, and its vNIC profile of the same name.
+func addNetwork(c *call) (*element, error) {
+	if err := require(c.body, "Network", "data_center.id|name", "name"); err != nil {
+		return nil, err
+	}
+	center := referred(c.store.dataCenters, c.body.get("data_center"), func(d *dataCenter) string { return d.Name })
+	if center == nil {
+		return nil, entityNotFound("DataCenter: name=" + c.body.value("data_center", "name"))
+	}
+	made := &network{ID: newID(), DataCenter: center.ID, Leases: map[string]string{}}
+	if err := c.changeNetwork(made, c.body, "add"); err != nil {
+		return nil, err
+	}
+	c.store.networks.put(made.ID, made)
+	profile := &vnicProfile{ID: newID(), Name: made.Name, Network: made.ID}
+	c.store.vnicProfiles.put(profile.ID, profile)
+	return c.created(networkDocument(c, made)), nil
+}
+
+func updateNetwork(c *call) (*element, error) {
+	n, err := one(c.store.networks, c.id("id"))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.changeNetwork(n, c.body, "edit"); err != nil {
+		return nil, err
+	}
+	c.store.networks.put(n.ID, n)
+	return networkDocument(c, n), nil
+}
+
+func removeNetwork(c *call) (*element, error) {
+	n, err := one(c.store.networks, c.id("id"))
+	if err != nil {
+		return nil, err
+	}
+	profiles := c.store.vnicProfiles.where(func(p *vnicProfile) bool { return p.Network == n.ID }, func(p *vnicProfile) string { return p.ID })
+	for _, p := range profiles {
+		if err := c.profileUnused(p, "remove Network. Several VMs or templates use this logical network"); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range profiles {
+		c.store.vnicProfiles.drop(p.ID)
+	}
+	c.store.networks.drop(n.ID)
+	return c.complete(), nil
+}
+
+func profileDocument(c *call, p *vnicProfile) *element {
+	out := object("vnic_profile", p.ID, "vnicprofiles", p.ID).str("name", p.Name).opt("description", p.Description).
+		add(el("pass_through").str("mode", "disabled")).flag("port_mirroring", p.Mirroring).add(ref("network", "networks", p.Network))
+	return out.add(ref("network_filter", "networkfilters", c.store.filterID("vdsm-no-mac-spoofing")))
 }
 
 func profilesOf(c *call, networkID string) (*element, error) {
@@ -213,13 +371,23 @@ func profilesOf(c *call, networkID string) (*element, error) {
 	return collect(c, "vnic_profiles", c.store.vnicProfiles.where(on, func(p *vnicProfile) string { return p.Name + p.ID }), of, profileDocument)
 }
 
-func listVNICProfiles(c *call) (*element, error) { return profilesOf(c, "") }
+func listVNICProfiles(c *call) (*element, error)    { return profilesOf(c, "") }
+func listNetworkProfiles(c *call) (*element, error) { return profilesOf(c, c.id("id")) }
 
-func listNetworkProfiles(c *call) (*element, error) {
-	if _, err := getNetwork(c); err != nil {
-		return nil, err
+// changeProfile applies a request to a vNIC profile.
+func (c *call) changeProfile(p *vnicProfile, in *element, verb string) error {
+	next := *p
+	next.Name, next.Description = textOr(in, "name", p.Name), textOr(in, "description", p.Description)
+	if in.has("port_mirroring") {
+		next.Mirroring = in.yes("port_mirroring")
 	}
-	return profilesOf(c, c.id("id"))
+	for _, other := range c.store.vnicProfiles.rows {
+		if other.ID != p.ID && other.Network == next.Network && other.Name == next.Name {
+			return conflict("Cannot %s VM network interface profile. The VM network interface profile's name is already used by an existing profile for the same network.\n-Please choose a different name.", verb)
+		}
+	}
+	*p = next
+	return nil
 }
 
 func addVNICProfile(c *call) (*element, error) {
@@ -227,37 +395,57 @@ func addVNICProfile(c *call) (*element, error) {
 	if err := require(in, "VnicProfile", "name", "network.id"); err != nil {
 		return nil, err
 	}
+	if err := checkRef(in.get("network")); err != nil {
+		return nil, err
+	}
 	on := c.store.networks.get(refID(in.get("network")))
 	if on == nil {
-		return nil, notFound("Network", refID(in.get("network")))
+		return nil, invalid("Cannot add VM network interface profile. The specified Logical Network doesn't exist.")
 	}
-	made := &vnicProfile{ID: newID(), Name: in.value("name"), Network: on.ID}
-	for _, other := range c.store.vnicProfiles.rows {
-		if other.Network == made.Network && other.Name == made.Name {
-			return nil, conflict("Cannot add VM network interface profile. The VM network interface profile's name is already used by an existing profile for the same network.")
-		}
+	made := &vnicProfile{ID: newID(), Network: on.ID}
+	if err := c.changeProfile(made, in, "add"); err != nil {
+		return nil, err
 	}
 	c.store.vnicProfiles.put(made.ID, made)
-	c.created = true
-	return profileDocument(c, made), nil
+	return c.created(profileDocument(c, made)), nil
 }
 
-func removeVNICProfile(c *call) (*element, error) {
-	p, err := one(c.store.vnicProfiles, "VnicProfile", c.id("id"))
+func updateVNICProfile(c *call) (*element, error) {
+	p, err := one(c.store.vnicProfiles, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
+	if err := c.changeProfile(p, c.body, "edit"); err != nil {
+		return nil, err
+	}
+	c.store.vnicProfiles.put(p.ID, p)
+	return profileDocument(c, p), nil
+}
+
+// profileUnused refuses to take away what VMs or templates use.
+func (c *call) profileUnused(p *vnicProfile, command string) error {
 	for _, n := range c.store.nics.rows {
 		if n.Profile == p.ID {
-			return nil, conflict("Cannot remove VM network interface profile. Several VMs or templates use it.")
+			return conflict("Cannot %s. %s", command, c.store.vmName(n.Owner))
 		}
+	}
+	return nil
+}
+
+func removeVNICProfile(c *call) (*element, error) {
+	p, err := one(c.store.vnicProfiles, c.id("id"))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.profileUnused(p, "remove VM network interface profile. Several VMs or templates use it"); err != nil {
+		return nil, err
 	}
 	c.store.vnicProfiles.drop(p.ID)
 	return c.complete(), nil
 }
 
 func getVNICProfile(c *call) (*element, error) {
-	p, err := one(c.store.vnicProfiles, "VnicProfile", c.id("id"))
+	p, err := one(c.store.vnicProfiles, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -275,44 +463,77 @@ func (s *store) usage(domainID string) (used, committed int64) {
 	return used, committed
 }
 
+// storageDomainDocument shows a storage domain. Its status is told only where it is seen through its data center.
 func storageDomainDocument(c *call, d *storageDomain) *element {
 	used, committed := c.store.usage(d.ID)
-	return object("storage_domain", d.ID, "storagedomains", d.ID).links("disks", "files").str("name", d.Name).str("comment", "").
+	return object("storage_domain", d.ID, "storagedomains", d.ID).str("name", d.Name).str("description", "").str("comment", "").
 		num("available", d.Bytes-used).flag("backup", false).num("block_size", 512).num("committed", committed).num("critical_space_action_blocker", 5).
-		flag("discard_after_delete", false).str("external_status", "ok").flag("master", true).add(el("storage").str("type", d.StorageType)).
-		str("storage_format", "v5").str("status", "active").str("type", "data").num("used", used).num("warning_low_space_indicator", 10).flag("wipe_after_delete", false).
-		add(el("data_centers").items(ref("data_center", "datacenters", d.DataCenter)), ref("data_center", "datacenters", d.DataCenter))
+		flag("discard_after_delete", false).str("external_status", "ok").flag("master", c.store.isMaster(d)).add(storageElement("storage", d)).
+		str("storage_format", "v5").flag("supports_discard", false).flag("supports_discard_zeroes_data", false).str("type", "data").num("used", used).
+		num("warning_low_space_indicator", 10).flag("wipe_after_delete", false).
+		add(el("data_centers").items(ref("data_center", "datacenters", d.DataCenter)))
 }
 
-func storageDomainsOf(c *call, dataCenterID string) (*element, error) {
+// storageElement is where a storage domain is.
+func storageElement(name string, d *storageDomain) *element {
+	return el(name).str("address", d.Name+".storage.example.com").str("path", "/export/"+d.Name).str("type", d.StorageType)
+}
+
+// isMaster says whether a storage domain is the first of its data center.
+func (s *store) isMaster(d *storageDomain) bool {
+	for _, other := range s.storageDomains.rows {
+		if other.DataCenter == d.DataCenter && other.Name < d.Name {
+			return false
+		}
+	}
+	return true
+}
+
+func storageDomainsOf(c *call, match func(*storageDomain) bool, document func(*call, *storageDomain) *element) (*element, error) {
+	center := val(func(d *storageDomain) string { return c.store.dataCenterName(d.DataCenter) })
 	of := fields[*storageDomain]{
 		"name": val(func(d *storageDomain) string { return d.Name }), "id": val(func(d *storageDomain) string { return d.ID }), "type": val(func(*storageDomain) string { return "data" }),
-		"status": val(func(*storageDomain) string { return "active" }), "datacenter": val(func(d *storageDomain) string { return c.store.dataCenterName(d.DataCenter) }),
+		"status": val(func(*storageDomain) string { return "active" }), "datacenter": center, "datacenter.name": center, "datacenter_name": center,
+		"comment": val(func(*storageDomain) string { return "" }), "description": val(func(*storageDomain) string { return "" }),
 	}
-	inside := func(d *storageDomain) bool { return dataCenterID == "" || d.DataCenter == dataCenterID }
-	return collect(c, "storage_domains", c.store.storageDomains.where(inside, func(d *storageDomain) string { return d.Name + d.ID }), of, storageDomainDocument)
+	return collect(c, "storage_domains", c.store.storageDomains.where(match, func(d *storageDomain) string { return d.Name + d.ID }), of, document)
 }
 
-func listStorageDomains(c *call) (*element, error) { return storageDomainsOf(c, "") }
+func listStorageDomains(c *call) (*element, error) {
+	return storageDomainsOf(c, nil, storageDomainDocument)
+}
+
+// attachedDomain is how a data center sees a storage domain.
+func attachedDomain(c *call, d *storageDomain) *element {
+	out := storageDomainDocument(c, d).str("status", "active")
+	out.attrs[0].value = href("datacenters", d.DataCenter, "storagedomains", d.ID)
+	return out.add(ref("data_center", "datacenters", d.DataCenter))
+}
 
 func listDataCenterStorageDomains(c *call) (*element, error) {
-	if _, err := getDataCenter(c); err != nil {
-		return nil, err
-	}
-	return storageDomainsOf(c, c.id("id"))
+	return storageDomainsOf(c, func(d *storageDomain) bool { return d.DataCenter == c.id("id") }, attachedDomain)
 }
 
 func getStorageDomain(c *call) (*element, error) {
-	d, err := one(c.store.storageDomains, "StorageDomain", c.id("id"))
+	d, err := one(c.store.storageDomains, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
 	return storageDomainDocument(c, d), nil
 }
 
+func getDataCenterStorageDomain(c *call) (*element, error) {
+	d := c.store.storageDomains.get(c.id("domain"))
+	if d == nil || d.DataCenter != c.id("id") {
+		return nil, gone()
+	}
+	return attachedDomain(c, d), nil
+}
+
 func listStorageDomainDisks(c *call) (*element, error) {
-	if _, err := getStorageDomain(c); err != nil {
-		return nil, err
+	if c.store.storageDomains.get(c.id("id")) == nil {
+		return nil, failed(http.StatusBadRequest,
+			`cannot invoke "org.ovirt.engine.core.common.businessentities.storagedomain.getstoragetype()" because "storagedomain" is null`)
 	}
 	return disksWhere(c, func(d *disk) bool { return d.on(c.id("id")) })
 }
@@ -321,15 +542,78 @@ func listStorageDomainDisks(c *call) (*element, error) {
 func ofDomain(op operation) operation {
 	return func(c *call) (*element, error) {
 		if d := c.store.disks.get(c.id("id")); d != nil && !d.on(c.id("domain")) {
-			return nil, notFound("Disk", d.ID)
+			return nil, gone()
 		}
 		return op(c)
 	}
 }
 
+func listStorageConnections(c *call) (*element, error) {
+	out := el("storage_connections")
+	for _, d := range c.store.storageDomains.where(nil, func(d *storageDomain) string { return d.Name + d.ID }) {
+		out.items(connectionDocument(c, d))
+	}
+	return out, nil
+}
+
+func connectionDocument(c *call, d *storageDomain) *element {
+	id := c.store.idOf("", "storageconnection", d.ID)
+	out := object("storage_connection", id, "storageconnections", id)
+	return out.add(storageElement("storage", d).kids...)
+}
+
+// diskProfiles and cpuProfiles: there is one for each storage domain and each cluster.
+
+func (s *store) diskProfileID(domainID string) string { return s.idOf("", "diskprofile", domainID) }
+
+func diskProfilesOf(c *call, domainID string) (*element, error) {
+	out := el("disk_profiles")
+	for _, d := range c.store.storageDomains.where(func(d *storageDomain) bool { return domainID == "" || d.ID == domainID }, func(d *storageDomain) string { return d.Name + d.ID }) {
+		id := c.store.diskProfileID(d.ID)
+		out.items(object("disk_profile", id, "diskprofiles", id).str("name", d.Name).add(ref("storage_domain", "storagedomains", d.ID)))
+	}
+	return out, nil
+}
+
+func listDiskProfiles(c *call) (*element, error)       { return diskProfilesOf(c, "") }
+func listDomainDiskProfiles(c *call) (*element, error) { return diskProfilesOf(c, c.id("id")) }
+
+func cpuProfilesOf(c *call, clusterID string) (*element, error) {
+	out := el("cpu_profiles")
+	for _, g := range c.store.clusters.where(func(g *cluster) bool { return clusterID == "" || g.ID == clusterID }, clusterKey) {
+		id := c.store.cpuProfileID(g.ID)
+		out.items(object("cpu_profile", id, "cpuprofiles", id).str("name", g.Name).add(ref("cluster", "clusters", g.ID)))
+	}
+	return out, nil
+}
+
+func listCPUProfiles(c *call) (*element, error)        { return cpuProfilesOf(c, "") }
+func listClusterCPUProfiles(c *call) (*element, error) { return cpuProfilesOf(c, c.id("cluster")) }
+
+// listQuotas has the one that every data center has.
+func listQuotas(c *call) (*element, error) {
+	out := el("quotas")
+	if d := c.store.dataCenters.get(c.id("id")); d != nil {
+		id := c.store.idOf("", "quota", d.ID)
+		out.items(object("quota", id, "datacenters", d.ID, "quotas", id).str("name", "Default").str("description", "Default unlimited quota").
+			num("cluster_hard_limit_pct", 20).num("cluster_soft_limit_pct", 80).num("storage_hard_limit_pct", 20).num("storage_soft_limit_pct", 80).
+			add(ref("data_center", "datacenters", d.ID)))
+	}
+	return out, nil
+}
+
+// instanceTypeDocument shows an instance type, which has no operating system and belongs to no cluster.
 func instanceTypeDocument(_ *call, t *instanceType) *element {
-	return object("instance_type", t.ID, "instancetypes", t.ID).str("name", t.Name).str("comment", "").add(cpuElement("", t.CPU)).num("memory", t.Memory).
-		add(el("memory_policy").flag("ballooning", true).num("guaranteed", t.Memory).num("max", 4*t.Memory))
+	out := object("instance_type", t.ID, "instancetypes", t.ID).str("name", t.Name).str("description", t.Name+" instance type").str("creation_time", stamp(t.Created))
+	described := el("instance_type")
+	t.describe(described, "", false)
+	described.get("cpu").kids = slices.DeleteFunc(described.get("cpu").kids, func(e *element) bool { return e.name == "architecture" })
+	described.get("os").kids = slices.DeleteFunc(described.get("os").kids, func(e *element) bool { return e.name == "type" })
+	described.put("spice", "display", "type")
+	for _, name := range []string{"cpu", "display", "high_availability", "io", "memory", "memory_policy", "migration", "migration_downtime", "os", "placement_policy", "usb"} {
+		out.add(described.get(name))
+	}
+	return out
 }
 
 func listInstanceTypes(c *call) (*element, error) {
@@ -338,27 +622,15 @@ func listInstanceTypes(c *call) (*element, error) {
 }
 
 func getInstanceType(c *call) (*element, error) {
-	t, err := one(c.store.instanceTypes, "InstanceType", c.id("id"))
+	t, err := one(c.store.instanceTypes, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
 	return instanceTypeDocument(c, t), nil
 }
 
-// operatingSystems are the types of guests that the simulator lists; others are accepted.
-var operatingSystems = []string{"other", "other_linux", "ol_6x64", "ol_7x64", "ol_8x64", "ol_9x64", "rhel_7x64", "rhel_8x64", "rhel_9x64", osRHCOS, "debian_9", "ubuntu_18_04", "windows_2022"}
-
-func listOperatingSystems(*call) (*element, error) {
-	out := el("operating_systems")
-	for i, name := range operatingSystems {
-		id := fmt.Sprintf("00000000-0000-0000-0000-0000000001%02d", i)
-		out.items(object("operating_system", id, "operatingsystems", id).str("name", name).str("description", name).str("architecture", "x86_64"))
-	}
-	return out, nil
-}
-
 // pick answers with one item of a list.
-func (c *call) pick(list operation, what string) (*element, error) {
+func (c *call) pick(list operation) (*element, error) {
 	all, err := list(c)
 	if err != nil {
 		return nil, err
@@ -369,263 +641,10 @@ func (c *call) pick(list operation, what string) (*element, error) {
 			return item, nil
 		}
 	}
-	return nil, notFound(what, c.id("id"))
+	return nil, gone()
 }
 
 // itemOf is the operation that answers with one item of a list.
-func itemOf(list operation, what string) operation {
-	return func(c *call) (*element, error) { return c.pick(list, what) }
-}
-
-func hostDocument(c *call, h *host) *element {
-	used, running := int64(0), int64(0)
-	for _, v := range c.store.vms.rows {
-		if v.Host == h.ID {
-			used += v.Memory
-			running++
-		}
-	}
-	out := object("host", h.ID, "hosts", h.ID).links("statistics", "affinitylabels").actions("activate", "deactivate", "fence").str("name", h.Name).
-		str("comment", "").str("address", h.Address).
-		add(el("cpu").num("speed", 2400).str("name", "Simulated CPU @ 2.40GHz").add(topologyElement(h.CPU))).
-		num("max_scheduling_memory", max(h.Memory-used, 0)).num("memory", h.Memory).add(el("os").str("type", "OL").add(el("version").str("full_version", "8.10"))).
-		add(el("summary").num("active", running).num("migrating", 0).num("total", running)).str("status", h.Status).str("type", "ovirt_node")
-	return out.add(ref("cluster", "clusters", h.Cluster))
-}
-
-func listHosts(c *call) (*element, error) {
-	of := fields[*host]{
-		"name": val(func(h *host) string { return h.Name }), "id": val(func(h *host) string { return h.ID }), "status": val(func(h *host) string { return h.Status }),
-		"address": val(func(h *host) string { return h.Address }), "cluster": val(func(h *host) string { return c.store.clusterName(h.Cluster) }),
-		"datacenter": val(func(h *host) string { return c.store.dataCenterName(c.store.dataCenterOf(h.Cluster)) }),
-	}
-	return collect(c, "hosts", c.store.hosts.where(nil, func(h *host) string { return h.Name + h.ID }), of, hostDocument)
-}
-
-func (c *call) host() (*host, error) { return one(c.store.hosts, "Host", c.id("host")) }
-
-func getHost(c *call) (*element, error) {
-	h, err := c.host()
-	if err != nil {
-		return nil, err
-	}
-	return hostDocument(c, h), nil
-}
-
-// statistic is one value of a statistics collection.
-func statistic(parent *element, name, unit, kind string, value int64) *element {
-	id := fmt.Sprintf("%x-%s", len(name), name)
-	return object("statistic", id, strings.TrimPrefix(parent.attr("href"), apiPath+"/"), "statistics", id).str("name", name).str("description", name).str("kind", "gauge").
-		str("type", kind).str("unit", unit).add(el("values").items(el("value").num("datum", value)))
-}
-
-func hostStatistics(c *call) (*element, error) {
-	h, err := c.host()
-	if err != nil {
-		return nil, err
-	}
-	document := hostDocument(c, h)
-	used := h.Memory - document.number("max_scheduling_memory")
-	return el("statistics").items(statistic(document, "memory.total", "bytes", "integer", h.Memory), statistic(document, "memory.used", "bytes", "integer", used),
-		statistic(document, "memory.free", "bytes", "integer", h.Memory-used), statistic(document, "cpu.current.user", "percent", "decimal", 100*used/max(h.Memory, 1)),
-		statistic(document, "cpu.current.idle", "percent", "decimal", 100-100*used/max(h.Memory, 1))), nil
-}
-
-func userDocument(_ *call, u *user) *element {
-	name, domain, _ := strings.Cut(u.Name, "@")
-	return object("user", u.ID, "users", u.ID).str("name", name).str("user_name", u.Name+"-authz").str("principal", name).str("domain_entry_id", u.ID).str("namespace", "*").
-		add(el("domain").set("id", domain).str("name", domain+"-authz"))
-}
-
-func listUsers(c *call) (*element, error) {
-	of := fields[*user]{"name": val(func(u *user) string { return u.Name }), "usrname": val(func(u *user) string { return u.Name }), "id": val(func(u *user) string { return u.ID })}
-	return collect(c, "users", c.store.users.where(nil, func(u *user) string { return u.Name }), of, userDocument)
-}
-
-func getUser(c *call) (*element, error) {
-	u, err := one(c.store.users, "User", c.id("id"))
-	if err != nil {
-		return nil, err
-	}
-	return userDocument(c, u), nil
-}
-
-// Affinity labels bind VMs to hosts: a VM runs on hosts that have all of its labels.
-
-func labelDocument(c *call, l *affinityLabel) *element {
-	return object("affinity_label", l.ID, "affinitylabels", l.ID).links("vms", "hosts").str("name", l.Name).flag("read_only", false).flag("has_implicit_affinity_group", true).
-		add(refs("vms", "vm", "vms", l.VMs), refs("hosts", "host", "hosts", l.Hosts))
-}
-
-// refs is a list of references.
-func refs(name, item, collection string, ids []string) *element {
-	out := el(name)
-	for _, id := range ids {
-		out.items(ref(item, collection, id))
-	}
-	return out
-}
-
-func labelKey(l *affinityLabel) string { return l.Name }
-
-func labelsWhere(c *call, match func(*affinityLabel) bool) (*element, error) {
-	of := fields[*affinityLabel]{"name": val(labelKey), "id": val(func(l *affinityLabel) string { return l.ID })}
-	return collect(c, "affinity_labels", c.store.labels.where(match, labelKey), of, labelDocument)
-}
-
-func listLabels(c *call) (*element, error) { return labelsWhere(c, nil) }
-
-func listVMLabels(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
-	return labelsWhere(c, func(l *affinityLabel) bool { return slices.Contains(l.VMs, v.ID) })
-}
-
-func listHostLabels(c *call) (*element, error) {
-	h, err := c.host()
-	if err != nil {
-		return nil, err
-	}
-	return labelsWhere(c, func(l *affinityLabel) bool { return slices.Contains(l.Hosts, h.ID) })
-}
-
-func (c *call) label() (*affinityLabel, error) {
-	return one(c.store.labels, "AffinityLabel", c.id("id"))
-}
-
-func getLabel(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	return labelDocument(c, l), nil
-}
-
-func addLabel(c *call) (*element, error) {
-	if err := require(c.body, "AffinityLabel", "name"); err != nil {
-		return nil, err
-	}
-	name := c.body.value("name")
-	for _, l := range c.store.labels.rows {
-		if l.Name == name {
-			return nil, conflict("Cannot add Affinity Label. The specified name is already in use.")
-		}
-	}
-	made := &affinityLabel{ID: newID(), Name: name}
-	c.store.labels.put(made.ID, made)
-	c.created = true
-	return labelDocument(c, made), nil
-}
-
-func updateLabel(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	if err := require(c.body, "AffinityLabel", "name"); err != nil {
-		return nil, err
-	}
-	for _, other := range c.store.labels.rows {
-		if other.ID != l.ID && other.Name == c.body.value("name") {
-			return nil, conflict("Cannot edit Affinity Label. The specified name is already in use.")
-		}
-	}
-	l.Name = c.body.value("name")
-	c.store.labels.put(l.ID, l)
-	return labelDocument(c, l), nil
-}
-
-func removeLabel(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	c.store.labels.drop(l.ID)
-	return c.complete(), nil
-}
-
-// member adds an ID to a set or takes it out, and says whether that changed anything.
-func member(set *[]string, id string, in bool) bool {
-	at := slices.Index(*set, id)
-	switch {
-	case in && at < 0:
-		*set = append(*set, id)
-	case !in && at >= 0:
-		*set = slices.Delete(*set, at, at+1)
-	default:
-		return false
-	}
-	return true
-}
-
-func listLabelVMs(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	return refs("vms", "vm", "vms", l.VMs), nil
-}
-
-func listLabelHosts(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	return refs("hosts", "host", "hosts", l.Hosts), nil
-}
-
-func addLabelVM(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	v, err := one(c.store.vms, "VM", refID(c.body))
-	if err != nil {
-		return nil, err
-	}
-	member(&l.VMs, v.ID, true)
-	c.store.labels.put(l.ID, l)
-	c.created = true
-	return ref("vm", "vms", v.ID), nil
-}
-
-func removeLabelVM(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	if !member(&l.VMs, c.id("vm"), false) {
-		return nil, notFound("VM", c.id("vm"))
-	}
-	c.store.labels.put(l.ID, l)
-	return c.complete(), nil
-}
-
-func addLabelHost(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	h, err := one(c.store.hosts, "Host", refID(c.body))
-	if err != nil {
-		return nil, err
-	}
-	member(&l.Hosts, h.ID, true)
-	c.store.labels.put(l.ID, l)
-	c.created = true
-	return ref("host", "hosts", h.ID), nil
-}
-
-func removeLabelHost(c *call) (*element, error) {
-	l, err := c.label()
-	if err != nil {
-		return nil, err
-	}
-	if !member(&l.Hosts, c.id("host"), false) {
-		return nil, notFound("Host", c.id("host"))
-	}
-	c.store.labels.put(l.ID, l)
-	return c.complete(), nil
+func itemOf(list operation) operation {
+	return func(c *call) (*element, error) { return c.pick(list) }
 }

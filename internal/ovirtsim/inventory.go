@@ -190,6 +190,8 @@ type User struct {
 	// Name with its domain, such as admin@internal.
 	Name     string `json:"name"`
 	Password string `json:"password"`
+	// Role on the whole system, such as SuperUser; empty means UserRole, which sees VMs and may start and stop them.
+	Role string `json:"role,omitempty"`
 }
 
 // Size in bytes, written as a Kubernetes quantity: 4Gi, 500M, 1048576.
@@ -265,7 +267,6 @@ func ParseInventory(content []byte) (Inventory, error) {
 
 var (
 	versionPattern = regexp.MustCompile(`^4\.\d+\.\d+(\.\d+)?$`)
-	vmNamePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
 	storageTypes   = []string{"nfs", "iscsi", "fcp", "glusterfs", "posixfs", "localfs"}
 )
 
@@ -414,7 +415,7 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 	for i, m := range dc.VMs {
 		named(i, m.Name, m.ID)
 		here := fmt.Sprintf("%svms[%d].", at, i)
-		if !vmNamePattern.MatchString(m.Name) {
+		if !plainName(m.Name) {
 			v.wrong(here+"name", "%q may hold only letters, digits, dash, underscore and dot", m.Name)
 		}
 		v.known(here+"cluster", m.Cluster, clusters, false)
@@ -471,20 +472,25 @@ func (s *store) idOf(id, kind string, path ...string) string {
 func (s *store) fill(inv Inventory) {
 	now := time.Now()
 	s.templates.put(blankTemplateID, &template{
-		ID: blankTemplateID, Name: "Blank", Description: "Blank template", Status: statusOK, Base: blankTemplateID, Version: 1, VersionName: "base version",
-		OSType: "other", Type: "server", Memory: gib, CPU: topology{1, 1, 1}, NotDeletable: true, Created: now,
+		hardware: blankHardware(), ID: blankTemplateID, Name: "Blank", Description: "Blank template", Status: statusOK, Base: blankTemplateID, NotDeletable: true,
+		Consoles: []graphicsConsole{{ID: consoleIDs["vnc"], Protocol: "vnc"}}, Created: now,
 	})
 	for _, t := range inv.InstanceTypes {
 		id := s.idOf(t.ID, "instancetype", t.Name)
-		s.instanceTypes.put(id, &instanceType{ID: id, Name: t.Name, Memory: int64(orElse(t.Memory, gib)), CPU: topology{Cores: orElse(t.Cores, 1), Sockets: 1, Threads: 1}})
+		made := &instanceType{hardware: blankHardware(), ID: id, Name: t.Name, Created: now}
+		made.setMemory(int64(orElse(t.Memory, gib)))
+		made.CPU = topology{Cores: 1, Sockets: orElse(t.Cores, 1), Threads: 1}
+		made.Settings.put("0", "io", "threads")
+		s.instanceTypes.put(id, made)
 	}
-	root := &tag{ID: rootTagID, Name: "root", Description: "root"}
+	description := "root"
+	root := &tag{ID: rootTagID, Name: "root", Description: &description}
 	s.tags.put(root.ID, root)
 	for _, name := range inv.Tags {
 		s.ensureTag(name)
 	}
 	for _, u := range inv.Users {
-		s.ensureUser(u.Name, u.Password)
+		s.ensureUser(u.Name, u.Password, orElse(u.Role, "UserRole"))
 	}
 	for _, dc := range inv.DataCenters {
 		s.fillDataCenter(dc, now)
@@ -492,7 +498,7 @@ func (s *store) fill(inv Inventory) {
 }
 
 // rootTagID is the ID of the tag that all others descend from, on every engine.
-const rootTagID = "00000000-0000-0000-0000-000000000001"
+const rootTagID = blankTemplateID
 
 func (s *store) ensureTag(name string) *tag {
 	for _, t := range s.tags.rows {
@@ -505,13 +511,13 @@ func (s *store) ensureTag(name string) *tag {
 	return made
 }
 
-func (s *store) ensureUser(name, password string) {
+func (s *store) ensureUser(name, password, role string) {
 	if known := s.userNamed(name); known != nil {
-		known.Password, known.Failures, known.Locked = password, 0, false
+		known.Password, known.Failures, known.Locked, known.Role = password, 0, false, role
 		s.users.put(known.ID, known)
 		return
 	}
-	made := &user{ID: newID(), Name: name, Password: password}
+	made := &user{ID: newID(), Name: name, Password: password, Role: role}
 	s.users.put(made.ID, made)
 }
 
@@ -554,10 +560,14 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 	}
 	for _, t := range dc.Templates {
 		made := &template{
-			ID: s.idOf(t.ID, "template", dc.Name, t.Name), Name: t.Name, DataCenter: center.ID, Description: t.Description, Cluster: clusterID(t.Cluster), Status: statusOK, Version: 1,
-			VersionName: "base version", OSType: orElse(t.OSType, "other"), Type: orElse(t.Type, "server"), Memory: int64(orElse(t.Memory, gib)),
-			CPU: topology{Cores: orElse(t.Cores, 1), Sockets: 1, Threads: 1}, Kubernetes: t.Kubernetes, Ignition: t.Ignition, Created: now,
+			hardware: blankHardware(), ID: s.idOf(t.ID, "template", dc.Name, t.Name), Name: t.Name, DataCenter: center.ID, Description: t.Description,
+			Cluster: clusterID(t.Cluster), Status: statusOK, Version: 1, VersionName: baseVersion, Kubernetes: t.Kubernetes, Ignition: t.Ignition, Created: now,
+			Consoles: []graphicsConsole{{ID: consoleIDs["vnc"], Protocol: "vnc"}},
 		}
+		made.OSType, made.Type = orElse(t.OSType, "other"), orElse(t.Type, "server")
+		made.setMemory(int64(orElse(t.Memory, gib)))
+		made.CPU = topology{Cores: orElse(t.Cores, 1), Sockets: 1, Threads: 1}
+		made.Soundcard = false // as in those that people make for servers
 		made.Base = made.ID
 		s.templates.put(made.ID, made)
 		for i, d := range t.Disks {
@@ -565,7 +575,7 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 			format := orElse(d.Format, "cow")
 			s.disks.put(id, &disk{
 				ID: id, Name: orElse(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, i+1)), Domain: domainID(d.StorageDomain), Format: format, Sparse: format == "cow",
-				Status: statusOK, ContentType: "data", Provisioned: int64(d.Size), Actual: int64(d.Size) / 10,
+				Status: statusOK, ContentType: "data", Provisioned: int64(d.Size), Actual: int64(d.Size) / 10, Made: true,
 			})
 			s.attach(made.ID, id, "virtio_scsi", i == 0)
 		}
@@ -579,7 +589,7 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 }
 
 func (s *store) fillCluster(dcName, dcID string, c Cluster) {
-	group := &cluster{ID: s.idOf(c.ID, "cluster", dcName, c.Name), Name: c.Name, Description: c.Description, DataCenter: dcID, CPUType: orElse(c.CPUType, "Secure Intel Skylake Server Family")}
+	group := &cluster{ID: s.idOf(c.ID, "cluster", dcName, c.Name), Name: c.Name, Description: c.Description, DataCenter: dcID, CPUType: orElse(c.CPUType, "Secure Intel Skylake Server Family"), BiosType: defaultBios}
 	s.clusters.put(group.ID, group)
 	for _, h := range c.Hosts {
 		made := &host{

@@ -2,6 +2,7 @@ package ovirtsim
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -69,6 +70,12 @@ func (s *Server) advance(v *vm) {
 			s.drain()
 			return
 		}
+		if v.PauseAtStart && from == statusPoweringUp {
+			v.PauseAtStart = false
+			s.settle(v, statusPaused)
+			s.finish(v.ID)
+			return
+		}
 		s.settle(v, statusUp)
 		if from == statusPoweringDown { // the guest ignored a shutdown, and the engine goes back to what it sees
 			return
@@ -101,26 +108,15 @@ func (s *Server) advance(v *vm) {
 		v.Host = ""
 		s.settle(v, statusSuspended)
 		s.drain()
-	case statusRemoved:
-		var doomed []*disk
-		for _, a := range s.store.attachmentsOf(v.ID) {
-			if len(s.store.attachmentsOfDisk(a.Disk)) == 1 {
-				doomed = append(doomed, s.store.disks.get(a.Disk))
-			}
-		}
-		s.forget(v, doomed)
 	}
 }
 
 // down is the end of a VM's run, however it came.
 func (s *Server) down(v *vm) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
-	v.Host, v.Destination, v.Stopped, v.RunOnce = "", "", time.Now(), nil
-	if v.NextMemory != 0 {
-		v.Memory, v.GuaranteedMemory, v.NextMemory = v.NextMemory, min(v.GuaranteedMemory, v.NextMemory), 0
-	}
-	if v.NextCPU.Cores != 0 {
-		v.CPU, v.NextCPU = v.NextCPU, topology{}
+	v.Host, v.Destination, v.Stopped, v.RunOnce, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
+	if v.Next != nil {
+		v.hardware, v.Next = *v.Next, nil
 	}
 	s.settle(v, statusDown)
 	s.finish(v.ID)
@@ -142,120 +138,217 @@ func (s *Server) crash(v *vm) {
 }
 
 // launch puts a VM that is down on a host.
-func (s *Server) launch(v *vm) error {
-	placed, err := s.place(v, "")
+func (s *Server) launch(v *vm) error { return s.launchOn(v, "") }
+
+func (s *Server) launchOn(v *vm, want string) error {
+	placed, err := s.place(v, want)
 	if err != nil {
 		return err
 	}
-	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, statusWaitForLaunch, "", "", time.Now()
+	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, statusWaitForLaunch, "", nil, time.Now()
 	s.arrange(v, statusPoweringUp, s.options.Timings.Launch)
 	return nil
 }
 
-func startVM(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
+// statusTitles are the statuses of VMs as messages have them.
+var statusTitles = map[string]string{
+	statusDown: "Down", statusUp: "Up", statusPoweringUp: "Powering Up", statusPaused: "Paused", statusMigrating: "Migrating", statusUnknown: "Unknown",
+	statusNotResponding: "Not Responding", statusWaitForLaunch: "Wait for Launch", statusRebootInProgress: "Reboot in Progress", statusSavingState: "Saving State",
+	statusSuspended: "Suspended", statusImageLocked: "Image Locked", statusPoweringDown: "Powering Down",
+}
+
+// inStatus refuses an action for the status that a VM is in.
+func inStatus(v *vm, command string) error {
+	return conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
+}
+
+// actionVM is the VM of the path, for an action. One that is not there is told by the action, and not by the path.
+func (c *call) actionVM(command string) (*vm, error) {
+	if v := c.store.vms.get(c.id("vm")); v != nil {
+		return v, nil
 	}
+	return nil, invalid("Cannot %s. VM is not found.", command)
+}
+
+// done is the answer to an action of a VM.
+func (c *call) done(v *vm) *element { return c.complete(ref("vm", "vms", v.ID)) }
+
+// noDiskText is what the engine says where a VM boots from disks and has none.
+const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, and rerun the VM.\n" +
+	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to select a different boot option and rerun the VM."
+
+// checkStart refuses what the engine refuses before it looks for a host.
+func (c *call) checkStart(v *vm) error {
 	switch v.Status {
-	case statusDown, statusSuspended:
+	case statusDown, statusSuspended, statusPaused:
 	case statusImageLocked:
-		return nil, conflict("Cannot run VM: VM is locked. Please try again in a few minutes.")
+		return conflict("Cannot run VM: VM is locked. Please try again in a few minutes.")
 	default:
-		return nil, conflict("Cannot run VM. VM is running.")
+		return inStatus(v, "run VM")
 	}
-	bootable := false
+	disks := 0
 	for _, a := range c.store.attachmentsOf(v.ID) {
 		d := c.store.disks.get(a.Disk)
 		switch {
 		case !a.Active:
 		case d.Status == statusLocked:
-			return nil, conflict("Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.", d.Name)
+			return conflict("Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.", d.Name)
 		case d.Status == statusIllegal:
-			return nil, conflict("Cannot run VM. The following attached disks are in ILLEGAL status: %s - please remove them and try again.", d.Name)
+			return conflict("Cannot run VM. The following attached disks are in ILLEGAL status: %s - please remove them and try again.", d.Name)
 		default:
-			bootable = true
+			disks++
 		}
 	}
-	if !bootable {
-		return nil, conflict("Cannot run VM without at least one bootable disk.")
+	// Only a VM that boots from nothing else needs what it boots from.
+	order := c.body.list("vm", "os", "boot", "devices", "device")
+	if len(order) == 0 {
+		order = v.Settings.list("os", "boot", "devices", "device")
 	}
-	c.work("Launching VM "+v.Name, v.ID)
-	if err := c.launch(v); err != nil {
-		c.finish(v.ID)
-		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user+").", eventOf{vm: v.ID})
-		return nil, err
+	only := ""
+	if len(order) == 1 {
+		only = order[0].text
 	}
-	if in := c.body.get("vm", "initialization"); in != nil {
-		v.RunOnce = in
-		c.store.vms.put(v.ID, v)
+	switch {
+	case only == "hd" && disks == 0:
+		return conflict("%s", noDiskText)
+	case only == "network" && len(c.store.nicsOf(v.ID)) == 0:
+		return conflict("Cannot run VM. There is no network interface to boot from.")
 	}
-	c.event(153, "normal", "VM "+v.Name+" was started by "+c.user+" (Host: "+c.store.hostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
-	return c.complete(), nil
+	return nil
 }
 
-// stopVM powers off; a VM that is down stays down, which the engine counts as success.
-func stopVM(c *call) (*element, error) { return c.end(false) }
+func startVM(c *call) (*element, error) {
+	v := c.store.vms.get(c.id("vm"))
+	if v == nil {
+		return nil, failed(http.StatusInternalServerError, "java.lang.NullPointerException: Cannot invoke \"org.ovirt.engine.core.common.businessentities.VM.getStatus()\" "+
+			"because the return value of \"org.ovirt.engine.core.bll.RunVmCommand.getVm()\" is null")
+	}
+	if v.Status == statusPaused {
+		c.settle(v, statusUp)
+		return c.done(v), nil
+	}
+	if err := c.checkStart(v); err != nil {
+		return nil, err
+	}
+	once := c.body.get("vm")
+	want, err := c.startHost(once)
+	if err != nil {
+		return nil, err
+	}
+	if once.has("initialization") {
+		if _, err := layInitialization(nil, once.get("initialization"), commandOn("run VM")); err != nil {
+			return nil, err
+		}
+	}
 
-// shutdownVM asks the guest, which may ignore it.
-func shutdownVM(c *call) (*element, error) { return c.end(true) }
+	c.work("Launching VM "+v.Name+map[bool]string{true: " in run-once mode", false: ""}[once != nil], v.ID)
+	if err := c.launchOn(v, want); err != nil {
+		c.finish(v.ID)
+		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user.Name+").", eventOf{vm: v.ID})
+		return nil, err
+	}
+	v.OnceRun, v.RunOnce = once != nil, once.get("initialization")
+	v.PauseAtStart = c.body.yes("pause") || v.Settings.yes("start_paused")
+	c.store.vms.put(v.ID, v)
+	c.event(153, "normal", "VM "+v.Name+" was started by "+c.user.Name+" (Host: "+c.store.hostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
+	return c.done(v), nil
+}
 
-func (c *call) end(graceful bool) (*element, error) {
-	v, err := c.vm()
+// startHost is the host that a start names; empty where it names none.
+func (c *call) startHost(once *element) (string, error) {
+	hosts := once.list("placement_policy", "hosts", "host")
+	if len(hosts) == 0 {
+		return "", nil
+	}
+	if err := checkRef(hosts[0]); err != nil {
+		return "", err
+	}
+	found := referred(c.store.hosts, hosts[0], func(h *host) string { return h.Name })
+	if found == nil {
+		return "", entityNotFound(orElse(refID(hosts[0]), hosts[0].value("name")))
+	}
+	return found.ID, nil
+}
+
+// stopVM powers off; a VM that is down stays down, which the engine counts as success. The VM reads as before until its
+// host tells that it has ended, and the host refuses a second stop meanwhile.
+func stopVM(c *call) (*element, error) {
+	v, err := c.actionVM("stop VM")
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case v.Status == statusDown:
+		c.work("Stopping VM "+v.Name, "")
+		return c.done(v), nil
+	case v.Status == statusSuspended:
+		c.down(v)
+		return c.done(v), nil
+	case v.Status == statusImageLocked || v.Status == statusUnknown:
+		return nil, conflict("Cannot stop VM. VM is not running.")
+	case v.Stopping:
+		return nil, invalid("Desktop does not exist")
+	}
+	reason := c.body.value("reason")
+	v.StopReason, v.Stopping = &reason, true
+	c.work("Stopping VM "+v.Name, v.ID)
+	c.halt(v)
+	v.Destination = ""
+	c.arrange(v, statusDown, c.options.Timings.PowerDown)
+	return c.done(v), nil
+}
+
+// shutdownVM asks the guest, which may ignore it. A guest that does not run yet is powered off.
+func shutdownVM(c *call) (*element, error) {
+	v, err := c.actionVM("shutdown VM")
 	if err != nil {
 		return nil, err
 	}
 	switch v.Status {
-	case statusImageLocked:
-		return nil, conflict("Cannot stop VM: VM is locked. Please try again in a few minutes.")
-	case statusDown:
-		return c.complete(), nil
-	case statusPoweringDown:
-		if graceful {
-			return c.complete(), nil
-		}
-	case statusSuspended:
-		c.down(v)
-		return c.complete(), nil
-	case statusUnknown:
-		return nil, conflict("Cannot stop VM. The host of the VM is not reached.")
-	}
-	v.StopReason = c.body.value("reason")
-	if graceful && v.Status == statusUp {
-		c.event(153, "normal", "VM shutdown initiated by "+c.user+" on VM "+v.Name+".", eventOf{vm: v.ID})
+	case statusDown, statusPoweringDown:
+		c.work("Shutting down VM "+v.Name, "")
+		return c.done(v), nil
+	case statusImageLocked, statusUnknown, statusSuspended:
+		return nil, conflict("Cannot shutdown VM. VM is not running.")
+	case statusUp:
+		c.event(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
 		if c.guestFault(guestIgnoresShutdown, v.Name) {
 			v.Status = statusPoweringDown
 			c.arrange(v, statusUp, 4*c.options.Timings.PowerDown)
-			return c.complete(), nil
+			return c.done(v), nil
 		}
 	}
-	c.work("Stopping VM "+v.Name, v.ID)
+	reason := c.body.value("reason")
+	v.StopReason = &reason
+	c.work("Shutting down VM "+v.Name, v.ID)
 	c.halt(v)
 	v.Status, v.Destination = statusPoweringDown, ""
 	c.arrange(v, statusDown, c.options.Timings.PowerDown)
-	return c.complete(), nil
+	return c.done(v), nil
 }
 
-func rebootVM(c *call) (*element, error) {
-	v, err := c.vm()
+// restart is a reboot by the guest, or a reset of the machine.
+func (c *call) restart(command string) (*element, error) {
+	v, err := c.actionVM(command)
 	if err != nil {
 		return nil, err
 	}
 	if v.Status != statusUp && v.Status != statusPoweringUp {
-		return nil, conflict("Cannot reboot VM. VM is not running.")
+		return nil, inStatus(v, command)
 	}
 	c.halt(v)
 	v.Status = statusRebootInProgress
 	c.arrange(v, statusUp, c.options.Timings.PowerUp)
-	c.event(157, "normal", "User "+c.user+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
-	return c.complete(), nil
+	c.work("Restarting VM "+v.Name, "")
+	c.event(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
+	return c.done(v), nil
 }
 
-// resetVM cuts the power for a moment.
-func resetVM(c *call) (*element, error) { return rebootVM(c) }
+func rebootVM(c *call) (*element, error) { return c.restart("restart VM") }
+func resetVM(c *call) (*element, error)  { return c.restart("reset VM") }
 
 func suspendVM(c *call) (*element, error) {
-	v, err := c.vm()
+	v, err := c.actionVM("hibernate VM")
 	if err != nil {
 		return nil, err
 	}
@@ -265,32 +358,130 @@ func suspendVM(c *call) (*element, error) {
 	c.halt(v)
 	v.Status = statusSavingState
 	c.arrange(v, statusSuspended, c.options.Timings.PowerDown)
-	return c.complete(), nil
+	c.work("Hibernating VM "+v.Name, "")
+	c.status = http.StatusAccepted
+	return el("action").flag("async", true).add(ref("job", "jobs", c.job), ref("vm", "vms", v.ID)).str("status", "pending"), nil
 }
 
 func migrateVM(c *call) (*element, error) {
-	v, err := c.vm()
+	v, err := c.actionVM("migrate VM")
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case v.Status != statusUp:
-		return nil, conflict("Cannot migrate VM. VM is not up.")
-	case v.PlacementAffinity == "pinned":
-		return nil, conflict("Cannot migrate VM. The VM is pinned to its host and cannot be migrated.")
 	}
 	want := ""
 	if h := c.body.get("host"); h != nil {
 		found := referred(c.store.hosts, h, func(h *host) string { return h.Name })
 		if found == nil {
-			return nil, notFound("Host", refID(h))
+			return nil, invalid("Cannot migrate VM. Invalid Host Id.")
 		}
 		want = found.ID
+	}
+	switch {
+	case v.Status == statusMigrating:
+		return nil, conflict("Cannot migrate VM. VM is already being migrated.")
+	case v.Host == "":
+		return nil, conflict("Cannot migrate VM. VM is not running.")
+	case v.PlacementAffinity == "pinned":
+		return nil, conflict("Cannot migrate VM. The VM is pinned to its host and cannot be migrated.")
 	}
 	if err := c.move(v, want); err != nil {
 		return nil, err
 	}
-	return c.complete(), nil
+	return c.done(v), nil
+}
+
+func cancelMigration(c *call) (*element, error) {
+	v, err := c.actionVM("cancel migration for VM")
+	if err != nil {
+		return nil, err
+	}
+	if v.Status != statusMigrating {
+		return nil, conflict("Cannot cancel migration for non migrating VM.")
+	}
+	v.Destination = ""
+	c.settle(v, statusUp)
+	return c.done(v), nil
+}
+
+func freezeVM(c *call) (*element, error) { return c.frozen("freeze VM") }
+func thawVM(c *call) (*element, error)   { return c.frozen("thaw VM") }
+
+func (c *call) frozen(command string) (*element, error) {
+	v, err := c.actionVM(command)
+	if err != nil {
+		return nil, err
+	}
+	if v.Status != statusUp {
+		return nil, inStatus(v, command)
+	}
+	return c.done(v), nil
+}
+
+// logonVM needs an agent in the guest that knows how.
+func logonVM(c *call) (*element, error) {
+	if _, err := c.actionVM("logon to VM"); err != nil {
+		return nil, err
+	}
+	return nil, invalid("")
+}
+
+func detachVM(*call) (*element, error) { return nil, forbidden() }
+
+func undoSnapshot(*call) (*element, error) {
+	return nil, invalid("Cannot revert to Snapshot. VM's Snapshot does not exist.")
+}
+
+// cloneVM and exportVM are refused for what they lack; the simulator does not do more.
+func cloneVM(c *call) (*element, error) {
+	return nil, orError(mandatory(orElse(c.body.get("vm"), el("vm")), "vm", "name"), failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
+}
+
+func exportVM(*call) (*element, error) {
+	return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+}
+
+func orError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+func ticketVM(c *call) (*element, error) {
+	v := c.store.vms.get(c.id("vm"))
+	if v == nil {
+		return nil, bare(entityNotFound("GetVmByVmId"))
+	}
+	if v.Status != statusUp && v.Status != statusPoweringUp {
+		return nil, bare(inStatus(v, "set Virtual Machine Ticket"))
+	}
+	asked := orElse(c.body.get("ticket"), el("ticket"))
+	ticket := el("ticket").str("expiry", orElse(asked.value("expiry"), "7200")).str("value", orElse(asked.value("value"), randomHex(6)))
+	return c.complete(ticket), nil
+}
+
+// autoPinVM turns the engine's own pinning on. It cannot turn it off: that needs a change of the VM.
+func autoPinVM(c *call) (*element, error) {
+	v := c.store.vms.get(c.id("vm"))
+	switch {
+	case !c.atLeast(4, 4, 5):
+		return nil, gone()
+	case v == nil:
+		return nil, bare(entityNotFound("VM: id=" + c.id("vm")))
+	case !c.body.yes("optimize_cpu_settings") && !c.atLeast(4, 5, 0):
+		return nil, bare(failed(http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported."))
+	case !c.body.yes("optimize_cpu_settings"):
+		return nil, bare(failed(http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported."))
+	case !c.atLeast(4, 5, 0) && len(v.PlacementHosts) == 0:
+		return nil, bare(invalid("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning."))
+	}
+	wanted := v.copyOf()
+	wanted.CPUPinning = pinResize
+	v.take(wanted, v.running(), false)
+	c.store.vms.put(v.ID, v)
+	c.work("Editing VM "+v.Name, "")
+	answer := el("action").add(ref("job", "jobs", c.job))
+	return answer.str("status", "complete"), nil
 }
 
 // move begins the migration of a VM, to a host or to the best one.
@@ -315,7 +506,7 @@ func activateHost(c *call) (*element, error) {
 		return nil, err
 	}
 	if h.Status == hostUp {
-		return nil, conflict("Cannot activate Host. Host is already up.")
+		return nil, conflict("Cannot activate Host. Host in Up status.")
 	}
 	c.fenced(h)
 	c.hostStatus(h, hostUp)
@@ -497,18 +688,18 @@ func (s *Server) seed(inv Inventory) error {
 func (s *Server) seedVM(dc DataCenter, want VM) error {
 	c := &call{Server: s}
 	source := c.templateFor(el("template").str("name", want.Template), s.store.idOf(dc.ID, "datacenter", dc.Name))
-	made := &vm{
-		ID: orElse(want.ID, newID()), Name: want.Name, Comment: want.Comment, Status: statusDown, Template: source.ID, Original: source.ID,
-		Memory: orElse(int64(want.Memory), source.Memory), CPU: source.CPU, OSType: source.OSType, Type: source.Type, Ballooning: true, Created: time.Now(),
-		DeleteProtected: want.DeleteProtected, Consoles: []graphicsConsole{{ID: "766e63", Protocol: "vnc"}},
-		Kubernetes: source.Kubernetes, Ignition: source.Ignition,
-	}
-	for _, c := range dc.Clusters {
-		if c.Name == want.Cluster {
-			made.Cluster = s.store.idOf(c.ID, "cluster", dc.Name, c.Name)
+	home := &cluster{}
+	for _, one := range dc.Clusters {
+		if one.Name == want.Cluster {
+			home = s.store.clusters.get(s.store.idOf(one.ID, "cluster", dc.Name, one.Name))
 		}
 	}
-	made.MaxMemory, made.GuaranteedMemory = 4*made.Memory, made.Memory
+	made := c.vmOf(source, home)
+	made.ID, made.Name, made.Comment, made.DeleteProtected = orElse(want.ID, made.ID), want.Name, want.Comment, want.DeleteProtected
+	if want.Memory != 0 {
+		made.Memory = int64(want.Memory)
+		made.MaxMemory, made.GuaranteedMemory = 4*made.Memory, made.Memory
+	}
 	s.store.vms.put(made.ID, made)
 	disks, err := c.copyDisks(made, source, nil, false)
 	if err != nil {

@@ -4,19 +4,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
+	"regexp"
 )
 
 // This file has the network interfaces of VMs and templates, and what the guest agent reports of them.
 
+// nicDocument shows an interface. Only in lists does it refer to where it is.
 func nicDocument(_ *call, n *nic, owner string) *element {
 	collection := owner + "s"
-	out := object("nic", n.ID, collection, n.Owner, "nics", n.ID)
-	if owner == "vm" {
-		out.links("reporteddevices", "statistics").actions("activate", "deactivate")
-	}
-	out.str("name", n.Name).str("interface", n.Interface).flag("linked", !n.Unlinked).flag("plugged", !n.Unplugged).flag("synced", true)
+	out := object("nic", n.ID, collection, n.Owner, "nics", n.ID).str("name", n.Name).str("interface", n.Interface).
+		flag("linked", !n.Unlinked).flag("plugged", !n.Unplugged).flag("synced", true)
 	if n.MAC != "" {
 		out.add(el("mac").str("address", n.MAC))
 	}
@@ -31,24 +28,14 @@ func nicsOf(c *call, ownerID, owner string) *element {
 	return out
 }
 
-func listNICs(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
-	}
-	return nicsOf(c, v.ID, "vm"), nil
-}
+func listNICs(c *call) (*element, error) { return nicsOf(c, c.id("vm"), "vm"), nil }
 
 func (c *call) nic() (*vm, *nic, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, nil, err
-	}
 	n := c.store.nics.get(c.id("id"))
-	if n == nil || n.Owner != v.ID {
-		return nil, nil, notFound("Nic", c.id("id"))
+	if n == nil || n.Owner != c.id("vm") {
+		return nil, nil, gone()
 	}
-	return v, n, nil
+	return c.store.vms.get(n.Owner), n, nil
 }
 
 func getNIC(c *call) (*element, error) {
@@ -59,21 +46,36 @@ func getNIC(c *call) (*element, error) {
 	return nicDocument(c, n, "vm"), nil
 }
 
-// nicInterfaces are the models of network cards.
-var nicInterfaces = []string{"virtio", "e1000", "e1000e", "rtl8139", "pci_passthrough", "spapr_vlan"}
+// maxNICName is the length of the name of an interface.
+const maxNICName = 50
+
+var (
+	nicName    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
+)
 
 // changeNIC applies a request to a network interface, which stays as it was on an error.
 func (c *call) changeNIC(v *vm, n *nic, verb string) error {
 	in, next := c.body, *n
-	if in.has("name") {
-		next.Name = in.value("name")
+	next.Name = textOr(in, "name", n.Name)
+	switch {
+	case len(next.Name) > maxNICName || next.Name == "":
+		return invalid("size must be between 1 and %d, Attribute: nic.name", maxNICName)
+	case !nicName.MatchString(next.Name):
+		return invalid("%s", `Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`)
+	}
+	if err := c.changeMAC(v, n, &next); err != nil {
+		return err
 	}
 	for _, other := range c.store.nicsOf(v.ID) {
 		if other.ID != n.ID && other.Name == next.Name {
-			return conflict("Cannot %s Interface. The network interface name is already in use.", verb)
+			return conflict("Network interface name is already in use")
 		}
 	}
 	if p := in.get("vnic_profile"); p != nil {
+		if err := checkRef(p); err != nil {
+			return err
+		}
 		next.Profile = refID(p)
 		profile := c.store.vnicProfiles.get(next.Profile)
 		switch {
@@ -83,29 +85,18 @@ func (c *call) changeNIC(v *vm, n *nic, verb string) error {
 			return conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.", verb)
 		}
 	}
-	if kind := in.value("interface"); kind != "" {
-		if !slices.Contains(nicInterfaces, kind) {
-			return invalid("Cannot %s Interface. The interface type %q is none of %s.", verb, kind, strings.Join(nicInterfaces, ", "))
-		}
-		next.Interface = kind
+	switch next.Interface = orElse(in.value("interface"), n.Interface); next.Interface {
+	case "rtl8139_virtio", "spapr_vlan":
+		return invalid("Cannot %s Interface. The network interface type is not compatible with the selected operating system.", verb)
+	case "pci_passthrough":
+		return conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
+			"Virtual machine interface of type 'PCI Passthrough' should have 'Passthrough' profile and vice versa.", verb)
 	}
 	if in.has("linked") {
 		next.Unlinked = !in.yes("linked")
 	}
 	if in.has("plugged") {
 		next.Unplugged = !in.yes("plugged")
-	}
-	if mac := in.value("mac", "address"); mac != "" {
-		hardware, err := net.ParseMAC(mac)
-		if err != nil || len(hardware) != 6 || hardware[0]&1 == 1 {
-			return invalid("Cannot %s Interface. The MAC address %q is not a valid unicast address.", verb, mac)
-		}
-		next.MAC = hardware.String()
-		for _, other := range c.store.nics.rows {
-			if other.ID != n.ID && other.MAC == next.MAC {
-				return conflict("Cannot %s Interface. MAC Address %s is already in use by VM or snapshot.", verb, next.MAC)
-			}
-		}
 	}
 	if n.MAC != next.MAC {
 		c.store.release(n.MAC)
@@ -114,28 +105,54 @@ func (c *call) changeNIC(v *vm, n *nic, verb string) error {
 	return nil
 }
 
+// changeMAC applies the address of a request.
+func (c *call) changeMAC(v *vm, n, next *nic) error {
+	mac := c.body.value("mac", "address")
+	if mac == "" {
+		return nil
+	}
+	hardware, err := net.ParseMAC(mac)
+	switch {
+	case !macPattern.MatchString(mac) || err != nil || mac == "00:00:00:00:00:00":
+		return invalid("%s", `MAC address must be in format "HH:HH:HH:HH:HH:HH" where H is a hexadecimal character (either a digit or A-F, case is insignificant)., Attribute: nic.macAddress`)
+	case hardware[0]&1 == 1:
+		return invalid("Multi-cast MAC address is not allowed., Attribute: nic.macAddress")
+	}
+	next.MAC = hardware.String()
+	if n.MAC != "" && n.MAC != next.MAC && v.running() && !n.Unplugged {
+		return conflict("Cannot edit Interface. Updating the MAC address is not supported while the interface is plugged to a running VM.")
+	}
+	for _, other := range c.store.nics.rows {
+		if other.ID != n.ID && other.MAC == next.MAC {
+			return conflict("MAC Address %s is already in use by VM or snapshot: %s.", next.MAC, c.store.vmName(other.Owner))
+		}
+	}
+	return nil
+}
+
 func addNIC(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
+	if err := mandatory(c.body, "nic", "name"); err != nil {
 		return nil, err
 	}
 	if err := require(c.body, "Nic", "name"); err != nil {
 		return nil, err
 	}
-	if v.Status == statusImageLocked {
-		return nil, conflict("Cannot add Interface: VM is locked. Please try again in a few minutes.")
+	v := c.store.vms.get(c.id("vm"))
+	if v == nil {
+		return nil, invalid("Cannot add Interface. VM is not found.")
 	}
 	made := &nic{ID: newID(), Owner: v.ID, Interface: "virtio", Order: c.store.next("nics")}
 	if err := c.changeNIC(v, made, "add"); err != nil {
 		return nil, err
 	}
+	if v.Status == statusImageLocked && v.Template == blankTemplateID && c.store.attachmentsOf(v.ID) != nil { // a clone holds its lock
+		return nil, conflict("Cannot add Interface. Related operation is currently in progress. Please try again later.")
+	}
 	if made.MAC == "" {
 		made.MAC = c.store.nextMAC()
 	}
 	c.store.nics.put(made.ID, made)
-	c.work("Adding NIC "+made.Name, "")
-	c.created = true
-	return nicDocument(c, made, "vm"), nil
+	return c.created(nicDocument(c, made, "vm")), nil
 }
 
 func updateNIC(c *call) (*element, error) {
@@ -155,15 +172,11 @@ func removeNIC(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case v.Status == statusImageLocked:
-		return nil, conflict("Cannot remove Interface: VM is locked. Please try again in a few minutes.")
-	case v.Status != statusDown && !n.Unplugged:
-		return nil, conflict("Cannot remove Interface. The network interface is plugged and the VM is running. Please unplug it first.")
+	if v.running() && !n.Unplugged {
+		return nil, conflict("Cannot remove Interface. The VM Network Interface is plugged to a running VM.")
 	}
 	c.store.release(n.MAC)
 	c.store.nics.drop(n.ID)
-	c.work("Removing NIC "+n.Name, "")
 	return c.complete(), nil
 }
 
@@ -206,11 +219,10 @@ func (c *call) devices(v *vm, mac string) *element {
 }
 
 func listReportedDevices(c *call) (*element, error) {
-	v, err := c.vm()
-	if err != nil {
-		return nil, err
+	if v := c.store.vms.get(c.id("vm")); v != nil {
+		return c.devices(v, ""), nil
 	}
-	return c.devices(v, ""), nil
+	return el("reported_devices"), nil
 }
 
 func listNICReportedDevices(c *call) (*element, error) {

@@ -10,7 +10,7 @@ type (
 
 	cluster struct {
 		ID, Name, Description, DataCenter string
-		CPUType                           string
+		CPUType, BiosType                 string
 	}
 
 	host struct {
@@ -25,18 +25,23 @@ type (
 	affinityLabel struct {
 		ID, Name   string
 		VMs, Hosts []string
+		// Implicit says that the label binds its VMs to its hosts.
+		Implicit bool
 	}
 
 	network struct {
 		ID, Name, Description, DataCenter string
-		VLAN                              int64
+		VLAN, MTU                         int64
 		DHCP                              *DHCP
 		SLAAC                             string
 		// Leases by MAC.
 		Leases map[string]string
 	}
 
-	vnicProfile struct{ ID, Name, Network string }
+	vnicProfile struct {
+		ID, Name, Description, Network string
+		Mirroring                      bool
+	}
 
 	storageDomain struct {
 		ID, Name, DataCenter, StorageType string
@@ -45,25 +50,26 @@ type (
 	}
 
 	template struct {
+		hardware
 		ID, Name, Description, Comment, Cluster, Status string
 		// DataCenter that it is in; empty for Blank, which is in all.
 		DataCenter string
 		// Base is the ID of the first version; Version counts from 1.
-		Base, VersionName    string
-		Version              int64
-		OSType, Type         string
-		Memory               int64
-		CPU                  topology
+		Base, VersionName string
+		Version           int64
+		// Initialization is that of the VM it was made of; it is laid under those of its VMs.
+		Initialization       *element `json:",omitempty"`
 		Kubernetes, Ignition string
+		Consoles             []graphicsConsole
 		Created              time.Time
 		NotDeletable         bool
 		Until                transition
 	}
 
 	instanceType struct {
+		hardware
 		ID, Name string
-		Memory   int64
-		CPU      topology
+		Created  time.Time
 	}
 
 	// nic belongs to a VM or a template.
@@ -85,6 +91,10 @@ type (
 		Copies []string
 		// Parent is the template's disk that a linked one depends on.
 		Parent string
+		// Backup is none or incremental.
+		Backup string
+		// Made says that the engine has made its first volume.
+		Made bool
 		// SHA256 of what was uploaded last.
 		SHA256 string
 		Until  transition
@@ -99,27 +109,34 @@ type (
 	}
 
 	tag struct {
-		ID, Name, Description, Parent string
-		VMs, Hosts, Templates         []string
+		ID, Name, Parent string
+		// Description is nil where it was never set.
+		Description           *string
+		VMs, Hosts, Templates []string
 	}
 
 	rule struct{ Enabled, Enforcing, Positive bool }
 
 	affinityGroup struct {
-		ID, Name, Description, Cluster string
-		Priority                       int64
-		VMsRule, HostsRule             rule
-		VMs, Hosts                     []string
-		VMLabels, HostLabels           []string
+		ID, Name, Cluster string
+		// Description is nil where it was never set.
+		Description          *string
+		Priority             float64
+		VMsRule, HostsRule   rule
+		VMs, Hosts           []string
+		VMLabels, HostLabels []string
 	}
 
 	imageTransfer struct {
-		ID, Disk, Direction, Phase, Format, Ticket, TimeoutPolicy string
-		Transferred, InactivityTimeout                            int64
-		LastActivity                                              time.Time
-		Until                                                     transition
+		ID, Disk, Host, Direction, Phase, Format, Ticket, TimeoutPolicy string
+		Transferred, InactivityTimeout                                  int64
+		LastActivity                                                    time.Time
+		Until                                                           transition
 		// Covered are the ranges that have arrived.
 		Covered [][2]int64
+
+		// ticketGone says that no more data is taken, although the phase is not the last one.
+		ticketGone bool
 	}
 
 	job struct {
@@ -138,6 +155,8 @@ type (
 
 	user struct {
 		ID, Name, Password string
+		// Role on the whole system.
+		Role string
 		// Failures since the last login.
 		Failures int
 		Locked   bool
@@ -154,39 +173,32 @@ type (
 	}
 
 	vm struct {
+		hardware
 		ID, Name, Description, Comment string
 		Cluster, Host, Status          string
 		// Template is what the VM depends on: Blank for a clone. Original is what it was made from.
-		Template, Original, InstanceType         string
-		Memory, GuaranteedMemory, MaxMemory      int64
-		Ballooning                               bool
-		CPU                                      topology
-		CPUMode, OSType, Type                    string
-		Console, Soundcard                       bool
-		DeleteProtected, HighlyAvailable, Pinned bool
-		CustomProperties                         []property
-		PlacementAffinity                        string
-		PlacementHosts                           []string
-		AutoPinning                              string
-		Initialization                           *element `json:",omitempty"`
-		// RunOnce is the initialization of this run only.
+		Template, Original, InstanceType string
+		// Next is what the next start gives it; nil when nothing waits.
+		Next           *hardware `json:",omitempty"`
+		Initialization *element  `json:",omitempty"`
+		// RunOnce is the initialization of this run only; OnceRun says that the run was started with parameters of its own.
 		RunOnce *element `json:",omitempty"`
+		OnceRun bool
 		// Kubernetes and Ignition say what is in the image; the template may be gone.
-		Kubernetes, Ignition string
-		// Kept holds what has no effect here but is shown as it was sent.
-		Kept                      []*element `json:",omitempty"`
+		Kubernetes, Ignition      string
 		Consoles                  []graphicsConsole
 		Created, Started, Stopped time.Time
-		StopReason                string
+		StopReason                *string
 		Boots                     int
+		// Stopping says that the host was told to end the VM, which is not seen in its status yet.
+		Stopping bool
+		// PauseAtStart says that the VM is paused as soon as it runs.
+		PauseAtStart bool
 		// Until is the next change of status that comes by itself.
 		Until transition
 		// Destination of a migration.
 		Destination string
 		GuestError  string
-		// NextMemory and NextCPU are what the next start gives it; zero when nothing waits.
-		NextMemory int64
-		NextCPU    topology
 
 		// What follows is not kept over a restart.
 		reported []ReportedInterface

@@ -1,6 +1,8 @@
 package ovirtsim
 
 import (
+	"errors"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,33 +19,31 @@ type query struct {
 	sort string
 	desc bool
 	page int
+	// paged says that the search names a page.
+	paged bool
 }
 
 type condition struct {
 	field    string // empty matches any field
 	operator string
 	value    string
-	pattern  *regexp.Regexp
+	// pattern ignores case, exact does not.
+	pattern, exact *regexp.Regexp
 }
 
 var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
+// errSearch says that the engine does not understand a search. It does not tell the client: it finds nothing.
+var errSearch = errors.New("the search is not understood")
+
 // parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
-// tighter and parentheses group; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc" and "page N" at
-// the end; and a leading "Vms:" as the web interface writes it.
+// tighter and may be left out; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc"
+// and "page N" at the end. Parentheses are not understood.
 func parseSearch(text string) (*query, error) {
-	bad := func(why string) error { return invalid("The search query %q is not valid: %s", text, why) }
-	rest := text
-	if head, tail, ok := strings.Cut(text, ":"); ok && regexp.MustCompile(`^\s*[A-Za-z]+\s*$`).MatchString(head) && !strings.ContainsAny(head, "=<>") {
-		rest = tail
+	if !utf8.ValidString(text) || strings.Count(text, `"`)%2 != 0 || strings.ContainsAny(text, "()':") {
+		return nil, errSearch
 	}
-	if !utf8.ValidString(text) {
-		return nil, bad("it is not UTF-8")
-	}
-	if strings.Count(rest, `"`)%2 != 0 {
-		return nil, bad("a quote is not closed")
-	}
-	p := &searchParser{tokens: searchToken.FindAllString(rest, -1), bad: bad}
+	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
 	q := &query{any: [][]condition{nil}} // which holds for everything
 	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
 		var err error
@@ -55,7 +55,7 @@ func parseSearch(text string) (*query, error) {
 		switch p.word(0) {
 		case "sortby":
 			if q.sort = p.word(1); q.sort == "" {
-				return nil, bad("sortby names no field")
+				return nil, errSearch
 			}
 			p.at += 2
 			if order := p.word(0); order == "asc" || order == "desc" {
@@ -64,26 +64,22 @@ func parseSearch(text string) (*query, error) {
 			}
 		case "page":
 			n, err := strconv.Atoi(p.word(1))
-			if err != nil || n < 1 || n > maxPage {
-				return nil, bad("page needs a number")
+			if err != nil || n < 0 || n > maxPage {
+				return nil, errSearch
 			}
-			q.page = n
+			q.page, q.paged = n, true
 			p.at += 2
 		default:
-			return nil, bad("there is no and or or before " + p.tokens[p.at])
+			return nil, errSearch
 		}
 	}
 	return q, nil
 }
 
-// maxAlternatives bounds what parentheses multiply.
-const maxAlternatives = 1000
-
 // searchParser reads conditions from left to right into alternatives.
 type searchParser struct {
 	tokens []string
 	at     int
-	bad    func(why string) error
 }
 
 // word is the token at a distance from the current one, in lower case; "" behind the end.
@@ -96,58 +92,49 @@ func (p *searchParser) word(distance int) string {
 
 // alternatives are joined by "or".
 func (p *searchParser) alternatives() ([][]condition, error) {
-	out, err := p.conjunction()
-	for err == nil && p.word(0) == "or" {
+	var out [][]condition
+	for {
+		conditions, err := p.conjunction()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, conditions)
+		if p.word(0) != "or" {
+			return out, nil
+		}
 		p.at++
-		var more [][]condition
-		more, err = p.conjunction()
-		out = append(out, more...)
 	}
-	return out, err
 }
 
-// conjunction is what "and" joins. Each alternative of one side goes with each of the other.
-func (p *searchParser) conjunction() ([][]condition, error) {
-	out, err := p.term()
-	for err == nil && p.word(0) == "and" {
-		p.at++
-		var more, both [][]condition
-		if more, err = p.term(); err != nil {
-			break
+// conjunction is what "and" joins, or what stands side by side.
+func (p *searchParser) conjunction() ([]condition, error) {
+	var out []condition
+	for {
+		one, err := p.term()
+		if err != nil {
+			return nil, err
 		}
-		for _, left := range out {
-			for _, right := range more {
-				if both = append(both, slices.Concat(left, right)); len(both) > maxAlternatives {
-					return nil, p.bad("it has too many alternatives")
-				}
-			}
+		out = append(out, one)
+		switch p.word(0) {
+		case "and":
+			p.at++
+		case "", "or", "sortby", "page":
+			return out, nil
 		}
-		out = both
 	}
-	return out, err
 }
 
-// term is a condition, or alternatives in parentheses.
-func (p *searchParser) term() ([][]condition, error) {
-	switch word := p.word(0); word {
-	case "":
-		return nil, p.bad("it ends in the middle")
-	case "and", "or", "sortby", "page", ")", "=", "!=", "<", ">", "<=", ">=":
-		return nil, p.bad(word + " stands at the wrong place")
-	case "(":
-		p.at++
-		inside, err := p.alternatives()
-		if err == nil && p.word(0) != ")" {
-			err = p.bad("a parenthesis is not closed")
-		}
-		p.at++
-		return inside, err
+// term is one condition.
+func (p *searchParser) term() (condition, error) {
+	switch p.word(0) {
+	case "", "and", "or", "sortby", "page", "=", "!=", "<", ">", "<=", ">=":
+		return condition{}, errSearch
 	}
 	made := condition{operator: "=", value: p.tokens[p.at]}
 	switch operator := p.word(1); operator {
 	case "=", "!=", "<", ">", "<=", ">=":
 		if p.at+2 >= len(p.tokens) {
-			return nil, p.bad("there is nothing behind " + operator)
+			return condition{}, errSearch
 		}
 		made = condition{field: p.word(0), operator: operator, value: p.tokens[p.at+2]}
 		p.at += 3
@@ -155,13 +142,9 @@ func (p *searchParser) term() ([][]condition, error) {
 		p.at++
 	}
 	made.value = strings.Trim(made.value, `"`)
-	if strings.ContainsAny(made.operator, "<>") {
-		if _, err := strconv.ParseFloat(made.value, 64); err != nil {
-			return nil, p.bad(made.value + " is not a number")
-		}
-	}
 	made.pattern = regexp.MustCompile("^(?is:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
-	return [][]condition{{made}}, nil
+	made.exact = regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
+	return made, nil
 }
 
 func (c *condition) holds(values []string) bool {
@@ -195,7 +178,8 @@ const pageSize = 100
 // maxPage bounds the number of a page.
 const maxPage = 1 << 20
 
-// find filters, sorts and limits a list as the parameters search and max of a request ask.
+// find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search that
+// is not understood, or has a field that the objects do not have, finds nothing.
 func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	limit, err := c.max()
 	if err != nil {
@@ -203,12 +187,16 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	}
 	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
 		q, err := parseSearch(text)
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil || !q.knows(of):
+			return nil, nil
+		case q.paged && q.page == 0:
+			return nil, failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is org.postgresql.util.psqlexception: error: offset must not be negative")
 		}
-		if items, err = applyQuery(q, items, of, text); err != nil {
-			return nil, err
+		if c.flagParam("case_sensitive") {
+			q.matchCase()
 		}
+		items = applyQuery(q, items, of)
 	}
 	if limit >= 0 && len(items) > limit {
 		items = items[:limit]
@@ -216,25 +204,33 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	return items, nil
 }
 
-// anyField are looked at for a value without a field.
-var anyField = []string{"name", "description", "comment", "status", "cluster", "datacenter", "host", "id"}
-
-func applyQuery[T any](q *query, items []T, of fields[T], text string) ([]T, error) {
-	check := func(field string) error {
-		if of[field] == nil {
-			return invalid("The search query %q is not valid: there is no field %s, but %s", text, field, strings.Join(sortedKeys(of), ", "))
-		}
-		return nil
-	}
+// knows says whether all fields of a query are fields of the objects.
+func (q *query) knows(of interface{ has(field string) bool }) bool {
 	for _, conditions := range q.any {
 		for _, one := range conditions {
-			if one.field != "" {
-				if err := check(one.field); err != nil {
-					return nil, err
-				}
+			if one.field != "" && !of.has(one.field) {
+				return false
 			}
 		}
 	}
+	return q.sort == "" || of.has(q.sort)
+}
+
+func (f fields[T]) has(field string) bool { return f[field] != nil }
+
+// matchCase makes upper and lower case differ.
+func (q *query) matchCase() {
+	for _, conditions := range q.any {
+		for i := range conditions {
+			conditions[i].pattern = conditions[i].exact
+		}
+	}
+}
+
+// anyField are looked at for a value without a field.
+var anyField = []string{"name", "description", "comment", "status", "cluster", "datacenter", "host", "id"}
+
+func applyQuery[T any](q *query, items []T, of fields[T]) []T {
 	matches := func(item T, one *condition) bool {
 		if one.field != "" {
 			return one.holds(of[one.field](item))
@@ -245,26 +241,14 @@ func applyQuery[T any](q *query, items []T, of fields[T], text string) ([]T, err
 	}
 	out := make([]T, 0, len(items))
 	for _, item := range items {
-		for _, conditions := range q.any {
-			all := true
-			for i := range conditions {
-				if all = matches(item, &conditions[i]); !all {
-					break
-				}
-			}
-			if all {
-				out = append(out, item)
-				break
-			}
+		if slices.ContainsFunc(q.any, func(conditions []condition) bool {
+			return !slices.ContainsFunc(conditions, func(one condition) bool { return !matches(item, &one) })
+		}) {
+			out = append(out, item)
 		}
 	}
 	if q.sort != "" {
-		if err := check(q.sort); err != nil {
-			return nil, err
-		}
-		first := func(item T) string {
-			return strings.Join(of[q.sort](item), " ")
-		}
+		first := func(item T) string { return strings.Join(of[q.sort](item), " ") }
 		slices.SortStableFunc(out, func(a, b T) int {
 			order := strings.Compare(first(a), first(b))
 			if q.desc {
@@ -277,5 +261,5 @@ func applyQuery[T any](q *query, items []T, of fields[T], text string) ([]T, err
 		from := min((q.page-1)*pageSize, len(out))
 		out = out[from:min(from+pageSize, len(out))]
 	}
-	return out, nil
+	return out
 }

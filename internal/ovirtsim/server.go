@@ -15,13 +15,17 @@ import (
 	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // Options configure a simulated engine. The zero value is a usable one.
@@ -91,9 +95,11 @@ type Server struct {
 	http     *http.Server
 	ui       *http.Server
 	uiURL    string
-	api      *http.ServeMux
+	mux      *http.ServeMux
 	caPEM    []byte
-	images   string // the folder of uploaded images
+	certPEM  []byte
+	sshKeys  map[string][]byte // by the name of the certificate, as pki-resource has them
+	images   string            // the folder of uploaded images
 	ctx      context.Context
 	cancel   context.CancelFunc
 	watchers *watchers
@@ -130,6 +136,9 @@ type Connection struct {
 	UIURL string `json:"ui_url,omitempty"`
 }
 
+// defaultVersion is that of the engine whose answers the simulator follows.
+const defaultVersion = "4.5.8"
+
 // enginePath is what all paths of the engine begin with.
 const enginePath = "/ovirt-engine"
 
@@ -152,7 +161,7 @@ func New(options Options) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		options: options, version: orElse(options.Inventory.Version, "4.5.4"), store: newStore(), ctx: ctx, cancel: cancel,
+		options: options, version: orElse(options.Inventory.Version, defaultVersion), store: newStore(), ctx: ctx, cancel: cancel,
 		sessions: map[string]session{}, random: newRandom(options.Seed), watchers: newWatchers(), told: make(chan func(), 1<<16),
 	}
 	for _, fault := range options.Faults {
@@ -192,7 +201,7 @@ func (s *Server) start() error {
 	if !resumed {
 		s.store.fill(s.options.Inventory)
 	}
-	s.store.ensureUser(s.options.Username, s.options.Password)
+	s.store.ensureUser(s.options.Username, s.options.Password, superUser)
 	listener, err := net.Listen("tcp", s.options.Listen) //nolint:noctx // at once
 	if err != nil {
 		return fmt.Errorf("failed to listen on %s: %w", s.options.Listen, err)
@@ -202,7 +211,7 @@ func (s *Server) start() error {
 		_ = listener.Close()
 		return err
 	}
-	s.listener, s.api, s.controls = listener, s.routes(), s.controlRoutes()
+	s.listener, s.mux, s.controls = listener, s.routes(), s.controlRoutes()
 	s.mu.Lock()
 	if resumed {
 		s.version = s.store.counters.get(versionRow).Text
@@ -293,18 +302,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if !fault.late() {
-		s.dispatch(recorder, r, entry)
+		s.dispatch(recorder, r)
 		return
 	}
 	back := &held{header: http.Header{}}
-	s.dispatch(back, r, entry)
+	s.dispatch(back, r)
 	fault.after(back, recorder)
 }
 
-func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, entry *Request) {
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.Path; {
 	case path == apiPath || strings.HasPrefix(path, apiPath+"/"):
-		s.serveAPI(w, r, entry)
+		s.serveAPI(w, r)
 	case strings.HasPrefix(path, imagesPath):
 		s.serveImage(w, r)
 	default:
@@ -314,25 +323,45 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, entry *Request
 
 // serveOther are the calls outside of the API; none needs a session.
 func (s *Server) serveOther(w http.ResponseWriter, r *http.Request) {
-	switch r.Method + " " + strings.TrimPrefix(r.URL.Path, enginePath) {
-	case "POST /sso/oauth/token":
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	switch method + " " + strings.TrimPrefix(r.URL.Path, enginePath) {
+	case "POST /sso/oauth/token", "GET /sso/oauth/token":
 		s.token(w, r)
-	case "POST /services/sso-logout", "POST /sso/oauth/revoke":
+	case "POST /services/sso-logout", "GET /services/sso-logout":
 		s.logout(w, r)
+	case "POST /sso/oauth/revoke":
+		revoke(w, r)
+	case "POST /sso/oauth/token-info":
+		tokenInfo(w, r)
 	case "GET /services/pki-resource":
 		s.pkiResource(w, r)
-	case "GET ": // people's entry, which sends clients without cookies in a circle: that is how they learn that it is not the API
-		if _, err := r.Cookie("welcome"); err != nil {
-			http.SetCookie(w, &http.Cookie{Name: "welcome", Value: "1", Path: enginePath, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-			http.Redirect(w, r, enginePath, http.StatusFound)
+	case "GET /services/health":
+		localeCookie(w)
+		w.Header().Set("Content-Type", "text/html;charset=ISO-8859-1")
+		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
+	case "GET ": // the entry of people, who log in with a browser
+		if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
+			w.Header().Set("Location", s.URL()+"/")
+			w.WriteHeader(http.StatusFound)
 			return
 		}
+		secured(w)
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: randomHex(16), Path: enginePath, HttpOnly: true}) //nolint:gosec // as the engine has it
+		w.Header().Set("Location", s.URL()+"/login?scope=ovirt-ext%3Dauth%3Aidentity")
+		w.WriteHeader(http.StatusFound)
+	case "GET /login":
+		secured(w)
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 		_, _ = w.Write([]byte("<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine simulator</h1></body></html>\n"))
-	case "GET /services/health":
-		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	default:
-		s.reply(w, r, http.StatusNotFound, faultDocument("Not Found", "There is nothing at "+r.URL.Path))
+		localeCookie(w)
+		w.Header().Set("Content-Language", "en-US")
+		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`<!DOCTYPE html><html><head><meta charset="utf-8"><title>404 - Page not found</title></head><body>The page was not found.</body></html>`))
 	}
 }
 
@@ -355,11 +384,24 @@ func (r *statusRecorder) Write(body []byte) (int, error) {
 	return r.ResponseWriter.Write(body)
 }
 
-// wantsJSON is what the client accepts; XML where it does not say.
+// wantsJSON says whether the client likes JSON better than XML, which it gets where it does not say.
 func wantsJSON(r *http.Request) bool {
-	accept := r.Header.Get("Accept")
-	j, x := strings.Index(accept, "application/json"), strings.Index(accept, "xml")
-	return j >= 0 && (x < 0 || j < x)
+	weight := func(media string) float64 {
+		best := -1.0
+		for _, one := range strings.Split(strings.ToLower(r.Header.Get("Accept")), ",") {
+			name, parameters, err := mime.ParseMediaType(one)
+			if err != nil || name != media {
+				continue
+			}
+			q := 1.0
+			if parsed, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
+				q = parsed
+			}
+			best = max(best, q)
+		}
+		return best
+	}
+	return weight("application/json") > weight("application/xml")
 }
 
 // encode renders a document in the form that the client accepts.
@@ -367,7 +409,7 @@ func (s *Server) encode(r *http.Request, document *element) (media string, body 
 	var out bytes.Buffer
 	if wantsJSON(r) {
 		document.writeJSON(&out)
-		return "application/json;charset=UTF-8", out.Bytes()
+		return "application/json", out.Bytes()
 	}
 	out.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n")
 	document.writeXML(&out)
@@ -403,6 +445,15 @@ func (s *Server) certificate(address net.Addr) (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("failed to make the server's certificate: %w", err)
 	}
 	s.caPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+	s.certPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	s.sshKeys = map[string][]byte{}
+	for name, public := range map[string]*ecdsa.PublicKey{"ca-certificate": &caKey.PublicKey, "engine-certificate": &key.PublicKey} {
+		encoded, err := ssh.NewPublicKey(public)
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("failed to encode the key of the %s for SSH: %w", name, err)
+		}
+		s.sshKeys[name] = ssh.MarshalAuthorizedKey(encoded)
+	}
 	return tls.Certificate{Certificate: [][]byte{der, ca.Raw}, PrivateKey: key}, nil
 }
 

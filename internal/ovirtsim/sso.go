@@ -1,13 +1,18 @@
 package ovirtsim
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
+
+// This file has the single sign-on of the engine, and who a request of the API comes from.
 
 // maxFailures is how many wrong passwords the internal domain accepts in a row before it locks the user.
 const maxFailures = 5
@@ -24,44 +29,118 @@ func answerJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// token is the engine's SSO service.
-func (s *Server) token(w http.ResponseWriter, r *http.Request) {
-	refuse := func(status int, code, text string) {
-		answerJSON(w, status, map[string]any{"error_code": code, "error": text})
-	}
-	if err := r.ParseForm(); err != nil || r.PostForm.Get("grant_type") != "password" || r.PostForm.Get("scope") != "ovirt-app-api" {
-		refuse(http.StatusBadRequest, "invalid_request", "grant_type=password and scope=ovirt-app-api are required")
-		return
-	}
-	name := r.PostForm.Get("username")
-	if err := s.login(name, r.PostForm.Get("password")); err != nil {
-		refuse(http.StatusUnauthorized, "access_denied", err.Error())
-		return
-	}
-	token, expiry := s.openSession(name)
-	answerJSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "ovirt-app-api", "exp": expiry.UnixMilli()})
+// localeCookie is what every page of the engine outside of the API sets.
+func localeCookie(w http.ResponseWriter) {
+	const never = 1<<31 - 1
+	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
+	w.Header().Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
 }
 
-// login checks a password, and locks the user of too many wrong ones.
-func (s *Server) login(name, password string) error {
+// secured sets the headers of the pages of the single sign-on.
+func secured(w http.ResponseWriter) {
+	localeCookie(w)
+	w.Header().Set("X-Content-Type-Options", "NOSNIFF")
+	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
+	w.Header().Set("X-XSS-Protection", "1; MODE=BLOCK")
+}
+
+// loginError is a refusal by the single sign-on: a code of OAuth and the engine's words.
+type loginError struct{ code, text string }
+
+func (e *loginError) Error() string { return e.code + ": " + e.text }
+
+// accessDenied is what every failed authentication looks like; only the words differ.
+func accessDenied(user, profile, why string) *loginError {
+	return &loginError{"access_denied", fmt.Sprintf("Cannot authenticate user '%s@%s': %s.", user, profile, why)}
+}
+
+// The words of refused logins. Those of a locked user are of the engine's messages; they were not recorded.
+const (
+	wrongPassword = "Unable to log in. Verify your login information or contact the system administrator."
+	noProfile     = "No valid profile found in credentials."
+	noUserName    = "No user name found in credentials."
+	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
+)
+
+// token is the token endpoint. It takes parameters from the query and the form, in a GET as well.
+func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+	secured(w)
+	refuse := func(code, text string) {
+		answerJSON(w, http.StatusBadRequest, map[string]any{"error_code": code, "error": text})
+	}
+	const unsupported, unsupportedText = "unsupported_grant_type", "The authorization grant type is not supported by the authorization server."
+	if err := r.ParseForm(); err != nil || len(r.Form) == 0 {
+		answerJSON(w, http.StatusBadRequest, map[string]any{"error": unsupported, "error_description": unsupportedText})
+		return
+	}
+	switch grant := r.Form.Get("grant_type"); {
+	case r.Header.Get("Accept") != "application/json":
+		refuse("invalid_request", "Missing parameter: 'Accept Header'")
+		return
+	case grant == "urn:ovirt:params:oauth:grant-type:http": // for browsers with Kerberos
+		target := s.URL() + "/oauth2-callback?error=unauthorized_client&error_description=" + url.QueryEscape("Authentication required.")
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: randomHex(16), Path: enginePath + "/sso", HttpOnly: true}) //nolint:gosec // as the engine has it
+		http.Redirect(w, r, target, http.StatusFound)
+		return
+	case grant != "password":
+		refuse(unsupported, unsupportedText)
+		return
+	}
+	for _, needed := range []string{"username", "password"} {
+		if !r.Form.Has(needed) {
+			refuse("invalid_request", "Missing parameter: '"+needed+"'")
+			return
+		}
+	}
+
+	name := r.Form.Get("username")
+	if refused := s.login(name, r.Form.Get("password")); refused != nil {
+		refuse(refused.code, refused.text)
+		return
+	}
+	answerJSON(w, http.StatusOK, map[string]any{
+		"access_token": s.openSession(name), "token_type": "bearer", "scope": grantedScope(r.Form.Get("scope")), "exp": "9223372036854775807",
+	})
+}
+
+// grantedScope is the scope of a token: what was asked for, and what comes with it.
+func grantedScope(asked string) string {
+	words := strings.Fields(asked)
+	if slices.Contains(words, "ovirt-app-admin") {
+		words = append(words, "ovirt-ext=revoke:revoke-all")
+	}
+	if slices.Contains(words, "ovirt-app-api") || slices.Contains(words, "ovirt-app-admin") {
+		words = append(words, "ovirt-ext=token-info:authz-search", "ovirt-ext=token-info:public-authz-search", "ovirt-ext=token-info:validate", "ovirt-ext=token:password-access")
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
+}
+
+// login checks a password, and locks the user of too many wrong ones. What follows the last @ of a name is its profile.
+func (s *Server) login(name, password string) *loginError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { _ = s.store.flush() }() // a lock must hold over a restart
-	found := s.store.userNamed(name)
-	wrong := &refusal{detail: "Cannot authenticate user '" + name + "'. The username or password is incorrect."}
-	switch {
+	user, profile := name, ""
+	if at := strings.LastIndex(name, "@"); at >= 0 {
+		user, profile = name[:at], name[at+1:]
+	}
+	switch found := s.store.userNamed(name); {
+	case user == "":
+		return accessDenied("", orElse(profile, "N/A"), noUserName)
+	case !s.store.hasProfile(profile):
+		return accessDenied(user, orElse(profile, "N/A"), noProfile)
 	case found == nil:
-		return wrong
+		return accessDenied(user, profile, wrongPassword)
 	case found.Locked:
-		return &refusal{detail: "Cannot authenticate user '" + name + "' because the user account is disabled or locked. Please contact the system administrator."}
+		return accessDenied(user, profile, lockedUser)
 	case found.Password != password:
 		found.Failures++
 		found.Locked = found.Failures >= maxFailures
 		s.store.users.put(found.ID, found)
 		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
-		return wrong
-	}
-	if found.Failures > 0 {
+		return accessDenied(user, profile, wrongPassword)
+	case found.Failures > 0:
 		found.Failures = 0
 		s.store.users.put(found.ID, found)
 	}
@@ -71,13 +150,13 @@ func (s *Server) login(name, password string) error {
 	return nil
 }
 
-func (s *Server) openSession(user string) (token string, expiry time.Time) {
-	token, expiry = randomHex(32), time.Now().Add(s.options.TokenLifetime)
+func (s *Server) openSession(user string) (token string) {
+	token = randomHex(32)
 	s.front.Lock()
 	defer s.front.Unlock()
 	s.liveSessions() // those of clients that never log out must not pile up
-	s.sessions[token] = session{user: user, expiry: expiry}
-	return token, expiry
+	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.options.TokenLifetime)}
+	return token
 }
 
 func (s *store) userNamed(name string) *user {
@@ -89,45 +168,117 @@ func (s *store) userNamed(name string) *user {
 	return nil
 }
 
-// logout ends a session as the engine's SDKs do it: sso-logout in older ones, revoke in newer ones.
-func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil || r.Form.Get("token") == "" {
-		answerJSON(w, http.StatusBadRequest, map[string]any{"error_code": "invalid_request", "error": "the token is missing"})
-		return
+// hasProfile says whether users come from that profile. Case matters.
+func (s *store) hasProfile(profile string) bool {
+	for _, u := range s.users.rows {
+		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {
+			return true
+		}
 	}
-	s.closeSession(r.Form.Get("token"))
+	return profile == "internal"
+}
+
+// logout ends a session. The engine says yes to whatever it is sent.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	localeCookie(w)
+	if r.ParseForm() == nil {
+		s.closeSession(r.Form.Get("token"))
+	}
 	answerJSON(w, http.StatusOK, struct{}{})
+}
+
+// revoke is for the engine's own clients, which have an ID and a secret that others do not know.
+func revoke(w http.ResponseWriter, _ *http.Request) {
+	secured(w)
+	answerJSON(w, http.StatusBadRequest, map[string]any{"error_code": "invalid_request", "error": "Missing parameter: 'client_id'"})
+}
+
+// tokenInfo is for the engine's own clients, too.
+func tokenInfo(w http.ResponseWriter, _ *http.Request) {
+	secured(w)
+	answerJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Missing parameter: 'client_id'"})
 }
 
 // sessionCookie holds the session of a client that logged in with HTTP Basic and asked for one.
 const sessionCookie = "JSESSIONID"
 
-// authenticate returns the user of a request: by the cookie of a session, by the token of one, or by HTTP Basic, which
-// older clients use. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the first request
-// with the cookie and without that header ends the session, which is how such clients log out.
-func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (string, bool) {
-	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), func(c rune) bool { return c == ',' || c == ' ' }), "persistent-auth")
-	if cookie, err := r.Cookie(sessionCookie); err == nil {
-		if user, ok := s.useSession(cookie.Value); ok {
-			if !persistent {
-				s.closeSession(cookie.Value)
+// setSession writes the cookie of the API; an empty value takes it away.
+func setSession(w http.ResponseWriter, value string) {
+	cookie := sessionCookie + "=" + value + "; path=" + apiPath + "; HttpOnly"
+	if value == "" {
+		cookie += "; Max-Age=0; Expires=" + time.Unix(0, 0).UTC().Format(http.TimeFormat)
+	}
+	w.Header().Add("Set-Cookie", cookie)
+}
+
+// What the page of a 401 says beside the words of a refused login.
+const (
+	nothingSent  = "Unauthorized"
+	sessionEnded = "invalid_grant: The provided authorization grant for the auth code has expired."
+)
+
+// authenticate returns the user of a request, or what the page of the refusal says: by the cookie of a session, by the
+// token of one, or by HTTP Basic. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the
+// first request with the cookie and without that header ends the session, which is how such clients log out.
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
+	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
+	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak), "persistent-auth")
+	authorization := r.Header.Get("Authorization")
+	cookie, err := r.Cookie(sessionCookie)
+	if err == nil && authorization == "" {
+		return s.authenticateCookie(w, cookie.Value, persistent)
+	}
+
+	scheme, credentials, _ := strings.Cut(authorization, " ")
+	switch scheme {
+	case "Bearer":
+		if user, ok := s.useSession(credentials); ok {
+			if persistent || cookie != nil { // it opens nothing that the token does not
+				setSession(w, randomHex(16))
 			}
-			return user, true
+			return user, ""
 		}
+		return "", sessionEnded
+	case "Basic":
+		decoded, _ := base64.StdEncoding.DecodeString(credentials)
+		name, password, _ := strings.Cut(string(decoded), ":")
+		if refused := s.login(name, password); refused != nil {
+			return "", refused.Error()
+		}
+		if persistent {
+			token := s.openSession(name)
+			setSession(w, token)
+		}
+		return name, ""
 	}
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return s.useSession(token)
+	return "", nothingSent
+}
+
+func (s *Server) authenticateCookie(w http.ResponseWriter, value string, persistent bool) (user, refused string) {
+	user, known := s.useSession(value)
+	switch {
+	case known && persistent:
+		return user, ""
+	case known:
+		s.closeSession(value)
+		setSession(w, "")
+	case !persistent:
+		setSession(w, randomHex(16))
 	}
-	name, password, ok := r.BasicAuth()
-	if !ok || s.login(name, password) != nil {
-		return "", false
-	}
-	if persistent {
-		token, _ := s.openSession(name)
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: token, Path: apiPath, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-		w.Header().Set(sessionCookie, token) // the engine repeats it for clients that do not parse cookies
-	}
-	return name, true
+	return "", nothingSent
+}
+
+// unauthorized is the page of the servlet container for a request without a session. It is never a document of the API.
+func unauthorized(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", `Basic realm="RESTAPI"`)
+	errorPage(w, http.StatusUnauthorized, text)
+}
+
+// errorPage is how the servlet container tells an error.
+func errorPage(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", text)
 }
 
 // useSession returns the user of a session and prolongs it: the engine counts from the last use.
@@ -164,18 +315,35 @@ func (s *Server) liveSessions() int {
 	return len(s.sessions)
 }
 
-// pkiResource gives the CA's certificate to those who do not trust it yet; it needs no session.
+// pkiResource gives certificates to those who do not trust them yet; it needs no session.
 func (s *Server) pkiResource(w http.ResponseWriter, r *http.Request) {
+	localeCookie(w)
 	query := r.URL.Query()
-	if query.Get("resource") != "ca-certificate" {
-		http.Error(w, "Resource not found", http.StatusNotFound)
+	resource, format := query.Get("resource"), query.Get("format")
+	content := map[string][]byte{"ca-certificate": s.caPEM, "engine-certificate": s.certPEM}[resource]
+	switch {
+	case resource == "":
+		errorPage(w, http.StatusBadRequest, "Missing resource name")
+		return
+	case content == nil:
+		errorPage(w, http.StatusBadRequest, "Resource '"+resource+"' is invalid")
 		return
 	}
-	switch query.Get("format") {
-	case "", "X509-PEM", "X509-PEM-CA":
-		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
-		_, _ = w.Write(s.caPEM)
-	default:
-		http.Error(w, "Unknown format", http.StatusBadRequest)
+
+	media := map[string]string{
+		"X509-PEM-CA": "application/x-x509-ca-cert", "X509-PEM": "application/x-x509-cert", "OPENSSH-PUBKEY": "text/plain",
+		"": map[string]string{"ca-certificate": "application/x-x509-ca-cert", "engine-certificate": "application/x-x509-cert"}[resource],
+	}[format]
+	if media == "" {
+		errorPage(w, http.StatusBadRequest, "Format '"+format+"' is invalid")
+		return
 	}
+	if format == "OPENSSH-PUBKEY" {
+		content = s.sshKeys[resource]
+	}
+	if r.Method != http.MethodHead {
+		media += "; charset=ISO-8859-1"
+	}
+	w.Header().Set("Content-Type", media)
+	_, _ = w.Write(content)
 }

@@ -50,8 +50,9 @@ func TestARestartLosesNothing(t *testing.T) {
 	tag := r.ok("POST", "/api/tags", `{"name":"blue"}`).at("id")
 	r.ok("POST", "/api/vms/"+up+"/tags", fmt.Sprintf(`{"id":%q}`, tag))
 	gone := r.newVM("gone", "")
+	itsDisk := r.ok("GET", "/api/vms/"+gone+"/diskattachments", "").at("disk_attachment", 0, "id")
 	r.ok("DELETE", "/api/vms/"+gone, "")
-	r.gone("/api/vms/" + gone)
+	r.gone("/api/disks/" + itsDisk)
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"alias":"d","format":"raw","provisioned_size":"1048576","storage_domains":{"storage_domain":[{"id":%q}]}}`, domain)).at("id")
 	r.until("/api/disks/"+disk, "status", "ok")
@@ -96,8 +97,9 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Errorf("the VM that was being made is %s", got)
 	}
 	r.until("/api/vms/"+locked, "status", "down") // what was on its way goes on
+	lockedDisk := r.ok("GET", "/api/vms/"+locked+"/diskattachments", "").at("disk_attachment", 0, "id")
 	r.ok("DELETE", "/api/vms/"+locked, "")
-	r.gone("/api/vms/" + locked)
+	r.gone("/api/disks/" + lockedDisk)
 	after := r.everything()
 	if a, b := before, after; a != b {
 		al, bl := strings.Split(a, "\n"), strings.Split(b, "\n")

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +21,13 @@ import (
 
 // The phases of a transfer.
 const (
-	phaseInitializing    = "initializing"
+	phaseResuming        = "resuming"
 	phaseTransferring    = "transferring"
 	phasePausedSystem    = "paused_system"
 	phasePausedUser      = "paused_user"
 	phaseFinalizing      = "finalizing_success"
+	phaseFailing         = "finalizing_failure"
+	phaseCleaning        = "finalizing_cleanup"
 	phaseFinishedSuccess = "finished_success"
 	phaseFinishedFailure = "finished_failure"
 	phaseCancelledUser   = "cancelled_user"
@@ -39,15 +42,21 @@ func (s *Server) transferURL(t *imageTransfer) string {
 	return "https://" + s.listener.Addr().String() + imagesPath + t.Ticket
 }
 
+// hasTicket are the phases in which data can be sent, and the URLs are told.
+var hasTicket = []string{phaseTransferring, phaseResuming, phasePausedSystem, phasePausedUser, phaseFinalizing}
+
 func transferDocument(c *call, t *imageTransfer) *element {
-	out := object("image_transfer", t.ID, "imagetransfers", t.ID).actions("cancel", "extend", "finalize", "pause", "resume").flag("active", t.Phase == phaseTransferring).
-		str("direction", t.Direction).str("format", t.Format).num("inactivity_timeout", t.InactivityTimeout).str("phase", t.Phase).flag("shallow", false).
-		str("timeout_policy", t.TimeoutPolicy).num("transferred", t.Transferred)
-	switch t.Phase {
-	case phaseInitializing, phaseTransferring, phasePausedSystem, phasePausedUser: // from the beginning: some clients keep the first answer
+	out := object("image_transfer", t.ID, "imagetransfers", t.ID).flag("active", false).str("direction", t.Direction).str("format", t.Format).
+		num("inactivity_timeout", t.InactivityTimeout).str("phase", t.Phase).flag("shallow", false).str("timeout_policy", t.TimeoutPolicy).num("transferred", t.Transferred)
+	if slices.Contains(hasTicket, t.Phase) && !t.ticketGone { // from the first answer: some clients keep it
 		out.str("transfer_url", c.transferURL(t)).str("proxy_url", c.transferURL(t))
 	}
-	return out.add(ref("disk", "disks", t.Disk), ref("image", "disks", t.Disk))
+	return out.add(el("image").set("id", t.Disk), ref("host", "hosts", t.Host))
+}
+
+// ended says whether the engine has let go of the disk.
+func (t *imageTransfer) ended() bool {
+	return t.Phase == phaseFinishedSuccess || t.Phase == phaseFinishedFailure
 }
 
 func transferKey(t *imageTransfer) string { return t.ID }
@@ -57,12 +66,8 @@ func listTransfers(c *call) (*element, error) {
 	return collect(c, "image_transfers", c.store.transfers.where(nil, transferKey), of, transferDocument)
 }
 
-func (c *call) transfer() (*imageTransfer, error) {
-	return one(c.store.transfers, "ImageTransfer", c.id("id"))
-}
-
 func getTransfer(c *call) (*element, error) {
-	t, err := c.transfer()
+	t, err := one(c.store.transfers, c.id("id"))
 	if err != nil {
 		return nil, err
 	}
@@ -71,30 +76,49 @@ func getTransfer(c *call) (*element, error) {
 
 func addTransfer(c *call) (*element, error) {
 	in := c.body
-	d := c.store.disks.get(orElse(refID(in.get("disk")), refID(in.get("image"))))
-	switch {
-	case !in.has("disk") && !in.has("image"):
-		return nil, incomplete("ImageTransfer", "disk.id")
-	case d == nil:
-		return nil, notFound("Disk", orElse(refID(in.get("disk")), refID(in.get("image"))))
-	case d.Status != statusOK:
-		return nil, conflict("Cannot transfer Virtual Disk: Disk is locked. Please try again later.")
+	named := orElse(in.get("disk"), in.get("image"))
+	if named == nil && !in.has("snapshot") {
+		return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+	}
+	if err := checkRef(named); err != nil {
+		return nil, err
+	}
+	d := c.store.disks.get(refID(named))
+	if d == nil {
+		return nil, failed(http.StatusInternalServerError, "[General command validation failure.]")
+	}
+	const command = "transfer Virtual Disk"
+	if err := c.busy(d, command); err != nil {
+		return nil, err
+	}
+	if d.Status == statusIllegal && in.value("direction") == "download" {
+		return nil, conflict("Cannot transfer Virtual Disk. The following disks are in ILLEGAL status: %s - please remove them and try again.", d.Name)
 	}
 	for _, a := range c.store.attachmentsOfDisk(d.ID) {
-		if v := c.store.vms.get(a.Owner); v != nil && v.Status != statusDown {
+		if v := c.store.vms.get(a.Owner); v != nil && v.running() {
 			return nil, conflict("Cannot transfer Virtual Disk. At least one of the VMs is not down.")
 		}
 	}
 	made := &imageTransfer{
-		ID: newID(), Disk: d.ID, Direction: orElse(in.value("direction"), "upload"), Phase: phaseInitializing, Format: orElse(in.value("format"), d.Format), Ticket: newID(),
-		TimeoutPolicy: orElse(in.value("timeout_policy"), "legacy"), InactivityTimeout: orElse(in.number("inactivity_timeout"), 60), LastActivity: time.Now(),
+		ID: newID(), Disk: d.ID, Direction: orElse(in.value("direction"), "upload"), Phase: phaseTransferring, Format: orElse(in.value("format"), d.Format), Ticket: newID(),
+		Host: c.transferHost(d), TimeoutPolicy: orElse(in.value("timeout_policy"), "legacy"), InactivityTimeout: orElse(in.number("inactivity_timeout"), 60), LastActivity: time.Now(),
 	}
 	d.Status, d.Until = statusLocked, transition{}
 	c.store.disks.put(d.ID, d)
+	c.store.transfers.put(made.ID, made)
 	c.work("Transferring Disk "+d.Name, made.ID)
-	c.arrangeTransfer(made, phaseTransferring, c.options.Timings.Disk/2)
-	c.created = true
-	return transferDocument(c, made), nil
+	c.watchActivity(made)
+	return c.created(transferDocument(c, made)), nil
+}
+
+// transferHost is the host whose daemon moves the data of a disk.
+func (c *call) transferHost(d *disk) string {
+	center := c.store.storageDomains.get(d.Domain).DataCenter
+	up := func(h *host) bool { return h.Status == hostUp && c.store.dataCenterOf(h.Cluster) == center }
+	for _, h := range c.store.hosts.where(up, func(h *host) string { return h.Name }) {
+		return h.ID
+	}
+	return ""
 }
 
 func (s *Server) arrangeTransfer(t *imageTransfer, phase string, in time.Duration) {
@@ -110,17 +134,61 @@ func (s *Server) wakeTransfer(t *imageTransfer) {
 			return
 		}
 		t.Until = transition{}
-		switch due.Status {
-		case phaseTransferring:
-			t.Phase, t.LastActivity = phaseTransferring, time.Now()
-			s.store.transfers.put(t.ID, t)
-			s.watchActivity(t)
-		case statusRemoved:
+		if due.Status == statusRemoved {
 			s.store.transfers.drop(t.ID)
-		default:
-			s.endTransfer(t, due.Status)
+			return
 		}
+		s.enter(t, due.Status)
 	})
+}
+
+// step is how long a phase lasts in which the engine does its part.
+func (s *Server) step() time.Duration { return s.options.Timings.Disk / 2 }
+
+// afterwards are the phases that follow by themselves.
+var afterwards = map[string]string{
+	phaseCancelledUser: phaseCleaning, phaseCleaning: phaseFinishedCleanup, phaseFinishedCleanup: phaseFinishedFailure,
+	phaseCancelledSystem: phaseFailing, phaseFailing: phaseFinishedFailure, phaseResuming: phaseTransferring,
+}
+
+// enter is the beginning of a phase. The disk of an upload that comes to nothing is illegal for a moment, then locked while it
+// is removed, then gone; that of a download stays.
+func (s *Server) enter(t *imageTransfer, phase string) {
+	t.Phase = phase
+	s.store.transfers.put(t.ID, t)
+	d := s.store.disks.get(t.Disk)
+	status := func(status string) {
+		if d != nil {
+			d.Status = status
+			s.store.disks.put(d.ID, d)
+		}
+	}
+	upload := t.Direction != "download"
+	switch phase {
+	case phaseTransferring:
+		t.LastActivity = time.Now()
+		s.watchActivity(t)
+	case phaseFinishedCleanup, phaseFailing:
+		if upload {
+			status(statusIllegal)
+		}
+	case phaseFinishedSuccess:
+		status(statusOK)
+		s.finish(t.ID)
+		s.arrangeTransfer(t, statusRemoved, time.Minute)
+	case phaseFinishedFailure:
+		switch {
+		case d != nil && upload:
+			s.removeLater(d)
+		default:
+			status(statusOK)
+		}
+		s.finish(t.ID)
+		s.arrangeTransfer(t, statusRemoved, time.Minute)
+	}
+	if next := afterwards[phase]; next != "" {
+		s.arrangeTransfer(t, next, s.step())
+	}
 }
 
 func (s *Server) resumeUpload(t *imageTransfer) {
@@ -137,7 +205,7 @@ func (s *Server) resumeUpload(t *imageTransfer) {
 
 // watchActivity ends a transfer that nobody feeds.
 func (s *Server) watchActivity(t *imageTransfer) {
-	if t.InactivityTimeout == 0 {
+	if t.InactivityTimeout <= 0 {
 		return
 	}
 	s.at(t.LastActivity.Add(time.Duration(t.InactivityTimeout)*time.Second), func() {
@@ -150,55 +218,70 @@ func (s *Server) watchActivity(t *imageTransfer) {
 			s.store.transfers.put(t.ID, t)
 			s.event(1030, "warning", "Transfer was paused by system: no activity.", eventOf{})
 		default:
-			t.Phase = phaseCancelledSystem
-			s.arrangeTransfer(t, phaseFinishedFailure, s.options.Timings.Disk/2)
+			s.enter(t, phaseCancelledSystem)
 		}
 	})
 }
 
-// endTransfer is the end of a transfer: the disk is usable; or it is illegal, for what it was given is not an image; or it
-// is gone, for the user gave it up. The transfer itself can be seen for a while.
-func (s *Server) endTransfer(t *imageTransfer, phase string) {
-	t.Phase = phase
-	s.store.transfers.put(t.ID, t)
-	if d := s.store.disks.get(t.Disk); d != nil {
-		switch {
-		case phase == phaseFinishedSuccess || t.Direction == "download":
-			d.Status = statusOK
-			s.store.disks.put(d.ID, d)
-		case phase == phaseFinishedFailure:
-			d.Status = statusIllegal
-			s.store.disks.put(d.ID, d)
-		default:
-			s.dropDisk(d)
+// steered is an action on a transfer. One that is not there, or has ended, is told as if it were done.
+func steered(act func(c *call, t *imageTransfer) error) operation {
+	return func(c *call) (*element, error) {
+		if t := c.store.transfers.get(c.id("id")); t != nil {
+			if err := act(c, t); err != nil {
+				return nil, err
+			}
 		}
+		return c.complete(), nil
 	}
-	s.finish(t.ID)
-	s.arrangeTransfer(t, statusRemoved, time.Minute)
 }
 
-func finalizeTransfer(c *call) (*element, error) {
-	t, err := c.transfer()
-	if err != nil {
-		return nil, err
-	}
+func finalizeTransfer(c *call, t *imageTransfer) error {
 	switch t.Phase {
-	case phaseTransferring, phasePausedSystem, phasePausedUser:
-	case phaseFinalizing, phaseFinishedSuccess:
-		return c.complete(), nil
-	default:
-		return nil, conflict("Cannot finalize Image Transfer. The transfer is in phase %s.", t.Phase)
+	case phaseTransferring, phaseResuming, phasePausedSystem, phasePausedUser:
+		t.Phase, t.Until = phaseFinalizing, transition{}
+		c.store.transfers.put(t.ID, t)
+		c.verify(t)
 	}
-	t.Phase = phaseFinalizing
-	c.store.transfers.put(t.ID, t)
-	c.verify(t)
-	return c.complete(), nil
+	return nil
+}
+
+func cancelTransfer(c *call, t *imageTransfer) error {
+	switch t.Phase {
+	case phaseTransferring, phaseResuming, phasePausedSystem, phasePausedUser:
+		t.Until = transition{}
+		c.enter(t, phaseCancelledUser)
+	}
+	return nil
+}
+
+func pauseTransfer(c *call, t *imageTransfer) error {
+	if t.Direction == "download" {
+		return invalid("Cannot pause image download as it's handled by the client. In order to stop the download, please cancel it.")
+	}
+	if t.Phase == phaseTransferring {
+		t.Phase = phasePausedUser
+		c.store.transfers.put(t.ID, t)
+	}
+	return nil
+}
+
+func resumeTransfer(c *call, t *imageTransfer) error {
+	if t.Phase != phasePausedSystem && t.Phase != phasePausedUser {
+		return conflict("Cannot resume image transfer as it's not in a paused state.")
+	}
+	c.enter(t, phaseResuming)
+	return nil
+}
+
+func extendTransfer(_ *call, t *imageTransfer) error {
+	t.LastActivity = time.Now()
+	return nil
 }
 
 // verify looks at what was uploaded, outside of the lock, and ends the transfer.
 func (s *Server) verify(t *imageTransfer) {
 	if t.Direction == "download" {
-		s.arrangeTransfer(t, phaseFinishedSuccess, s.options.Timings.Disk/2)
+		s.arrangeTransfer(t, phaseFinishedSuccess, s.step())
 		return
 	}
 	d := s.store.disks.get(t.Disk)
@@ -216,14 +299,16 @@ func (s *Server) verify(t *imageTransfer) {
 		}
 		if err != nil {
 			s.event(1035, "error", "Image of disk "+d.Name+" is not valid: "+err.Error(), eventOf{})
-			s.arrangeTransfer(t, phaseFinishedFailure, s.options.Timings.Disk/2)
+			s.arrangeTransfer(t, phaseFailing, s.step())
 		} else {
 			d.SHA256 = sum
 			if d.Sparse {
 				d.Actual = size
 			}
+			// The disk can be used a moment before the transfer has ended.
+			d.Status, t.ticketGone = statusOK, true
 			s.store.disks.put(d.ID, d)
-			s.arrangeTransfer(t, phaseFinishedSuccess, s.options.Timings.Disk/2)
+			s.arrangeTransfer(t, phaseFinishedSuccess, s.step())
 		}
 		_ = s.store.flush()
 		s.watchers.changed()
@@ -233,8 +318,8 @@ func (s *Server) verify(t *imageTransfer) {
 // inspect checks an image as qemu-img would, and sums it up.
 func inspect(path, format string, provisioned int64) (sum string, size int64, err error) {
 	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", 0, errors.New("nothing was uploaded")
+	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is as it was
+		return "", thinBytes, nil
 	}
 	if err != nil {
 		return "", 0, err
@@ -262,52 +347,6 @@ func inspect(path, format string, provisioned int64) (sum string, size int64, er
 	return hex.EncodeToString(hash.Sum(nil)), size, nil
 }
 
-func cancelTransfer(c *call) (*element, error) {
-	t, err := c.transfer()
-	if err != nil {
-		return nil, err
-	}
-	switch t.Phase {
-	case phaseInitializing, phaseTransferring, phasePausedSystem, phasePausedUser:
-		t.Phase = phaseCancelledUser
-		c.arrangeTransfer(t, phaseFinishedCleanup, c.options.Timings.Disk/2)
-	case phaseFinalizing:
-		return nil, conflict("Cannot cancel Image Transfer. The transfer is being finalized.")
-	}
-	return c.complete(), nil
-}
-
-func pauseTransfer(c *call) (*element, error)  { return c.pause(phaseTransferring, phasePausedUser) }
-func extendTransfer(c *call) (*element, error) { return c.pause(phaseTransferring, phaseTransferring) }
-
-func resumeTransfer(c *call) (*element, error) {
-	t, err := c.transfer()
-	if err != nil {
-		return nil, err
-	}
-	if t.Phase == phasePausedSystem {
-		return c.pause(phasePausedSystem, phaseTransferring)
-	}
-	return c.pause(phasePausedUser, phaseTransferring)
-}
-
-// pause moves a transfer from one phase to another.
-func (c *call) pause(from, to string) (*element, error) {
-	t, err := c.transfer()
-	if err != nil {
-		return nil, err
-	}
-	if t.Phase != from {
-		return nil, conflict("Cannot change Image Transfer. The transfer is in phase %s.", t.Phase)
-	}
-	t.Phase, t.LastActivity = to, time.Now()
-	c.store.transfers.put(t.ID, t)
-	if to == phaseTransferring {
-		c.watchActivity(t)
-	}
-	return c.complete(), nil
-}
-
 // ticket is what the data endpoint knows of a transfer.
 type ticket struct {
 	transfer        *imageTransfer
@@ -323,7 +362,7 @@ func (s *Server) ticket(id string) (*ticket, error) {
 			continue
 		}
 		d := s.store.disks.get(t.Disk)
-		if d == nil || t.Phase != phaseTransferring {
+		if d == nil || !slices.Contains(hasTicket, t.Phase) {
 			break
 		}
 		size := d.Provisioned
@@ -333,15 +372,15 @@ func (s *Server) ticket(id string) (*ticket, error) {
 		t.LastActivity = time.Now()
 		return &ticket{transfer: t, path: s.imagePath(d.ID), direction: t.Direction, size: size}, nil
 	}
-	return nil, fmt.Errorf("no such ticket %s", id)
+	return nil, fmt.Errorf("No such ticket %s", id) //nolint:staticcheck // the daemon's words
 }
 
 // touch records the progress of a transfer; written is the part that has arrived.
 func (s *Server) touch(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.store.transfers.get(t.transfer.ID) != t.transfer || t.transfer.Phase != phaseTransferring {
-		return &refusal{http.StatusForbidden, "", "the transfer has ended"}
+	if s.store.transfers.get(t.transfer.ID) != t.transfer || !slices.Contains(hasTicket, t.transfer.Phase) {
+		return dataError(http.StatusForbidden, "You are not allowed to access this resource: No such ticket %s", t.transfer.Ticket)
 	}
 	t.transfer.LastActivity = time.Now()
 	t.transfer.Covered = cover(t.transfer.Covered, first, end)
@@ -378,7 +417,7 @@ func (s *Server) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", "OPTIONS,GET,PUT,PATCH")
-		answerJSON(w, http.StatusOK, map[string]any{"unix_socket": nil, "features": []string{"extents", "zero", "flush"}, "max_readers": 8, "max_writers": 8})
+		answerJSON(w, http.StatusOK, map[string]any{"unix_socket": nil, "features": []string{"extents", "flush", "zero"}, "max_readers": 8, "max_writers": 8})
 		return
 	}
 	t, err := s.ticket(id)
@@ -413,26 +452,28 @@ func (s *Server) serveImage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// dataError is a refusal by the data endpoint.
+func dataError(status int, format string, args ...any) error {
+	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
+}
+
 func (s *Server) putImage(t *ticket, r *http.Request) error {
 	if t.direction != "upload" {
-		return &refusal{http.StatusForbidden, "", "the ticket is for downloads"}
+		return dataError(http.StatusForbidden, "%s", "the ticket is for downloads")
 	}
 	offset := int64(0)
 	if header := r.Header.Get("Content-Range"); header != "" {
 		match := contentRange.FindStringSubmatch(header)
 		if match == nil {
-			return &refusal{http.StatusBadRequest, "", "Invalid Content-Range: " + header}
+			return dataError(http.StatusBadRequest, "%s", "Invalid Content-Range: "+header)
 		}
 		offset, _ = strconv.ParseInt(match[1], 10, 64)
-		if last, err := strconv.ParseInt(match[2], 10, 64); err == nil && r.ContentLength >= 0 && last-offset+1 != r.ContentLength {
-			return &refusal{http.StatusBadRequest, "", "Content-Range does not agree with Content-Length"}
-		}
 	}
 	switch {
 	case r.ContentLength < 0:
-		return &refusal{http.StatusBadRequest, "", "Content-Length is required"}
+		return dataError(http.StatusBadRequest, "%s", "Content-Length is required")
 	case offset+r.ContentLength > t.size:
-		return &refusal{http.StatusRequestedRangeNotSatisfiable, "", fmt.Sprintf("Requested range out of allowed range: the size is %d", t.size)}
+		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", fmt.Sprintf("Requested range out of allowed range: the size is %d", t.size))
 	}
 	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -465,15 +506,15 @@ func (s *Server) patchImage(t *ticket, r *http.Request) error {
 		Flush  bool   `json:"flush"`
 	}
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&in); err != nil {
-		return &refusal{http.StatusBadRequest, "", "Invalid JSON: " + err.Error()}
+		return dataError(http.StatusBadRequest, "%s", "Invalid JSON: "+err.Error())
 	}
 	switch {
 	case in.Op == "flush":
 		return nil
 	case in.Op != "zero":
-		return &refusal{http.StatusBadRequest, "", "Unknown op " + in.Op}
+		return dataError(http.StatusBadRequest, "Unsupported value '%s' for 'op', expecting one of ['flush', 'zero']", in.Op)
 	case in.Offset < 0 || in.Size <= 0 || in.Offset+in.Size > t.size:
-		return &refusal{http.StatusRequestedRangeNotSatisfiable, "", "Requested range out of allowed range"}
+		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", "Requested range out of allowed range")
 	}
 	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -532,7 +532,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 
 func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 	sim := lookedAt(t, nil)
-	makeVM(t, sim, "a-name-that-is-as-long-as-names-of-machines-are-when-nobody-has-thought-of-telephones-kpq7z")
+	makeVM(t, sim, "a-name-that-is-as-long-as-the-engine-lets-any-name-be-x7-kpq7z9w")
 	v := openPage(t, sim.UIURL(), 360, 740)
 	v.until(`document.querySelectorAll('details.vm').length === 10`)
 	v.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true); undefined`))

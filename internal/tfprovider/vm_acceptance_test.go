@@ -126,7 +126,7 @@ resource "ovirt_vm" "a" {
       boot_protocol = "dhcp"
     }
     ipv6 {
-      boot_protocol = "autoconf"
+      boot_protocol = "dhcp"
     }
   }
   initialization_nic {
@@ -142,9 +142,11 @@ resource "ovirt_vm" "a" {
 	w.settled()
 	vm, err := s.client.VMWithInitialization(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
+	// An engine shows both families of every interface, without addresses where it was told none.
+	none := &engine.IP{}
 	want := []engine.NICConfiguration{
-		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IPv6Boot: "autoconf"},
-		{Name: "enp2s0", OnBoot: true, BootProtocol: "none", IPv6Boot: "static", IPv6: &engine.IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1", Version: "v6"}},
+		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IP: none, IPv6Boot: "dhcp", IPv6: none},
+		{Name: "enp2s0", OnBoot: true, BootProtocol: "none", IP: none, IPv6Boot: "static", IPv6: &engine.IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
 	}
 	if in := vm.Initialization; in.DNSServers != "10.0.0.53 fd00::53" || in.DNSSearch != "example.com" || !reflect.DeepEqual(in.NICs.Items, want) {
 		t.Errorf("the initialization is %+v with %+v", in, in.NICs.Items)
@@ -233,7 +235,7 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 	w.apply()
 	id := w.text("ovirt_vm.a", "id")
 	memory, comment := int64(2<<30), "changed by hand"
-	_, err := s.client.UpdateVM(t.Context(), id, &engine.VM{Memory: &memory, Comment: &comment})
+	_, err := s.client.UpdateVM(t.Context(), id, &engine.VM{Memory: &memory, MemoryPolicy: &engine.MemoryPolicy{Guaranteed: &memory}, Comment: &comment})
 	must(t, err)
 	w.wants("ovirt_vm.a", "update")
 	w.apply()
@@ -570,6 +572,7 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 		"a static address that is not there": {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n }\n}\n"), "Write the address"},
 		"an address beside DHCP":             {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"dhcp\"\n address = \"10.0.0.5\"\n }\n}\n"), "Remove the address"},
 		"SLAAC for IPv4":                     {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},
+		"SLAAC, which the engine refuses":    {vm("initialization_nic {\n name = \"e\"\n ipv6 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},
 		"two DNS servers in one":             {vm("initialization_dns_servers = [\"10.0.0.5 10.0.0.6\"]\n"), "spaces"},
 		"initialization_nic without IPv4":    {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
 		"a status other than up":             {"resource \"ovirt_vm_start\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n", "up"},

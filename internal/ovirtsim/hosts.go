@@ -1,0 +1,143 @@
+package ovirtsim
+
+// This file has hosts as objects, and statistics. What happens to hosts is in life.go.
+
+func hostDocument(c *call, h *host) *element {
+	used, running, migrating := int64(0), int64(0), int64(0)
+	for _, v := range c.store.vms.rows {
+		if v.Host == h.ID {
+			used += v.Memory
+			running++
+		}
+		if v.Destination == h.ID {
+			migrating++
+		}
+	}
+	enabled := func(name string, value bool) *element { return el(name).flag("enabled", value) }
+	cpu := el("cpu").str("name", "Simulated CPU @ 2.40GHz").num("speed", 2400).add(topologyElement(h.CPU)).str("type", c.store.clusters.get(h.Cluster).CPUType)
+	hardware := el("hardware_information").str("family", "Simulated").str("manufacturer", "ovirtsim").str("product_name", "host").str("serial_number", h.ID).
+		add(el("supported_rng_sources").items(leaf("supported_rng_source", "hwrng"), leaf("supported_rng_source", "urandom"))).str("uuid", h.ID).str("version", "1")
+	system := el("os").str("custom_kernel_cmdline", "").str("description", "Oracle Linux Server 8.10").str("reported_kernel_cmdline", "quiet").str("type", "OL").
+		add(el("version").str("full_version", "8.10").num("major", 8).num("minor", 10))
+	power := el("power_management").flag("automatic_pm_enabled", true).flag("enabled", false).flag("kdump_detection", true).add(el("pm_proxies"))
+	out := object("host", h.ID, "hosts", h.ID).str("name", h.Name).str("comment", "").str("address", h.Address).str("auto_numa_status", "disable").
+		add(el("certificate").str("organization", "ovirtsim").str("subject", "O=ovirtsim,CN="+h.Address), cpu, enabled("device_passthrough", false)).
+		str("external_status", "ok").add(hardware, el("iscsi").str("initiator", "iqn.1994-05.com.example:"+h.Name)).str("kdump_status", "disabled").
+		add(enabled("ksm", false), el("libvirt_version").num("build", 0).str("full_version", "libvirt-9.0.0-1").num("major", 9).num("minor", 0).num("revision", 0)).
+		num("max_scheduling_memory", max(h.Memory-used, 0)).num("memory", h.Memory)
+	if c.allContent() {
+		out.flag("network_operation_in_progress", false)
+	}
+	spm := "none"
+	if c.store.isSPM(h) {
+		spm = "spm"
+	}
+	out.flag("numa_supported", false).add(system).flag("ovn_configured", false).num("port", 54321).add(power).str("protocol", "stomp").
+		flag("reinstallation_required", false).add(el("se_linux").str("mode", "enforcing"), el("spm").num("priority", 5).str("status", spm), el("ssh").num("port", 22)).
+		str("status", h.Status).add(el("summary").num("active", running).num("migrating", migrating).num("total", running), enabled("transparent_hugepages", true)).
+		str("type", "rhel").flag("update_available", false).
+		add(el("version").num("build", 6).str("full_version", "vdsm-4.50.6-1.el8").num("major", 4).num("minor", 50).num("revision", 0)).
+		str("vgpu_placement", "consolidated")
+	return out.add(ref("cluster", "clusters", h.Cluster))
+}
+
+// isSPM says whether a host manages the storage of its data center: the first one that is up.
+func (s *store) isSPM(h *host) bool {
+	if h.Status != hostUp {
+		return false
+	}
+	for _, other := range s.hosts.rows {
+		if other.Status == hostUp && s.dataCenterOf(other.Cluster) == s.dataCenterOf(h.Cluster) && other.Name < h.Name {
+			return false
+		}
+	}
+	return true
+}
+
+func listHosts(c *call) (*element, error) {
+	of := fields[*host]{
+		"name": val(func(h *host) string { return h.Name }), "id": val(func(h *host) string { return h.ID }), "status": val(func(h *host) string { return h.Status }),
+		"address": val(func(h *host) string { return h.Address }), "cluster": val(func(h *host) string { return c.store.clusterName(h.Cluster) }),
+		"datacenter": val(func(h *host) string { return c.store.dataCenterName(c.store.dataCenterOf(h.Cluster)) }),
+		"tag":        func(h *host) []string { return c.store.tagsOf(h.ID, taggedHost) },
+	}
+	return collect(c, "hosts", c.store.hosts.where(nil, func(h *host) string { return h.Name + h.ID }), of, hostDocument)
+}
+
+func (c *call) host() (*host, error) { return one(c.store.hosts, c.id("host")) }
+
+func getHost(c *call) (*element, error) {
+	h, err := c.host()
+	if err != nil {
+		return nil, err
+	}
+	return hostDocument(c, h), nil
+}
+
+// statisticName is a value of a statistics collection.
+type statisticName struct{ name, description, kind, unit string }
+
+// document shows a value of an owner.
+func (n statisticName) document(c *call, owner *element, value int64) *element {
+	id := c.store.idOf("", "statistic", owner.attr("id"), n.name)
+	base := owner.attr("href")
+	return el("statistic").set("href", base+"/statistics/"+id).set("id", id).str("name", n.name).str("description", n.description).str("kind", "gauge").str("type", n.kind).
+		str("unit", n.unit).add(el("values").items(el("value").num("datum", value)), owner.clone())
+}
+
+const (
+	asInteger, asDecimal = "integer", "decimal"
+)
+
+var hostStatisticNames = []statisticName{
+	{"memory.total", "Total memory", asInteger, "bytes"},
+	{"memory.used", "Used memory", asInteger, "bytes"},
+	{"memory.free", "Free memory", asInteger, "bytes"},
+	{"memory.shared", "The amount of memory, in bytes, shared among Virtual-Machines on this Host by Kernel Same-page Merging (KSM)", asInteger, "bytes"},
+	{"swap.total", "Total swap", asInteger, "bytes"},
+	{"swap.free", "Free swap", asInteger, "bytes"},
+	{"swap.used", "Used swap", asInteger, "bytes"},
+	{"ksm.cpu.current", "KSM CPU usage", asDecimal, "percent"},
+	{"cpu.current.user", "User CPU usage", asDecimal, "percent"},
+	{"cpu.current.system", "System CPU usage", asDecimal, "percent"},
+	{"cpu.current.idle", "Idle CPU usage", asDecimal, "percent"},
+	{"cpu.load.avg.5m", "CPU 5 minute load average", asDecimal, "percent"},
+	{"boot.time", "Boot time of the machine", asInteger, "none"},
+	{"hugepages.1048576.free", "Amount of free huge pages of the given size", asInteger, "none"},
+	{"hugepages.2048.free", "Amount of free huge pages of the given size", asInteger, "none"},
+}
+
+var vmStatisticNames = []statisticName{
+	{"memory.installed", "Total memory configured", asInteger, "bytes"},
+	{"memory.used", "Memory used (agent)", asInteger, "bytes"},
+	{"cpu.current.guest", "CPU used by guest", asDecimal, "percent"},
+	{"cpu.current.hypervisor", "CPU overhead", asDecimal, "percent"},
+	{"cpu.current.total", "Total CPU used", asDecimal, "percent"},
+	{"migration.progress", "Migration Progress", asDecimal, "percent"},
+	{"memory.buffered", "The amount of buffered memory, in bytes", asInteger, "bytes"},
+	{"memory.cached", "The amount of cached memory, in bytes", asInteger, "bytes"},
+	{"memory.free", "The amount of free memory, in bytes", asInteger, "bytes"},
+	{"memory.unused", "The amount of unused memory, in bytes", asInteger, "bytes"},
+	{"cpu.usage.history", "List of CPU usage history, sorted by sampling order", asDecimal, "percent"},
+	{"memory.usage.history", "List of memory usage history, sorted by sampling order", asDecimal, "percent"},
+	{"network.usage.history", "List of network usage history, sorted by sampling order", asDecimal, "percent"},
+	{"network.current.total", "Total network used", asDecimal, "percent"},
+	{"disks.usage", "Disk usage, in bytes, per filesystem as JSON (agent)", "string", "none"},
+	{"elapsed.time", "Elapsed VM runtime (default 0)", asInteger, "seconds"},
+}
+
+func hostStatistics(c *call) (*element, error) {
+	h := c.store.hosts.get(c.id("host"))
+	if h == nil {
+		return nil, entityNotFound(c.id("host"))
+	}
+	owner := ref("host", "hosts", h.ID)
+	used := h.Memory - hostDocument(c, h).number("max_scheduling_memory")
+	share := 100 * used / max(h.Memory, 1)
+	values := map[string]int64{"memory.total": h.Memory, "memory.used": used, "memory.free": h.Memory - used, "cpu.current.user": share, "cpu.current.idle": 100 - share}
+	out := el("statistics")
+	for _, one := range hostStatisticNames {
+		out.items(one.document(c, owner, values[one.name]))
+	}
+	return out, nil
+}
