@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -36,7 +37,7 @@ func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 	for _, dc := range s.Sim.State().DataCenters {
 		for _, cluster := range dc.Clusters {
 			for _, g := range cluster.AffinityGroups {
-				if g.Name == s.Namespace+"_demo_"+name {
+				if own, ok := strings.CutPrefix(g.Name, s.Namespace+"_demo_"+name+"_"); ok && len(own) == 8 { // of the cluster's UUID
 					return &g
 				}
 			}
@@ -365,9 +366,9 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	if hosts["cp-a"] != "host-2" || hosts["cp-b"] != "other-1" && hosts["cp-b"] != "other-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
-	for _, d := range s.Sim.Disks() {
-		if want := map[string]string{"cp-a_Disk1": "olvm-data-2", "cp-b_Disk1": "olvm-data"}[d.Name]; d.StorageDomain != want {
-			t.Errorf("disk %s is on %s, want %s", d.Name, d.StorageDomain, want)
+	for _, vm := range s.Sim.VMs() {
+		if want := map[string]string{"cp-a": "olvm-data-2", "cp-b": "olvm-data"}[vm.Name]; len(vm.Disks) != 1 || vm.Disks[0].StorageDomain != want {
+			t.Errorf("the disks of %s are %+v, want one on %s", vm.Name, vm.Disks, want)
 		}
 	}
 	if n := s.Sim.Summary().AffinityGroups; n != 2 {
@@ -470,7 +471,7 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: s.Namespace + "_demo_workers"})
+	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: resolve.GroupName(resolve.Owner{Namespace: s.Namespace, Name: "demo"}, resolve.GroupKey{Name: "workers", ClusterID: cluster.ID})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// AffinityGroup keeps VMs together or apart. Its name is unique in its cluster.
+// AffinityGroup keeps VMs together or apart. Its name is unique in the engine.
 type AffinityGroup struct {
 	XMLName     xml.Name      `xml:"affinity_group"`
 	ID          string        `xml:"id,attr,omitempty"`
@@ -53,12 +53,34 @@ func affinityGroupPath(clusterID, id string) string {
 func (c *Client) AffinityGroup(ctx context.Context, clusterID, id string) (*AffinityGroup, error) {
 	var group AffinityGroup
 	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
-		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, err)
+		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
 	}
 	return &group, nil
 }
 
-// AffinityGroups lists the groups of a cluster; IsNotFound tells that there is no such cluster.
+// goneGroup makes a refusal a 404 where the group is not there any more, or the VM is not in it. The engine answers 400
+// then, with words of its own code, so that only the list of the cluster tells. vmID is empty where no member is asked for.
+func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID string, err error) error {
+	if !hasStatus(err, http.StatusBadRequest) {
+		return err
+	}
+	groups, listErr := c.AffinityGroups(ctx, clusterID)
+	if listErr != nil {
+		return err
+	}
+
+	at := slices.IndexFunc(groups, func(g AffinityGroup) bool { return g.ID == id })
+	switch {
+	case at < 0:
+		return &Fault{Method: http.MethodGet, Path: affinityGroupPath(clusterID, id), StatusCode: http.StatusNotFound, Detail: "the affinity group is not in the list of its cluster"}
+	case vmID != "" && !groups[at].Has(vmID):
+		return &Fault{Method: http.MethodGet, Path: affinityGroupPath(clusterID, id) + "/vms", StatusCode: http.StatusNotFound, Detail: "the VM is not in the affinity group"}
+	default:
+		return err
+	}
+}
+
+// AffinityGroups lists the groups of a cluster. The list of a cluster that does not exist is empty.
 func (c *Client) AffinityGroups(ctx context.Context, clusterID string) ([]AffinityGroup, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"affinity_groups"`
@@ -70,15 +92,20 @@ func (c *Client) AffinityGroups(ctx context.Context, clusterID string) ([]Affini
 	return list.Items, nil
 }
 
-// FindAffinityGroup returns the group of that name in the cluster, or nil where there is none.
-func (c *Client) FindAffinityGroup(ctx context.Context, clusterID, name string) (*AffinityGroup, error) {
-	groups, err := c.AffinityGroups(ctx, clusterID)
+// FindAffinityGroup returns the group of that name in any cluster of the engine, or nil where there is none.
+func (c *Client) FindAffinityGroup(ctx context.Context, name string) (*AffinityGroup, error) {
+	clusters, err := c.clusters(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 	}
-	for i := range groups {
-		if groups[i].Name == name {
-			return &groups[i], nil
+
+	for _, cluster := range clusters {
+		groups, err := c.AffinityGroups(ctx, cluster.ID)
+		if err != nil {
+			return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
+		}
+		if at := slices.IndexFunc(groups, func(g AffinityGroup) bool { return g.Name == name }); at >= 0 {
+			return &groups[at], nil
 		}
 	}
 	return nil, nil
@@ -97,35 +124,36 @@ func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID string, grou
 func (c *Client) UpdateAffinityGroup(ctx context.Context, clusterID, id string, change *AffinityGroup) (*AffinityGroup, error) {
 	var updated AffinityGroup
 	if err := c.do(ctx, http.MethodPut, affinityGroupPath(clusterID, id), nil, change, &updated); err != nil {
-		return nil, fmt.Errorf("failed to update affinity group %s: %w", id, err)
+		return nil, fmt.Errorf("failed to update affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
 	}
 	return &updated, nil
 }
 
-// DeleteAffinityGroup deletes a group; its VMs stay.
+// DeleteAffinityGroup deletes a group; its VMs stay. IsNotFound tells that there is none.
 func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id string) error {
 	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
-		return fmt.Errorf("failed to delete affinity group %s: %w", id, err)
+		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
 	}
 	return nil
 }
 
-// AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other.
+// AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other. IsNotFound tells
+// that there is no such group.
 func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
 	type vm struct {
 		XMLName xml.Name `xml:"vm"`
 		ID      string   `xml:"id,attr"`
 	}
 	if err := c.do(ctx, http.MethodPost, affinityGroupPath(clusterID, groupID)+"/vms", nil, vm{ID: vmID}, nil); err != nil {
-		return fmt.Errorf("failed to add VM %s to affinity group %s: %w", vmID, groupID, err)
+		return fmt.Errorf("failed to add VM %s to affinity group %s: %w", vmID, groupID, c.goneGroup(ctx, clusterID, groupID, "", err))
 	}
 	return nil
 }
 
-// RemoveFromAffinityGroup takes a VM out of a group.
+// RemoveFromAffinityGroup takes a VM out of a group. IsNotFound tells that it is not in it, or that there is no such group.
 func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
 	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+url.PathEscape(vmID), nil, nil, nil); err != nil {
-		return fmt.Errorf("failed to remove VM %s from affinity group %s: %w", vmID, groupID, err)
+		return fmt.Errorf("failed to remove VM %s from affinity group %s: %w", vmID, groupID, c.goneGroup(ctx, clusterID, groupID, vmID, err))
 	}
 	return nil
 }

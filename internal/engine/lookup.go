@@ -151,6 +151,12 @@ func (c *Client) Clusters(ctx context.Context, dc *DataCenter) ([]Cluster, error
 	return slices.DeleteFunc(slices.Clone(all), func(cl Cluster) bool { return cl.DataCenter.ID != dc.ID }), nil
 }
 
+// clusters lists the clusters of all data centers.
+func (c *Client) clusters(ctx context.Context) ([]Cluster, error) {
+	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(Cluster) bool { return true })
+	return all, err
+}
+
 func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {
 	item, _, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.ID == id })
 	return item, err

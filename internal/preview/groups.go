@@ -42,7 +42,7 @@ func affinityGroups(ctx context.Context, session *engine.Client, machine Machine
 		ids[name] = notMade
 		for _, g := range there {
 			marked, _ := resolve.GroupOwner(g.DescriptionText())
-			if g.Name == resolve.GroupName(owner, name) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
+			if g.Name == resolve.GroupName(owner, resolve.GroupKey{Name: name, ClusterID: self.ClusterID}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
 				ids[name] = g.ID
 			}
 		}

@@ -184,10 +184,12 @@ func giveHost(members []Member, hosts []string, holder map[string]int, machine i
 	return false
 }
 
-// GroupName is the name of a group in the engine. Namespaces and names have no underscore, so no two OLVMClusters of a
-// management cluster get the same.
-func GroupName(owner Owner, name string) string {
-	return owner.Namespace + "_" + owner.Name + "_" + name
+// GroupName is the name of a group in the engine, where names of groups are unique across all clusters: it carries the
+// beginning of the cluster's UUID. Namespaces and names have no underscore, so no two OLVMClusters of a management
+// cluster get the same.
+func GroupName(owner Owner, key GroupKey) string {
+	const shown = 8
+	return strings.Join([]string{owner.Namespace, owner.Name, key.Name, key.ClusterID[:min(shown, len(key.ClusterID))]}, "_")
 }
 
 // groupDescription is the description of a group in the engine, with the mark of its owner.
@@ -209,7 +211,7 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 	out := render.Cluster{Engine: RenderEngine(client, config)}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, render.AffinityGroup{
-			Key: g.Key().String(), Name: GroupName(owner, g.Name), Description: groupDescription(owner, g), ClusterID: g.ClusterID,
+			Key: g.Key().String(), Name: GroupName(owner, g.Key()), Description: groupDescription(owner, g), ClusterID: g.ClusterID,
 			Priority: int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})
 	}
@@ -225,14 +227,14 @@ func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups 
 		if slices.Contains(inState, g.Key()) {
 			continue
 		}
-		found, err := client.FindAffinityGroup(ctx, g.ClusterID, GroupName(owner, g.Name))
+		found, err := client.FindAffinityGroup(ctx, GroupName(owner, g.Key()))
 		if err != nil {
 			return nil, err
 		}
 		if found == nil {
 			continue
 		}
-		if theirs, ok := GroupOwner(found.DescriptionText()); !ok || theirs != owner {
+		if theirs, ok := GroupOwner(found.DescriptionText()); !ok || theirs != owner || engine.RefID(found.Cluster) != g.ClusterID {
 			return nil, &Error{infrav1.AffinityGroupConflictReason, "spec.affinityGroups", fmt.Sprintf(
 				"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its description is %q); rename or delete it",
 				found.Name, found.ID, found.DescriptionText())}

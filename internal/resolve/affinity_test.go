@@ -156,7 +156,15 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 }
 
 func TestNoTwoClustersHaveAGroupOfTheSameName(t *testing.T) {
-	if a, b := GroupName(Owner{Namespace: "a-b", Name: "c"}, "g"), GroupName(Owner{Namespace: "a", Name: "b-c"}, "g"); a == b {
-		t.Errorf("both are called %s", a)
+	seen := map[string]string{}
+	for what, name := range map[string]string{
+		"a cluster":                  GroupName(Owner{Namespace: "a-b", Name: "c"}, GroupKey{"g", "11111111-aaaa"}),
+		"another namespace and name": GroupName(Owner{Namespace: "a", Name: "b-c"}, GroupKey{"g", "11111111-aaaa"}),
+		"another engine cluster":     GroupName(Owner{Namespace: "a-b", Name: "c"}, GroupKey{"g", "22222222-aaaa"}),
+	} {
+		if other := seen[name]; other != "" {
+			t.Errorf("%s and %s have a group %s", what, other, name)
+		}
+		seen[name] = what
 	}
 }

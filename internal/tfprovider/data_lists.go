@@ -3,6 +3,7 @@ package tfprovider
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -100,15 +101,16 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 	if !ok {
 		return
 	}
-	group, err := d.client.FindAffinityGroup(ctx, model.ClusterID.ValueString(), model.Name.ValueString())
-	if err == nil && group == nil {
+	groups, err := d.client.AffinityGroups(ctx, model.ClusterID.ValueString())
+	at := slices.IndexFunc(groups, func(g engine.AffinityGroup) bool { return g.Name == model.Name.ValueString() })
+	if err == nil && at < 0 {
 		err = fmt.Errorf("cluster %s has no affinity group named %q", model.ClusterID.ValueString(), model.Name.ValueString())
 	}
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not found", err.Error())
 		return
 	}
-	model.ID = types.StringValue(group.ID)
+	model.ID = types.StringValue(groups[at].ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 

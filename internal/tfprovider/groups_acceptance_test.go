@@ -131,7 +131,7 @@ data "ovirt_affinity_group" "g" {
 		w.apply()
 	})
 	w.destroy()
-	if left, err := s.client.FindAffinityGroup(t.Context(), cluster, "apart"); err != nil || left != nil {
+	if left, err := s.client.FindAffinityGroup(t.Context(), "apart"); err != nil || left != nil {
 		t.Errorf("the group is left: %v, %v", left, err)
 	}
 }

@@ -47,7 +47,7 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 		Attributes: map[string]schema.Attribute{
 			"id":          computedText("UUID of the affinity group."),
 			"cluster_id":  fixedID("UUID of the cluster."),
-			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the cluster.", Validators: []validator.String{notEmpty}},
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the engine.", Validators: []validator.String{notEmpty}},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the group."},
 			"enforcing": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. The engine keeps this and `enforcing` of `vms_rule` in one place."},
@@ -175,7 +175,7 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 			return r.client.CreateAffinityGroup(ctx, cluster, model.toEngine())
 		},
 		func(ctx context.Context) (*engine.AffinityGroup, error) {
-			return r.client.FindAffinityGroup(ctx, cluster, name)
+			return r.client.FindAffinityGroup(ctx, name)
 		},
 		func(owner *engine.AffinityGroup) string { return "affinity group " + owner.ID })
 	if err != nil {
