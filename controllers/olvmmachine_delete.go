@@ -303,7 +303,11 @@ func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 		}
 	case engine.VMImageLocked, engine.VMPoweringDown:
 	default:
-		err = session.StopVM(ctx, vm.ID, true)
+		// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more. The next
+		// look tells what came of it.
+		if err = session.StopVM(ctx, vm.ID, true); engine.IsRefused(err) {
+			return nil
+		}
 	}
 	if engine.IsNotFound(err) {
 		return nil

@@ -13,6 +13,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +35,25 @@ const (
 // after five failures: the first tries tell a short disturbance from a wrong password, the rest must not add up.
 // Corrected credentials make another client and do not wait.
 var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour}
+
+// directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for a
+// directory server that is down, so that no pause is long.
+var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
+
+// finalRefusals are the engine's words for refusals that no later try changes.
+var finalRefusals = []string{"No valid profile found", "No user name found", "disabled or locked", "password has expired", "account has expired"}
+
+// authPause is how long credentials are not tried that were refused with those words, for the n-th time in a row.
+func authPause(username, message string, failures int) time.Duration {
+	pauses := directoryRetry
+	if strings.HasSuffix(username, "@internal") {
+		pauses = authRetry
+	}
+	if slices.ContainsFunc(finalRefusals, func(words string) bool { return strings.Contains(message, words) }) {
+		return authRetry[len(authRetry)-1]
+	}
+	return pauses[min(failures, len(pauses)-1)]
+}
 
 // lock is a mutex whose waiters give up with their context: what it guards includes requests.
 type lock struct {
@@ -187,16 +208,21 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		if message == "" {
 			message = http.StatusText(status)
 		}
-		pause := authRetry[min(c.authFailures, len(authRetry)-1)]
-		c.authFailures++
-		c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(pause)}
-		return "", c.authErr
+		return "", c.refuse(message)
 	}
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = reply.AccessToken
 	return c.token, nil
+}
+
+// refuse remembers a refusal of the credentials; loggingIn is held.
+func (c *Client) refuse(message string) *AuthError {
+	pause := authPause(c.cfg.Username, message, c.authFailures)
+	c.authFailures++
+	c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(pause)}
+	return c.authErr
 }
 
 // refusal says whether an answer to a login is about the credentials, not about the URL or the engine.
@@ -286,19 +312,42 @@ func (c *Client) exchange(ctx context.Context, method, path string, query url.Va
 			return fmt.Errorf("failed to encode the body of %s %s: %w", method, path, err)
 		}
 	}
-	for attempt := 0; ; attempt++ {
+	// A session ends by itself, and all end when the engine restarts: the first refusal means a new login.
+	var ended *sessionError
+	for range 2 {
 		token, err := c.login(ctx)
 		if err != nil {
 			return err
 		}
 		err = c.send(ctx, token, method, path, query, header, payload, out)
-		var fault *Fault
-		if attempt == 0 && errors.As(err, &fault) && fault.StatusCode == http.StatusUnauthorized {
-			c.dropToken(token)
-			continue
+		if !errors.As(err, &ended) {
+			return err
 		}
+		c.dropToken(token)
+	}
+	return c.notAdmitted(ctx, ended)
+}
+
+// sessionError is a 401 of the API: the token is unknown or has ended, or its user may not log in. The servlet container
+// answers it before the API does, with a web page.
+type sessionError struct {
+	// page is what the page says.
+	page string
+}
+
+func (e *sessionError) Error() string { return "the engine does not accept the session: " + e.page }
+
+// notAdmitted is for a user who gets a token and is refused with it at once: the password is right, and the user
+// may not log in, or has too many sessions.
+func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
+	if err := c.loggingIn.acquire(ctx); err != nil {
 		return err
 	}
+	defer c.loggingIn.release()
+	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
+		return c.authErr // somebody else has met it at the same time
+	}
+	return c.refuse("the login succeeds, and the API refuses the session (" + refused.page + "); the user needs a role that may log in")
 }
 
 func (c *Client) send(ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any) error {
@@ -332,6 +381,9 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	if err != nil {
 		return &UnreachableError{Err: err}
 	}
+	if response.StatusCode == http.StatusUnauthorized {
+		return &sessionError{page: pageText(content)} // before the content type: it is always a page
+	}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
 	}
@@ -345,6 +397,21 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 		return &UnreachableError{Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err)}
 	}
 	return nil
+}
+
+var (
+	pageTitle = regexp.MustCompile(`(?is)<(title|style|script)[^>]*>.*?</(title|style|script)>`)
+	pageTag   = regexp.MustCompile(`<[^>]*>`)
+)
+
+// pageText is what a web page says, in at most 200 characters.
+func pageText(content []byte) string {
+	text := pageTag.ReplaceAllString(pageTitle.ReplaceAllString(string(content), " "), " ")
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 200 {
+		text = string(runes[:200]) + "…"
+	}
+	return text
 }
 
 // faultFrom reads the fault in an error response: bare, or inside the action that failed.

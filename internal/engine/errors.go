@@ -94,6 +94,9 @@ func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 // IsConflict says whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
+// IsRefused says whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against the request.
+func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
+
 func hasStatus(err error, code int) bool {
 	var fault *Fault
 	return errors.As(err, &fault) && fault.StatusCode == code
@@ -114,8 +117,18 @@ func IsTransient(err error) bool {
 		return true
 	}
 	detail := strings.ToLower(fault.Detail)
-	return slices.ContainsFunc([]string{"is locked", "in progress", "being used", "please try again later", "try again in a few minutes"},
-		func(text string) bool { return strings.Contains(detail, text) })
+	return fault.StatusCode == http.StatusConflict && slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
+}
+
+// passingConflicts are the engine's words, in lower case, for conflicts that end by themselves: something else is at the
+// object, or what depended on it is still being removed.
+var passingConflicts = []string{
+	"is locked", "are locked", "in progress", "please try again later", "try again in a few minutes",
+	"is being created", "is being updated", "is being transferred", "is being removed", "is being migrated", "is being cloned", "is being exported",
+	"is being moved or copied", "is hibernating", "is performing an operation on a snapshot", "currently in use to create vm", "are based on it",
+	"because the vm is in wait for launch", "because the vm is in powering up", "because the vm is in image locked", "because the vm is in reboot in progress",
+	"because the vm is in powering down", "because the vm is in migrating", "because the vm is in saving state", "because the vm is in restoring state",
+	"unknown data center status",
 }
 
 // AnswerLost says whether the engine may have done what it was asked although err came back: there was no answer, or

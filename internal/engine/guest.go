@@ -111,7 +111,17 @@ func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID, id string) err
 	return nil
 }
 
-// OptimizeCPU turns the engine's pinning of the VM's CPUs and NUMA nodes on or off.
-func (c *Client) OptimizeCPU(ctx context.Context, vmID string, on bool) error {
+// AutoPinningOff is the automatic pinning policy of a VM whose CPUs the engine does not pin.
+const AutoPinningOff = "disabled"
+
+// OptimizeCPU turns the engine's pinning of the VM's CPUs and NUMA nodes on.
+func (c *Client) OptimizeCPU(ctx context.Context, vmID string) error {
+	on := true
 	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
+}
+
+// StopOptimizingCPU turns the engine's pinning off. The action that turns it on cannot do that on any engine.
+func (c *Client) StopOptimizingCPU(ctx context.Context, vmID string) error {
+	_, err := c.UpdateVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
+	return err
 }

@@ -70,7 +70,8 @@ type VM struct {
 	Properties      *Properties      `xml:"custom_properties"`
 	DiskAttachments *DiskOverrides   `xml:"disk_attachments"`
 	Initialization  *Initialization  `xml:"initialization"`
-	StartTime       string           `xml:"start_time,omitempty"` // of the last start; only in answers
+	AutoPinning     string           `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
+	StartTime       string           `xml:"start_time,omitempty"`          // of the last start; only in answers
 }
 
 // CommentText is the comment, "" where there is none.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 type vmList struct {
@@ -121,6 +122,10 @@ func (c *Client) DeleteVM(ctx context.Context, id string) error {
 func (c *Client) StartVM(ctx context.Context, id string) error {
 	return c.act(ctx, id, "start", action{})
 }
+
+// StopPatience is how long a VM may read as if nobody had stopped it: until its host tells the engine that it has ended. A
+// second stop in that time is refused.
+const StopPatience = 15 * time.Second
 
 // StopVM powers the VM off. It does not wait. Force stops it also while a backup is going.
 func (c *Client) StopVM(ctx context.Context, id string, force bool) error {

@@ -436,7 +436,7 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("terraform %s was interrupted: %w", phase, context.Cause(ctx))
+		return interrupted(phase, events, context.Cause(ctx))
 	case len(events.diagnostics) > 0:
 		return &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
 	}
@@ -447,6 +447,16 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 		}
 	}
 	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
+}
+
+// interrupted is the error of a run that was. Where it took too long, the resources said what they waited for.
+func interrupted(phase string, events *eventWriter, cause error) error {
+	var timeout *TimeoutError
+	if !errors.As(cause, &timeout) || len(events.diagnostics) == 0 {
+		return fmt.Errorf("terraform %s was interrupted: %w", phase, cause)
+	}
+	waits := &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
+	return fmt.Errorf("terraform %s was interrupted: %w (%s)", phase, cause, waits.Error())
 }
 
 // refused names the attributes that make a plan unacceptable.

@@ -106,7 +106,7 @@ func createNamed[T any](ctx context.Context, what string, create, find func(cont
 		return nil, taken(owner)
 	}
 	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), create, find)
-	if engine.IsConflict(err) && !engine.IsTransient(err) {
+	if engine.IsRefused(err) && !engine.IsTransient(err) { // 409 for a tag, 400 for an affinity group
 		if owner, findErr := find(ctx); findErr == nil && owner != nil { // somebody was faster
 			return nil, taken(owner)
 		}

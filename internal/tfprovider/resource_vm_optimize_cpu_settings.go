@@ -46,7 +46,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 		if err != nil || vm.Status == engine.VMImageLocked {
 			return false, string(engine.VMImageLocked), err
 		}
-		err = r.client.OptimizeCPU(ctx, vm.ID, true)
+		err = r.client.OptimizeCPU(ctx, vm.ID)
 		return err == nil, string(vm.Status), err
 	})
 	if err != nil {
@@ -57,14 +57,18 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read only asks whether the VM is still there: the engine does not tell the setting.
+// Read says that the setting is gone where the engine tells another one.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	_, err := r.client.VM(ctx, model.VMID.ValueString())
+	vm, err := r.client.VM(ctx, model.VMID.ValueString())
 	if unread(ctx, err, "The VM", resp) {
+		return
+	}
+	if vm.AutoPinning == engine.AutoPinningOff {
+		resp.State.RemoveResource(ctx)
 		return
 	}
 	model.ID = model.VMID
@@ -78,9 +82,9 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	}
 	id := model.VMID.ValueString()
 	remove(ctx, "CPU settings of VM "+id, &resp.Diagnostics, func(ctx context.Context) error {
-		err := r.client.OptimizeCPU(ctx, id, false)
-		if engine.IsConflict(err) && !engine.IsTransient(err) {
-			// It can be changed only while the VM is down, and a destruction that stops here would be of no use.
+		err := r.client.StopOptimizingCPU(ctx, id)
+		if engine.IsRefused(err) && !engine.IsTransient(err) {
+			// A destruction that stops here would be of no use: the setting goes with the VM.
 			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
 			return nil
 		}

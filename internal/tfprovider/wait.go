@@ -2,6 +2,8 @@ package tfprovider
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-log/tflog"
 
@@ -23,7 +25,7 @@ func progress(ctx context.Context, what string) func(seen string) {
 
 // powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.
 func powerOff(ctx context.Context, client *engine.Client, id string, graceful, force bool) error {
-	asked := false
+	var asked time.Time
 	return poll(ctx, "VM "+id+" to stop", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, id)
 		if engine.IsNotFound(err) {
@@ -38,18 +40,30 @@ func powerOff(ctx context.Context, client *engine.Client, id string, graceful, f
 		case engine.VMImageLocked, engine.VMPoweringDown:
 			return false, seen, nil
 		}
-		if asked && graceful {
-			return false, seen, nil // the guest takes its time
+		if !asked.IsZero() && (graceful || time.Since(asked) < engine.StopPatience) {
+			return false, seen, nil // the guest takes its time, and so does the host
 		}
+
 		if graceful {
 			err = client.ShutdownVM(ctx, id, force)
 		} else {
 			err = client.StopVM(ctx, id, force)
 		}
-		if engine.IsNotFound(err) || engine.IsConflict(err) {
-			return false, seen, nil // the status changed in between: look again
+		if engine.IsNotFound(err) || engine.IsRefused(err) {
+			return false, seen + refusalOf(err), nil // the status changed in between: look again
 		}
-		asked = err == nil
+		if err == nil {
+			asked = time.Now()
+		}
 		return false, seen, err
 	})
+}
+
+// refusalOf is why the engine refused, to be told beside what is waited for.
+func refusalOf(err error) string {
+	var fault *engine.Fault
+	if !errors.As(err, &fault) || fault.Detail == "" {
+		return ""
+	}
+	return " (" + fault.Detail + ")"
 }
