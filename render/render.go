@@ -168,11 +168,8 @@ type GuestNIC struct {
 	IPv4, IPv6 *IP
 }
 
-// The ways to an address beside a static one, as the engine spells them.
-const (
-	DHCP     = "dhcp"
-	AutoConf = "autoconf"
-)
+// DHCP is the way to an address beside a static one, as the engine spells it.
+const DHCP = "dhcp"
 
 // IP is an address of a network interface, or the way to it.
 type IP struct {

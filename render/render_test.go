@@ -56,7 +56,7 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	networks := example()
 	networks.NICs = append(networks.NICs, NIC{Name: "nic2", VNICProfileID: "33333333-3333-4333-8333-333333333333"}, NIC{Name: "nic3", VNICProfileID: "33333333-3333-4333-8333-333333333333"})
 	networks.Guests = []GuestNIC{
-		{Interface: "enp1s0", IPv4: &IP{BootProtocol: DHCP}, IPv6: &IP{BootProtocol: AutoConf}},
+		{Interface: "enp1s0", IPv4: &IP{BootProtocol: DHCP}, IPv6: &IP{BootProtocol: DHCP}},
 		{Interface: "enp2s0", IPv6: &IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
 	}
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}

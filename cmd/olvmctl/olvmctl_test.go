@@ -123,7 +123,7 @@ func TestPlanOfNetworks(t *testing.T) {
 		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)", `"(of InClusterIPPool nodes)"`},
 		"DHCP":   {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)", `boot_protocol = "dhcp"`},
 		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          ipv6: {autoConf: true}\n",
-			"addresses: 127.20.30.8, IPv6 of the network's choice for enp1s0)", `boot_protocol = "autoconf"`},
+			"addresses: 127.20.30.8, IPv6 of the network's choice for enp1s0)", `"127.20.30.8"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, problems := s.run(network(test.yaml), "plan", "-f", "-", "--ca-file", s.caFile)

@@ -155,7 +155,7 @@ func sameFile(a, b *yaml.Node) bool {
 	return true
 }
 
-// addFiles adds what the guest gets as files: its own, those of its units, and those for the proxy.
+// addFiles adds what the guest gets as files: its own, those of its units, those for SLAAC, and those for the proxy.
 func (c *cloudConfig) addFiles(guest Guest, init bool) error {
 	files, units := slices.Concat(guest.Files, guest.Services.files(init)), slices.Concat(guest.Units, guest.Services.units())
 	for _, unit := range units {
@@ -163,8 +163,10 @@ func (c *cloudConfig) addFiles(guest Guest, init bool) error {
 			files = append(files, File{Path: "/etc/systemd/system/" + unit.Name, Content: unit.Contents, Mode: 0o644})
 		}
 	}
+	profiles, networking := guest.slaac()
+	c.before = append(c.before, networking...)
 	proxied := guest.Proxy.files()
-	for _, file := range append(files, proxied...) {
+	for _, file := range slices.Concat(files, profiles, proxied) {
 		node := mapping("path", file.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", file.Mode), "content", file.Content)
 		node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
 		if err := c.addFile(node, machineSource); err != nil {

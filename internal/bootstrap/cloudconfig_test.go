@@ -56,14 +56,12 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 	if !strings.Contains(files["/run/kubeadm/kubeadm.yaml"], "value: 10.20.30.7,fd00::7") || files["/etc/systemd/system/containerd.service.d/10-capolvm-proxy.conf"] == "" {
 		t.Errorf("files: %q", files)
 	}
-	for _, engine := range []string{"/etc/hostname", "/etc/NetworkManager/system-connections/enp1s0.nmconnection"} { // which the engine configures
-		if files[engine] != "" {
-			t.Errorf("there is %s", engine)
-		}
+	if files["/etc/hostname"] != "" {
+		t.Error("there is /etc/hostname, and the engine tells cloud-init the host name")
 	}
-	want := []string{putUUID("/run/kubeadm/kubeadm.yaml"), "systemctl daemon-reload", "systemctl try-restart containerd.service crio.service kubelet.service", "systemctl enable --now keepalived.service", "systemctl enable --now ours.service",
+	want := []string{putUUID("/run/kubeadm/kubeadm.yaml"), "nmcli connection reload", "nmcli --wait 60 connection up enp1s0", "nmcli --wait 60 connection up enp2s0", "systemctl daemon-reload", "systemctl try-restart containerd.service crio.service kubelet.service", "systemctl enable --now keepalived.service", "systemctl enable --now ours.service",
 		`echo "a && b" > /tmp/x`}
-	if len(got.RunCmd) != 8 || strings.Join(got.RunCmd[:6], "\n") != strings.Join(want, "\n") || got.RunCmd[7] != "last" {
+	if len(got.RunCmd) != 11 || strings.Join(got.RunCmd[:9], "\n") != strings.Join(want, "\n") || got.RunCmd[10] != "last" {
 		t.Errorf("commands: %q", got.RunCmd)
 	}
 }
@@ -76,6 +74,33 @@ func TestKeysOfTheDefaultUser(t *testing.T) {
 	merged, err = Merge([]byte("#cloud-config\n{}\n"), CloudConfig, Guest{SSH: &SSH{User: "ops", AuthorizedKeys: []string{"b"}}})
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(merged)), " "), "users: - default") && !strings.Contains(string(merged), "default") {
 		t.Errorf("%v\n%s", err, merged)
+	}
+}
+
+// TestSLAACOfACloudInitGuest: the engine refuses to hand SLAAC to cloud-init, so NetworkManager is told.
+func TestSLAACOfACloudInitGuest(t *testing.T) {
+	static := Interface{Name: "enp1s0", DefaultRoute: true, IPv4: IP{Method: Static, Address: netip.MustParsePrefix("10.0.0.5/24"), Gateway: netip.MustParseAddr("10.0.0.1")}}
+	slaac := static
+	slaac.IPv6.Method = AutoConf
+	data := []byte("#cloud-config\nruncmd: [last]\n")
+
+	untouched, err := Merge(data, CloudConfig, Guest{Interfaces: []Interface{static}})
+	if err != nil || string(untouched) != string(data) {
+		t.Errorf("a guest without SLAAC: %v\n%s", err, untouched)
+	}
+
+	merged, err := Merge(data, CloudConfig, Guest{Interfaces: []Interface{slaac}, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"path: /etc/NetworkManager/system-connections/enp1s0.nmconnection", "permissions: '0600'", "autoconnect-priority=200",
+		"address1=10.0.0.5/24,10.0.0.1", "dns=10.0.0.53;", "[ipv6]\n      method=auto\n      addr-gen-mode=eui64",
+		`runcmd: [nmcli connection reload, nmcli --wait 60 connection up enp1s0, last]`,
+	} {
+		if !strings.Contains(string(merged), want) {
+			t.Errorf("%q is missing:\n%s", want, merged)
+		}
 	}
 }
 

@@ -3,20 +3,47 @@ package bootstrap
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+)
+
+// The priorities of NetworkManager profiles. Those for cloud-init guests go before what cloud-init itself writes.
+const (
+	ignitionPriority  = 100
+	cloudInitPriority = 200
 )
 
 // networkFiles are the host name and the profiles of NetworkManager for a guest that the engine does not configure.
 func (g *Guest) networkFiles() []File {
-	var out []File
+	out := g.profiles(ignitionPriority)
 	if g.HostName != "" {
-		out = append(out, File{Path: "/etc/hostname", Content: g.HostName + "\n", Mode: 0o644})
+		out = append([]File{{Path: "/etc/hostname", Content: g.HostName + "\n", Mode: 0o644}}, out...)
 	}
+	return out
+}
+
+// slaac are the profiles of a cloud-init guest that has an interface with SLAAC, and the commands that put them to use;
+// none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol autoconf.
+func (g *Guest) slaac() (files []File, commands []string) {
+	if !slices.ContainsFunc(g.Interfaces, func(i Interface) bool { return i.IPv6.Method == AutoConf }) {
+		return nil, nil
+	}
+
+	commands = []string{"nmcli connection reload"}
+	for _, each := range g.Interfaces {
+		commands = append(commands, "nmcli --wait 60 connection up "+each.Name)
+	}
+	return g.profiles(cloudInitPriority), commands
+}
+
+// profiles of NetworkManager, one for each interface.
+func (g *Guest) profiles(priority int) []File {
+	var out []File
 	// NetworkManager takes servers of a family with an interface that has this family, and domains with either.
 	v4, v6, domains := filter(g.DNSServers, netip.Addr.Is4), filter(g.DNSServers, netip.Addr.Is6), g.SearchDomains
 	for _, each := range g.Interfaces {
 		var text strings.Builder
-		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=100\n", each.Name)
+		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=%[2]d\n", each.Name, priority)
 		each.section(&text, "ipv4", each.IPv4, v4, domains)
 		if each.IPv4.Method != Off {
 			v4, domains = nil, nil // once is enough

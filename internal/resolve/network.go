@@ -317,11 +317,8 @@ func guests(in Input, out *render.Machine) error {
 		if g.DHCPv4 {
 			made.IPv4 = &render.IP{BootProtocol: render.DHCP}
 		}
-		switch {
-		case g.DHCPv6:
+		if g.DHCPv6 {
 			made.IPv6 = &render.IP{BootProtocol: render.DHCP}
-		case g.AutoConf:
-			made.IPv6 = &render.IP{BootProtocol: render.AutoConf}
 		}
 		for _, address := range in.Addresses[nic.VNICName] {
 			family := &made.IPv6
@@ -339,7 +336,10 @@ func guests(in Input, out *render.Machine) error {
 		if in.NamePools && len(g.FromPools) > 0 && made.IPv4 == nil {
 			made.IPv4 = &render.IP{Address: fmt.Sprintf("(of %s %s)", g.FromPools[0].Kind, g.FromPools[0].Name)}
 		}
-		out.Guests = append(out.Guests, made)
+		// The engine refuses to tell guests of SLAAC; the bootstrap data does. See guestOf.
+		if made.IPv4 != nil || made.IPv6 != nil {
+			out.Guests = append(out.Guests, made)
+		}
 		out.DNSServers = union(out.DNSServers, g.DNSServers)
 		out.SearchDomains = union(out.SearchDomains, g.SearchDomains)
 	}

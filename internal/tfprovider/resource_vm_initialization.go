@@ -45,7 +45,7 @@ func initNICBlock() schema.ListNestedBlock {
 			Blocks: map[string]schema.Block{
 				"ipv4": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv4 configuration.",
 					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
-				"ipv6": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp", "autoconf"), MarkdownDescription: "IPv6 configuration.",
+				"ipv6": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv6 configuration.",
 					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
 			},
 		},

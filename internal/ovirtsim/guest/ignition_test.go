@@ -432,7 +432,8 @@ func TestAnIgnitionGuestWhoseKeyfileSaysAnotherAddressIsRefused(t *testing.T) {
 		"another address": {keyfileFor("127.40.0.72"), "says static 127.40.0.72/24 via 127.40.0.1, and the NIC configuration of the VM's initialization says static 127.40.0.71/24 via 127.40.0.1"},
 		"another gateway": {strings.Replace(keyfileFor("127.40.0.71"), ",127.40.0.1", ",127.40.0.2", 1), "says static 127.40.0.71/24 via 127.40.0.2"},
 		"DHCP":            {"[connection]\nid=enp1s0\ntype=ethernet\ninterface-name=enp1s0\n[ipv4]\nmethod=auto\n", "says DHCP, and the NIC"},
-		"IPv6 beside it":  {keyfileFor("127.40.0.71") + "[ipv6]\nmethod=auto\n", "says SLAAC, and the NIC configuration of the VM's initialization says none"},
+		"IPv6 beside it":  {keyfileFor("127.40.0.71") + "[ipv6]\nmethod=dhcp\n", "says DHCP, and the NIC configuration of the VM's initialization says none"},
+		"SLAAC beside it": {keyfileFor("127.40.0.71") + "[ipv6]\nmethod=auto\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := ignitionMachine("vm-"+strings.ReplaceAll(name, " ", "-"), newConfig3("3.4.0").file("/etc/hostname", 0o644, "a\n").file(keyfilePath, 0o600, test.keyfile).raw(), "")

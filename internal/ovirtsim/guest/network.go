@@ -66,14 +66,29 @@ func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warn
 		}
 	}
 	keyfiles, warnings, err := readKeyfiles(sys)
-	if err == nil && machine.Ignition {
-		err = compare(machine.NICs, keyfiles)
+	if err != nil {
+		return nil, nil, err
 	}
-	return append(profiles, keyfiles...), warnings, err
+
+	byFile := machine.NICs
+	if !machine.Ignition {
+		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic ovirtsim.GuestNIC) bool { return !sys.replaces(keyfiles, nic.Interface) })
+		profiles = slices.DeleteFunc(profiles, func(p profile) bool { return sys.replaces(keyfiles, p.device) })
+	}
+	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
+}
+
+// replaces says whether the user data puts a keyfile for the device in the place of what cloud-init configured.
+func (s *system) replaces(keyfiles []profile, device string) bool {
+	written := slices.ContainsFunc(keyfiles, func(p profile) bool { return p.device == device })
+	used := slices.ContainsFunc(s.commands, func(command string) bool {
+		return strings.HasPrefix(command, "nmcli ") && strings.HasSuffix(command, " connection up "+device)
+	})
+	return written && used
 }
 
 // compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have an
-// address that nobody expects, or that somebody else has.
+// address that nobody expects, or that somebody else has. SLAAC is what no engine can be told.
 func compare(nics []ovirtsim.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
@@ -85,6 +100,9 @@ func compare(nics []ovirtsim.GuestNIC, keyfiles []profile) error {
 			continue // a guest without an address is told so
 		}
 		for _, family := range []struct{ told, written addressing }{{told.v4, keyfiles[at].v4}, {told.v6, keyfiles[at].v6}} {
+			if family.told.method == off && family.written.method == autoconf {
+				continue
+			}
 			if family.told.method != family.written.method || !slices.Equal(family.told.addresses, family.written.addresses) || family.told.gateway != family.written.gateway {
 				return fmt.Errorf("network: %s: %s says %s, and %s says %s", nic.Interface, keyfiles[at].source, family.written, told.source, family.told)
 			}
@@ -276,7 +294,7 @@ func profileFromNIC(nic ovirtsim.GuestNIC) (profile, error) {
 	if out.v4.method, err = engineMethod(nic.BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {
 		return out, fmt.Errorf("network: %s: %w", nic.Interface, err)
 	}
-	if out.v6.method, err = engineMethod(nic.IPv6BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp, "autoconf": autoconf}); err != nil {
+	if out.v6.method, err = engineMethod(nic.IPv6BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {
 		return out, fmt.Errorf("network: %s: IPv6: %w", nic.Interface, err)
 	}
 	if out.v4.method == static {

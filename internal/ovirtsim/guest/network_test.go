@@ -9,8 +9,9 @@ import (
 )
 
 // networkOf brings up the network of a guest whose user data wrote the files, each with mode 0600 unless it says other.
-func networkOf(machine ovirtsim.GuestVM, keyfiles map[string]string) (*network, error) {
+func networkOf(machine ovirtsim.GuestVM, keyfiles map[string]string, commands ...string) (*network, error) {
 	sys := newSystem()
+	sys.commands = commands
 	for name, content := range keyfiles {
 		mode := uint32(0o600)
 		if text, ok := strings.CutPrefix(content, "0644 "); ok {
@@ -58,11 +59,15 @@ type nics = []ovirtsim.GuestNIC
 
 func TestTheNetworkOfAGuest(t *testing.T) {
 	none := ovirtsim.GuestNIC{Interface: "enp1s0", BootProtocol: "none"}
+	slaac := map[string]string{"a.nmconnection": "[connection]|interface-name=enp1s0|[ipv4]|method=manual|address1=10.0.0.5/24,10.0.0.1|[ipv6]|method=auto"}
+	slaacAlone := map[string]string{"a.nmconnection": "[connection]|interface-name=enp1s0|[ipv4]|method=disabled|[ipv6]|method=auto"}
+	up := []string{"nmcli connection reload", "nmcli --wait 60 connection up enp1s0"}
 	tests := map[string]struct {
 		ignition bool
 		devices  []ovirtsim.GuestInterface
 		nics     nics
 		files    map[string]string
+		commands []string
 		want     string // as says, or the start of an error
 	}{
 		// What comes up.
@@ -77,12 +82,12 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 			devices: devices(1, ""), nics: nics{v6(v4("enp1s0", "10.0.0.5", "10.0.0.1"), "fd00::5", "64", "")}, want: "10.0.0.5,fd00::5 enp1s0=10.0.0.5,fd00::5"},
 		"cloud-init: IPv6 only": {devices: devices(1, ""), nics: nics{v6(none, "fd00::5", "64", "fd00::1")}, want: "fd00::5 enp1s0=fd00::5"},
 		"cloud-init: IPv4, and a link-local address of its own making": {
-			devices: devices(1, ""), nics: nics{{Interface: "enp1s0", BootProtocol: "static", Address: "10.0.0.5", Netmask: "255.255.255.0", Gateway: "10.0.0.1", IPv6BootProtocol: "autoconf"}},
+			devices: devices(1, ""), nics: nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")}, files: slaac, commands: up,
 			want: "10.0.0.5 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1"},
 		"cloud-init: IPv4, and an address in the prefix that a router announces": {
 			devices: []ovirtsim.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01", SLAAC: "fd00:99::/64"}},
-			nics:    nics{{Interface: "enp1s0", BootProtocol: "static", Address: "10.0.0.5", Netmask: "255.255.255.0", Gateway: "10.0.0.1", IPv6BootProtocol: "autoconf"}},
-			want:    "10.0.0.5,fd00:99::546f:1aff:fe00:1 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1,fd00:99::546f:1aff:fe00:1"},
+			nics:    nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")}, files: slaac, commands: up,
+			want: "10.0.0.5,fd00:99::546f:1aff:fe00:1 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1,fd00:99::546f:1aff:fe00:1"},
 		"cloud-init: two interfaces": {
 			devices: devices(2, ""), nics: nics{v4("enp2s0", "10.0.1.5", ""), v4("enp1s0", "10.0.0.5", "10.0.0.1")}, want: "10.0.0.5 enp1s0=10.0.0.5 enp2s0=10.0.1.5"},
 		"cloud-init: two interfaces, of which one has nothing": {
@@ -131,9 +136,13 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		"two interfaces without addresses, each with its reason": {
 			devices: devices(2, ""), nics: nics{none}, want: "network: no interface has an address: enp1s0 has none configured (the NIC configuration of the VM's initialization); enp2s0 uses DHCP"},
 		"a link-local address only": {
-			devices: devices(1, ""), nics: nics{{Interface: "enp1s0", BootProtocol: "none", IPv6BootProtocol: "autoconf"}}, want: "network: no interface has an address: enp1s0 has a link-local address only"},
+			devices: devices(1, ""), files: slaacAlone, want: "network: no interface has an address: enp1s0 has a link-local address only"},
 		"a link-local address of no MAC address": {
-			devices: []ovirtsim.GuestInterface{{Name: "enp1s0"}}, nics: nics{{Interface: "enp1s0", IPv6BootProtocol: "autoconf"}}, want: "network: enp1s0: it has no usable MAC address"},
+			devices: []ovirtsim.GuestInterface{{Name: "enp1s0"}}, files: slaacAlone, want: "network: enp1s0: it has no usable MAC address"},
+		"SLAAC by the engine, which no engine hands on": {
+			devices: devices(1, ""), nics: nics{{Interface: "enp1s0", IPv6BootProtocol: "autoconf"}}, want: `network: enp1s0: IPv6: there is no boot protocol "autoconf"`},
+		"a keyfile beside the engine's configuration that nothing puts to use": {
+			devices: devices(1, ""), nics: nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")}, files: slaac, want: "network: enp1s0 is configured twice"},
 		"a lease that is none": {devices: devices(1, "10.0.0.50"), want: `network: the DHCP lease "10.0.0.50" of enp1s0 is unusable`},
 		"an unknown interface": {
 			devices: devices(2, ""), nics: nics{v4("eth0", "10.0.0.5", "10.0.0.1")}, want: `network: the guest has no interface "eth0" (the NIC configuration of the VM's initialization), it has enp1s0, enp2s0`},
@@ -192,7 +201,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := networkOf(ovirtsim.GuestVM{Ignition: test.ignition, Interfaces: test.devices, NICs: test.nics}, test.files)
+			got, err := networkOf(ovirtsim.GuestVM{Ignition: test.ignition, Interfaces: test.devices, NICs: test.nics}, test.files, test.commands...)
 			if err != nil {
 				if !strings.HasPrefix(err.Error(), "network: ") || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got error %v, want %q", err, test.want)

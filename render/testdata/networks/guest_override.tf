@@ -9,7 +9,7 @@ resource "ovirt_vm" "this" {
       boot_protocol = "dhcp"
     }
     ipv6 {
-      boot_protocol = "autoconf"
+      boot_protocol = "dhcp"
     }
   }
 
