@@ -306,7 +306,7 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 			return err
 		},
 	}
-	there, err := client.FindDisks(ctx, f.disk)
+	there, err := client.FindImageDisks(ctx, f.disk)
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
@@ -421,7 +421,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 		}
 		diskID, ours = disk.ID, sent
 	} else {
-		there, err := client.FindDisks(ctx, f.disk)
+		there, err := client.FindImageDisks(ctx, f.disk)
 		if err != nil {
 			return preview.Explain(err)
 		}

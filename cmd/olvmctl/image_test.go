@@ -177,6 +177,10 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		if err := client.UpdateDisk(t.Context(), strings.TrimSpace(id), &engine.Disk{Description: text}); err != nil {
 			t.Fatal(err)
 		}
+		// The engine locks a disk while it changes what storage knows of it.
+		if err := client.WaitDisk(t.Context(), strings.TrimSpace(id), func(string) {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	whole, err := client.Disk(t.Context(), strings.TrimSpace(id))
 	if err != nil || !strings.HasSuffix(whole.Description, hex.EncodeToString(sum[:])) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -115,6 +116,53 @@ func (c *Client) FindDisks(ctx context.Context, alias string) ([]Disk, error) {
 		}
 	}
 	return found, nil
+}
+
+// FindImageDisks returns the disks of that alias without those of templates and of the VMs that were made of one. The
+// engine gives the copies the alias and the description of the disk that the template was made of.
+func (c *Client) FindImageDisks(ctx context.Context, alias string) ([]Disk, error) {
+	found, err := c.FindDisks(ctx, alias)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+
+	copies, err := c.templateCopies(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
+	}
+	return slices.DeleteFunc(found, func(d Disk) bool { return copies[d.ID] }), nil
+}
+
+// templateCopies are the IDs of the disks of all templates, and of the VMs that were made of one.
+func (c *Client) templateCopies(ctx context.Context) (map[string]bool, error) {
+	type holder struct {
+		Template    *Ref             `xml:"template"`
+		Attachments []DiskAttachment `xml:"disk_attachments>disk_attachment"`
+	}
+	var templates struct {
+		XMLName xml.Name `xml:"templates"`
+		Items   []holder `xml:"template"`
+	}
+	var vms struct {
+		XMLName xml.Name `xml:"vms"`
+		Items   []holder `xml:"vm"`
+	}
+	with := url.Values{"follow": {"disk_attachments"}}
+	if err := c.do(ctx, http.MethodGet, "/templates", with, nil, &templates); err != nil {
+		return nil, fmt.Errorf("failed to list the disks of templates: %w", err)
+	}
+	if err := c.do(ctx, http.MethodGet, "/vms", with, nil, &vms); err != nil {
+		return nil, fmt.Errorf("failed to list the disks of VMs: %w", err)
+	}
+
+	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return RefID(vm.Template) == BlankTemplateID })
+	copies := map[string]bool{}
+	for _, each := range slices.Concat(templates.Items, made) {
+		for i := range each.Attachments {
+			copies[each.Attachments[i].DiskID()] = true
+		}
+	}
+	return copies, nil
 }
 
 // CreateDisk asks for a disk and returns it, usually still locked. It does not wait.
