@@ -274,3 +274,34 @@ func TestAnEngineThatIsAwayForADay(t *testing.T) {
 		}
 	}
 }
+
+// TestAUserWithoutAnAdministratorRole sees some VMs only: what is hidden must not pass for gone.
+func TestAUserWithoutAnAdministratorRole(t *testing.T) {
+	inventory := ovirtsim.DefaultInventory()
+	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "capolvm@internal", Password: "capolvm-password"})
+	s := newSiteIn(t, inventory, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	credentials := func(username, password string) {
+		change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) {
+			secret.Data["username"], secret.Data["password"] = []byte(username), []byte(password)
+		})
+	}
+
+	credentials("capolvm@internal", "capolvm-password")
+	s.look()
+	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.NotAnAdministratorReason); !strings.Contains(message, "administrator role") {
+		t.Errorf("the cluster says %s", message)
+	}
+	s.Delete(m)
+	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason); !strings.Contains(message, "administrator role") {
+		t.Errorf("the machine says %s", message)
+	}
+	if s.Sim.Summary().VMs != 1 {
+		t.Errorf("the engine has %+v", s.Sim.Summary())
+	}
+
+	credentials(s.Sim.Username(), s.Sim.Password())
+	s.ExpectGone(m)
+	s.ExpectEmptyEngine()
+}

@@ -193,7 +193,8 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 }
 
 // removeStrays deletes the data disks that were made for the machine and that its state does not know: a run was killed
-// between the engine's doing and the state. A disk that only has the alias stays.
+// between the engine's doing and the state. A disk that only has the alias stays, and so
+// do the copies that the engine made of it for a template and its VMs.
 func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine) error {
 	wanted := owner.Spec.VirtualMachine.DataDisks
 	if len(wanted) == 0 {
@@ -205,7 +206,7 @@ func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engin
 	}
 	known := state.Instances("ovirt_disk")
 	for _, disk := range wanted {
-		found, err := session.FindDisks(ctx, render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name))
+		found, err := session.FindImageDisks(ctx, render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name))
 		if err != nil {
 			return err
 		}

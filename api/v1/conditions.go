@@ -43,6 +43,8 @@ const (
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"
 	// AuthenticationFailedReason surfaces when the engine refuses the user name or password.
 	AuthenticationFailedReason = "AuthenticationFailed"
+	// NotAnAdministratorReason surfaces when the engine's user has no administrator role.
+	NotAnAdministratorReason = "NotAnAdministrator"
 	// UntrustedCertificateReason surfaces when the engine's certificate is not signed by a trusted CA.
 	UntrustedCertificateReason = "UntrustedCertificate"
 	// EngineUnreachableReason surfaces when the engine cannot be reached or answers with an error of its own.

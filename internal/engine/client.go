@@ -368,6 +368,9 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
+	// A user who is no administrator sees some objects only, and what is hidden looks as if it were gone. Without the
+	// engine's filter such a user is refused instead.
+	request.Header.Set("Filter", "false")
 	request.Header.Set("Accept", "application/xml")
 	if payload != nil {
 		request.Header.Set("Content-Type", "application/xml")

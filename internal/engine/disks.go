@@ -230,9 +230,16 @@ func (c *Client) AttachDisk(ctx context.Context, vmID string, attachment *DiskAt
 	return &created, nil
 }
 
-// DetachDisk detaches a disk from a VM; the disk and its data stay.
+// DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached; the
+// error is a 404 then.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id string) error {
-	if err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil); err != nil {
+	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
+	if IsRefused(err) {
+		if _, look := c.DiskAttachment(ctx, vmID, id); IsNotFound(look) {
+			err = look
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("failed to detach disk %s from VM %s: %w", id, vmID, err)
 	}
 	return nil

@@ -31,6 +31,15 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("engine refused %s %s (HTTP %d): %s", f.Method, f.Path, f.StatusCode, text)
 }
 
+// IsNotAnAdministrator says whether the engine refused a user that has no administrator role, and so must not see everything.
+func IsNotAnAdministrator(err error) bool {
+	var fault *Fault
+	return errors.As(err, &fault) && fault.StatusCode == http.StatusBadRequest && strings.Contains(fault.Detail, notAnAdministrator)
+}
+
+// notAnAdministrator is in what an engine says to a user that has no administrator role and asks for everything.
+const notAnAdministrator = "query execution failed due to insufficient permissions"
+
 // AuthError says that the engine does not accept the credentials.
 type AuthError struct {
 	// Username that was refused.

@@ -35,6 +35,9 @@ func (p TransferPhase) Failed() bool {
 	return false
 }
 
+// Ended says that the engine has let go of the disk. A transfer that failed passes through finished_cleanup before.
+func (p TransferPhase) Ended() bool { return p == TransferFinishedSuccess || p == TransferFinishedFailure }
+
 // ImageTransfer moves the data of a disk.
 type ImageTransfer struct {
 	XMLName           xml.Name      `xml:"image_transfer"`

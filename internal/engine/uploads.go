@@ -443,7 +443,7 @@ func (u *upload) undo(ctx context.Context) error {
 		var last *ImageTransfer
 		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
 			last = seen
-			return seen == nil || seen.Phase.Failed() || seen.Phase == TransferFinishedSuccess, nil
+			return seen == nil || seen.Phase.Ended(), nil // until then it has the disk
 		})
 		if err != nil {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)

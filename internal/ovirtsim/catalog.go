@@ -78,8 +78,8 @@ func (c *catalogue) tpm(os string) bool {
 }
 
 // versionElement writes a version such as 4.8 or 3.2 in its parts.
-func versionElement(name, version string) *element {
-	out := el(name)
+func versionElement(version string) *element {
+	out := el("version")
 	for i, part := range strings.Split(version, ".") {
 		out.str([]string{"major", "minor", "build", "revision"}[i], part)
 	}
@@ -117,7 +117,7 @@ func getOperatingSystem(c *call) (*element, error) {
 func (s *store) filterID(name string) string { return s.idOf("", "networkfilter", name) }
 
 func filterDocument(c *call, f networkFilter) *element {
-	return object("network_filter", c.store.filterID(f.name), "networkfilters", c.store.filterID(f.name)).str("name", f.name).add(versionElement("version", f.version))
+	return object("network_filter", c.store.filterID(f.name), "networkfilters", c.store.filterID(f.name)).str("name", f.name).add(versionElement(f.version))
 }
 
 func listNetworkFilters(c *call) (*element, error) {

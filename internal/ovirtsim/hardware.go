@@ -202,7 +202,7 @@ func (c *call) changeHardware(h *hardware, in *element, made bool, home *cluster
 	if err := c.changePlacement(h, in, home, fail); err != nil {
 		return err
 	}
-	return changeSettings(h, in, made, fail)
+	return changeSettings(h, in, fail)
 }
 
 func (c *call) changeCPU(h *hardware, in *element) error {
@@ -336,7 +336,7 @@ func (c *call) changePlacement(h *hardware, in *element, home *cluster, fail fai
 }
 
 // changeSettings lays the passive elements of a request over those that are there.
-func changeSettings(h *hardware, in *element, made bool, fail failure) error {
+func changeSettings(h *hardware, in *element, fail failure) error {
 	h.Settings = h.Settings.clone()
 	for _, name := range settingNames {
 		e := in.get(name)

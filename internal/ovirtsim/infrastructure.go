@@ -139,7 +139,7 @@ func dataCenterDocument(c *call, d *dataCenter) *element {
 	} else {
 		out.str("status", "uninitialized")
 	}
-	return out.add(el("supported_versions").items(versionElement("version", c.level())), versionElement("version", c.level())).
+	return out.add(el("supported_versions").items(versionElement(c.level())), versionElement(c.level())).
 		add(ref("mac_pool", "macpools", c.store.macPoolID()))
 }
 
@@ -193,7 +193,7 @@ func clusterDocument(c *call, g *cluster) *element {
 		add(el("memory_policy").add(el("over_commit").num("percent", 100), enabled("transparent_hugepages", true)), migration).
 		add(el("required_rng_sources").items(leaf("required_rng_source", "urandom"))).str("switch_type", "legacy").flag("threads_as_cores", false).
 		flag("trusted_service", false).flag("tunnel_migration", false).flag("upgrade_in_progress", false).num("upgrade_percent_complete", 0).
-		add(versionElement("version", c.level())).flag("virt_service", true).flag("vnc_encryption", false).
+		add(versionElement(c.level())).flag("virt_service", true).flag("vnc_encryption", false).
 		add(ref("data_center", "datacenters", g.DataCenter), ref("mac_pool", "macpools", c.store.macPoolID())).
 		add(ref("scheduling_policy", "schedulingpolicies", c.store.idOf("", "schedulingpolicy", "none")))
 }

@@ -186,9 +186,9 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 		return nil, err
 	}
 	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
-		q, err := parseSearch(text)
+		q, understood := parseSearch(text)
 		switch {
-		case err != nil || !q.knows(of):
+		case understood != nil || !q.knows(of):
 			return nil, nil
 		case q.paged && q.page == 0:
 			return nil, failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is org.postgresql.util.psqlexception: error: offset must not be negative")

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"net/url"
@@ -56,7 +57,7 @@ func accessDenied(user, profile, why string) *loginError {
 
 // The words of refused logins. Those of a locked user are of the engine's messages; they were not recorded.
 const (
-	wrongPassword = "Unable to log in. Verify your login information or contact the system administrator."
+	unableToLogIn = "Unable to log in. Verify your login information or contact the system administrator."
 	noProfile     = "No valid profile found in credentials."
 	noUserName    = "No user name found in credentials."
 	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
@@ -131,7 +132,7 @@ func (s *Server) login(name, password string) *loginError {
 	case !s.store.hasProfile(profile):
 		return accessDenied(user, orElse(profile, "N/A"), noProfile)
 	case found == nil:
-		return accessDenied(user, profile, wrongPassword)
+		return accessDenied(user, profile, unableToLogIn)
 	case found.Locked:
 		return accessDenied(user, profile, lockedUser)
 	case found.Password != password:
@@ -139,7 +140,7 @@ func (s *Server) login(name, password string) *loginError {
 		found.Locked = found.Failures >= maxFailures
 		s.store.users.put(found.ID, found)
 		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
-		return accessDenied(user, profile, wrongPassword)
+		return accessDenied(user, profile, unableToLogIn)
 	case found.Failures > 0:
 		found.Failures = 0
 		s.store.users.put(found.ID, found)
@@ -278,7 +279,7 @@ func unauthorized(w http.ResponseWriter, text string) {
 func errorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", text)
+	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", html.EscapeString(text))
 }
 
 // useSession returns the user of a session and prolongs it: the engine counts from the last use.

@@ -18,10 +18,6 @@ func tagDocument(_ *call, t *tag) *element {
 
 func tagKey(t *tag) string { return t.Name + t.ID }
 
-func tagFields() fields[*tag] {
-	return fields[*tag]{"name": val(func(t *tag) string { return t.Name }), "id": val(func(t *tag) string { return t.ID })}
-}
-
 // listTags has the root as well. It takes no notice of a search, nor of max.
 func listTags(c *call) (*element, error) {
 	out := el("tags")

@@ -61,7 +61,7 @@ func Explain(err error) error {
 		tls         *engine.TLSError
 		unreachable *engine.UnreachableError
 	)
-	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) {
+	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) && !engine.IsNotAnAdministrator(err) {
 		return err
 	}
 	_, message := resolve.EngineReason(err)

@@ -39,6 +39,9 @@ func EngineReason(err error) (reason, message string) {
 	case errors.As(err, &auth):
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf(
 			"%s; correct the user name (with its domain, such as admin@internal) and password in the Secret of spec.olvmOvirtAPIServer.credentialsSecret", auth)
+	case engine.IsNotAnAdministrator(err):
+		return infrav1.NotAnAdministratorReason, fmt.Sprintf(
+			"%v; give the user of spec.olvmOvirtAPIServer.credentialsSecret an administrator role in the engine, such as SuperUser", err)
 	case errors.As(err, &tls):
 		return infrav1.UntrustedCertificateReason, fmt.Sprintf(
 			"%s; put the engine's CA certificate into the ConfigMap of spec.olvmOvirtAPIServer.caConfigMap", tls)

@@ -97,6 +97,10 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID
 			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[ours].ID
 		default: // made, and not attached yet
+			disks, err := session.FindImageDisks(ctx, render.DiskAlias(e.VM.Name, want.Name))
+			if err != nil {
+				return err
+			}
 			if at := slices.IndexFunc(disks, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
 				e.imports[render.DataDiskAddress(want.Name)] = disks[at].ID
 			}
