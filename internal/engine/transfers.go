@@ -36,7 +36,9 @@ func (p TransferPhase) Failed() bool {
 }
 
 // Ended says that the engine has let go of the disk. A transfer that failed passes through finished_cleanup before.
-func (p TransferPhase) Ended() bool { return p == TransferFinishedSuccess || p == TransferFinishedFailure }
+func (p TransferPhase) Ended() bool {
+	return p == TransferFinishedSuccess || p == TransferFinishedFailure
+}
 
 // ImageTransfer moves the data of a disk.
 type ImageTransfer struct {

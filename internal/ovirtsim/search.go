@@ -186,12 +186,13 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 		return nil, err
 	}
 	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
-		q, understood := parseSearch(text)
-		switch {
-		case understood != nil || !q.knows(of):
-			return nil, nil
-		case q.paged && q.page == 0:
-			return nil, failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is org.postgresql.util.psqlexception: error: offset must not be negative")
+		q, err := parseSearch(text)
+		if understood := err == nil && q.knows(of); !understood {
+			return nil, nil //nolint:nilerr // the engine says nothing of a search that it does not understand
+		}
+		if q.paged && q.page == 0 {
+			return nil, failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is "+
+				"org.postgresql.util.psqlexception: error: offset must not be negative")
 		}
 		if c.flagParam("case_sensitive") {
 			q.matchCase()
