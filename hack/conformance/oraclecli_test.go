@@ -190,7 +190,7 @@ func TestOraclesCLIUploadsAnImage(t *testing.T) {
 	if transfer.Transferred != strconv.Itoa(len(image)) {
 		t.Errorf("%s of %d bytes were transferred", transfer.Transferred, len(image))
 	}
-	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/finalize", nil, nil)
+	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/finalize", struct{}{}, nil) // an action without a document is 415
 	eventually(t, "the transfer has succeeded", func() bool {
 		cli.call(http.MethodGet, "/imagetransfers/"+transfer.ID, nil, &transfer)
 		return transfer.Phase == "finished_success"
@@ -212,7 +212,7 @@ func TestOraclesCLICancelsAnUpload(t *testing.T) {
 	image := qcow2(gib)
 	disk, transfer := cli.begin("ock-image-cancelled", gib)
 	cli.put(transfer.ProxyURL, image[:1000], 0, len(image), "?flush=y")
-	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/cancel", nil, nil)
+	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/cancel", struct{}{}, nil)
 	eventually(t, "the disk is gone", func() bool {
 		status, _ := cli.try(http.MethodGet, "/disks/"+disk.ID, nil)
 		return status == http.StatusNotFound

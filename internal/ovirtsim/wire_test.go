@@ -2,6 +2,7 @@ package ovirtsim_test
 
 import (
 	"fmt"
+	"net/http/cookiejar"
 	"regexp"
 	"strings"
 	"testing"
@@ -154,6 +155,11 @@ func TestVNICProfilesComeAndGo(t *testing.T) {
 
 func TestAURLWithoutTheAPILeadsToTheLoginPage(t *testing.T) {
 	r := newRaw(t)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.http.Jar = jar
 	response, body := r.ask("GET", "", nil)
 	if response.StatusCode != 200 || !strings.Contains(body, "<html>") {
 		t.Errorf("a browser got %d %s", response.StatusCode, body)

@@ -385,6 +385,12 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	if wanted.OS != nil {
+		if err := r.client.CheckOperatingSystem(ctx, wanted.OS.Type); err != nil {
+			resp.Diagnostics.AddAttributeError(path.Root("os_type"), "The VM was not created", err.Error())
+			return
+		}
+	}
 	vm, err := r.create(ctx, wanted, flag(model.Clone))
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not created", err.Error())

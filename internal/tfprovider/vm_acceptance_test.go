@@ -156,6 +156,21 @@ resource "ovirt_vm" "a" {
 	w.settled()
 }
 
+// TestAnOperatingSystemThatTheEngineDoesNotKnow: an engine takes any text, and makes the VM with another system.
+func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	vm := func(os string) string {
+		return "resource \"ovirt_vm\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n template_id = \"$template\"\n os_type = \"" + os + "\"\n}\n"
+	}
+	w := newWorkspace(t, s).config(vm("rhcos_64"))
+	if message := w.fail(); !strings.Contains(message, `no operating system named "rhcos_64"`) || s.sim.Summary().VMs != 0 {
+		t.Errorf("%s, and the engine has %+v", message, s.sim.Summary())
+	}
+	w.config(vm("rhel_9x64")).apply()
+	w.settled()
+}
+
 func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
 	t.Parallel()
 	s := newSite(t, quick)
