@@ -509,10 +509,13 @@ type stateKeeper struct {
 	seen []byte // last that was whole
 	last []byte // last that was saved
 	err  error
+	// reported says that the executor told of a resource that it applied: then there must be a state.
+	reported bool
 }
 
 // applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
 func (k *stateKeeper) applied(address, id string) {
+	k.reported = true
 	if k.run.Applied != nil && id != "" {
 		k.run.Applied(k.ctx, address, id)
 	}
@@ -539,8 +542,12 @@ func (k *stateKeeper) applied(address, id string) {
 // finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
 func (k *stateKeeper) finish() error {
 	state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		// The executor had the file open: it wrote to one that nobody finds any more, and noticed nothing.
+		return fmt.Errorf("the working directory %s was deleted while terraform ran; the next run goes on with what was saved before", k.run.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("failed to read the state: %w", err)
