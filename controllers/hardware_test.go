@@ -32,7 +32,7 @@ func richInventory() ovirtsim.Inventory {
 type seen struct {
 	vm       *engine.VM
 	nics     []engine.NIC
-	disks    map[string]*engine.Disk // by alias
+	disks    map[string]*engine.Disk // by alias; "root" is the one that boots
 	consoles int
 	tags     []string
 }

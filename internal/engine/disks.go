@@ -118,19 +118,31 @@ func (c *Client) FindDisks(ctx context.Context, alias string) ([]Disk, error) {
 	return found, nil
 }
 
-// FindImageDisks returns the disks of that alias without those of templates and of the VMs that were made of one. The
-// engine gives the copies the alias and the description of the disk that the template was made of.
+// FindImageDisks returns the disks of that alias that no template brought; see WithoutTemplateCopies.
 func (c *Client) FindImageDisks(ctx context.Context, alias string) ([]Disk, error) {
 	found, err := c.FindDisks(ctx, alias)
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return nil, err
 	}
 
-	copies, err := c.templateCopies(ctx)
+	out, err := c.WithoutTemplateCopies(ctx, found)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
 	}
-	return slices.DeleteFunc(found, func(d Disk) bool { return copies[d.ID] }), nil
+	return out, nil
+}
+
+// WithoutTemplateCopies returns the disks without those of templates and of the VMs that were made of one. The engine gives
+// the copies the alias and the description of the disk that the template was made of. Of no disks it asks the engine nothing.
+func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
+	if len(disks) == 0 {
+		return nil, nil
+	}
+	copies, err := c.templateCopies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
 // templateCopies are the IDs of the disks of all templates, and of the VMs that were made of one.

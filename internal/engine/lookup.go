@@ -26,6 +26,7 @@ type listCache struct {
 	networks     cachedList[Network]
 	vnicProfiles cachedList[VNICProfile]
 	types        cachedList[InstanceType]
+	systems      cachedList[OperatingSystem]
 	tags         cachedList[Tag]
 	hardware     hardwareCache
 	storage      cachedList[StorageDomain]
@@ -347,23 +348,10 @@ func (c *Client) Hardware(ctx context.Context, templateID string) (*Hardware, er
 // CheckOperatingSystem returns a NameError where the engine does not know an operating system of that name, such as
 // rhel_9x64. An engine would not refuse it, but make the VM with another one.
 func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
-	var list struct {
-		XMLName xml.Name `xml:"operation_systems"`
-		Items   []struct {
-			Name string `xml:"name"`
-		} `xml:"operating_system"`
+	named := func(o OperatingSystem) string { return o.Name }
+	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool { return o.Name == name })
+	if err != nil || item != nil {
+		return err
 	}
-	if err := c.get(ctx, "/operatingsystems", nil, &list); err != nil {
-		return fmt.Errorf("failed to list the operating systems: %w", err)
-	}
-
-	var known []string
-	for _, each := range list.Items {
-		if each.Name == name {
-			return nil
-		}
-		known = append(known, each.Name)
-	}
-	slices.Sort(known)
-	return &NameError{Kind: "operating system", Name: name, Scope: "the engine", Known: known}
+	return &NameError{Kind: "operating system", Name: name, Scope: "the engine", Known: names(all, func(OperatingSystem) bool { return true }, named)}
 }

@@ -274,6 +274,11 @@ type InstanceType struct {
 	Name string `xml:"name"`
 }
 
+// OperatingSystem that a VM can be told to have.
+type OperatingSystem struct {
+	Name string `xml:"name"`
+}
+
 // VNICProfile of a network.
 type VNICProfile struct {
 	ID      string `xml:"id,attr"`

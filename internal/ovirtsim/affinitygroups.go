@@ -230,22 +230,6 @@ func listAffinityGroupHosts(c *call) (*element, error) {
 	return membersOf("hosts", "host", "hosts", g.Hosts, c.store.hostName), nil
 }
 
-func listAffinityGroupVMLabels(c *call) (*element, error) {
-	g, err := c.group()
-	if err != nil {
-		return nil, err
-	}
-	return labelsWhere(c, func(l *affinityLabel) bool { return slices.Contains(g.VMLabels, l.ID) })
-}
-
-func listAffinityGroupHostLabels(c *call) (*element, error) {
-	g, err := c.group()
-	if err != nil {
-		return nil, err
-	}
-	return labelsWhere(c, func(l *affinityLabel) bool { return slices.Contains(g.HostLabels, l.ID) })
-}
-
 func addAffinityGroupVM(c *call) (*element, error) {
 	if err := mandatoryRef(c.body, "vm"); err != nil {
 		return nil, err
@@ -320,6 +304,17 @@ func removeAffinityGroupHost(c *call) (*element, error) {
 	}
 	c.store.groups.put(g.ID, g)
 	return c.complete(), nil
+}
+
+// listGroupLabels lists the affinity labels in one of the two sets of a group.
+func listGroupLabels(set func(*affinityGroup) *[]string) operation {
+	return func(c *call) (*element, error) {
+		g, err := c.group()
+		if err != nil {
+			return nil, err
+		}
+		return labelsWhere(c, func(l *affinityLabel) bool { return slices.Contains(*set(g), l.ID) })
+	}
 }
 
 // addGroupLabel puts an affinity label into one of the two sets of a group.

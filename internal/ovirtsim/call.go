@@ -371,7 +371,7 @@ func (c *call) route() error {
 	}
 	notThere := &refusal{status: http.StatusNotFound, plain: true,
 		page: fmt.Sprintf("RESTEASY003210: Could not find resource for full path: %s/api/v4/%s", c.URL(), strings.Join(segments, "/"))}
-	if c.service, c.action = api.at(segments); c.service == nil {
+	if c.service, c.action = api().at(segments); c.service == nil {
 		return notThere
 	}
 
@@ -468,13 +468,13 @@ func (c *call) readBody() error {
 	if err != nil {
 		return c.syntaxError()
 	}
-	if api.roots[c.body.name] == "" {
+	if api().roots[c.body.name] == "" {
 		return c.syntaxError()
 	}
 	if c.body.name != root {
 		return &refusal{status: http.StatusInternalServerError, page: "java.lang.ClassCastException@1f", plain: true}
 	}
-	if err = api.shape(c.body, api.roots[root]); errors.Is(err, errSyntax) {
+	if err = api().shape(c.body, api().roots[root]); errors.Is(err, errSyntax) {
 		err = c.syntaxError()
 	}
 	return err
@@ -556,7 +556,7 @@ func ref(name, collection, id string) *element {
 // object begins the document of an object, with the actions and the collections that the API has for it.
 func object(name, id string, path ...string) *element {
 	out := el(name).set("href", href(path...)).set("id", id)
-	found, _ := api.at(path)
+	found, _ := api().at(path)
 	if found == nil {
 		return out
 	}

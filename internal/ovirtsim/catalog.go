@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // This file has what every engine has from the beginning: operating systems, roles, network filters and the like.
@@ -32,7 +33,7 @@ type catalogue struct {
 	cpus     []cpuType
 }
 
-var catalog = parseCatalog(catalogText)
+var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText) })
 
 func parseCatalog(text string) *catalogue {
 	out := &catalogue{}
@@ -99,14 +100,14 @@ func osDocument(c *call, s operatingSystem) *element {
 // listOperatingSystems has a root element that is not called as its path is.
 func listOperatingSystems(c *call) (*element, error) {
 	out := el("operation_systems")
-	for _, s := range catalog.systems {
+	for _, s := range catalog().systems {
 		out.items(osDocument(c, s))
 	}
 	return out, nil
 }
 
 func getOperatingSystem(c *call) (*element, error) {
-	for _, s := range catalog.systems {
+	for _, s := range catalog().systems {
 		if s.id == c.id("id") {
 			return osDocument(c, s), nil
 		}
@@ -122,7 +123,7 @@ func filterDocument(c *call, f networkFilter) *element {
 
 func listNetworkFilters(c *call) (*element, error) {
 	out := el("network_filters")
-	for _, f := range catalog.filters {
+	for _, f := range catalog().filters {
 		out.items(filterDocument(c, f))
 	}
 	return out, nil
@@ -139,7 +140,7 @@ func policyDocument(c *call, p schedulingPolicy) *element {
 
 func listSchedulingPolicies(c *call) (*element, error) {
 	out := el("scheduling_policies")
-	for _, p := range catalog.policies {
+	for _, p := range catalog().policies {
 		out.items(policyDocument(c, p))
 	}
 	return out, nil
@@ -150,7 +151,7 @@ var clusterLevels = []string{"4.2", "4.7", "4.8", "4.6", "4.5", "4.4", "4.3"}
 
 func levelDocument(level string) *element {
 	types := el("cpu_types")
-	for _, t := range catalog.cpus {
+	for _, t := range catalog().cpus {
 		if t.level == level {
 			types.items(el("cpu_type").str("architecture", t.architecture).str("level", t.rank).str("name", t.name))
 		}

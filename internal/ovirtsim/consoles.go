@@ -18,16 +18,20 @@ func consoleDocument(c *call, owner, ownerID string, g graphicsConsole) *element
 	return out.add(ref(owner, owner+"s", ownerID))
 }
 
+func consolesDocument(c *call, owner, ownerID string, consoles []graphicsConsole) *element {
+	out := el("graphics_consoles")
+	for _, g := range consoles {
+		out.items(consoleDocument(c, owner, ownerID, g))
+	}
+	return out
+}
+
 func listConsoles(c *call) (*element, error) {
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
 	}
-	out := el("graphics_consoles")
-	for _, g := range v.Consoles {
-		out.items(consoleDocument(c, "vm", v.ID, g))
-	}
-	return out, nil
+	return consolesDocument(c, "vm", v.ID, v.Consoles), nil
 }
 
 func listTemplateConsoles(c *call) (*element, error) {
@@ -35,11 +39,7 @@ func listTemplateConsoles(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := el("graphics_consoles")
-	for _, g := range t.Consoles {
-		out.items(consoleDocument(c, "template", t.ID, g))
-	}
-	return out, nil
+	return consolesDocument(c, "template", t.ID, t.Consoles), nil
 }
 
 func (c *call) console() (*vm, int, error) {

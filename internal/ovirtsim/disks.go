@@ -551,7 +551,7 @@ func getAttachment(c *call) (*element, error) {
 // checkInterface refuses buses that the guest does not know. A guest that runs takes no SATA disk.
 func checkInterface(v *vm, name string) error {
 	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.running() {
-		return invalid("Cannot attach Virtual Disk. The disk interface is not supported by the VM OS: %s.", orElse(catalog.osNamed(v.OSType), &operatingSystem{}).description)
+		return invalid("Cannot attach Virtual Disk. The disk interface is not supported by the VM OS: %s.", orElse(catalog().osNamed(v.OSType), &operatingSystem{}).description)
 	}
 	return nil
 }

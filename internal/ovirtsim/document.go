@@ -173,8 +173,8 @@ func (e *element) UnmarshalText(text []byte) error {
 	if err != nil {
 		return err
 	}
-	if kind := api.roots[parsed.name]; kind != "" {
-		if err := api.shape(parsed, kind); err != nil {
+	if kind := api().roots[parsed.name]; kind != "" {
+		if err := api().shape(parsed, kind); err != nil {
 			return err
 		}
 	}

@@ -42,7 +42,7 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, text string) {
 		if document, err := parseJSON(strings.NewReader(text), "vm"); err == nil {
-			_ = api.shape(document, "Vm")
+			_ = api().shape(document, "Vm")
 		}
 	})
 }

@@ -57,7 +57,7 @@ var costly = []string{"virtio_scsi", "rng_device", "tpm_enabled"}
 func blankHardware() hardware {
 	settings, err := parseXML(strings.NewReader(blankSettings))
 	if err == nil {
-		err = api.shape(settings, "Vm")
+		err = api().shape(settings, "Vm")
 	}
 	if err != nil { // the text is ours
 		panic(err)
@@ -178,7 +178,7 @@ func (c *call) changeHardware(h *hardware, in *element, made bool, home *cluster
 	h.Type = orElse(in.value("type"), h.Type)
 	if os := in.value("os", "type"); os != "" {
 		h.OSType = "other" // what the engine does not know it stores as this
-		if catalog.osNamed(os) != nil {
+		if catalog().osNamed(os) != nil {
 			h.OSType = os
 		}
 	}
@@ -365,7 +365,7 @@ func changeSettings(h *hardware, in *element, fail failure) error {
 	if (in.has("time_zone") || in.has("os", "type")) && (windows == strings.Contains(zone, "/")) {
 		return invalid("%s", strings.TrimSuffix(strings.TrimPrefix(fail("Invalid time zone for given OS type.").Error(), "["), "]")+", Attribute: vmStatic")
 	}
-	if in.yes("tpm_enabled") && !catalog.tpm(h.OSType) {
+	if in.yes("tpm_enabled") && !catalog().tpm(h.OSType) {
 		return fail("TPM device is not supported on 'x86_64' architecture, or for the guest OS, or UEFI firmware is not enabled, " +
 			"or insufficient compatibility level (4.6 required by default).")
 	}

@@ -16,7 +16,7 @@ var searchable = []string{"clusters", "datacenters", "disks", "events", "groups"
 // rootRels are the collections that the root document names, and the paths to them.
 func rootRels() (rels []string, paths map[string]string) {
 	paths = map[string]string{}
-	for _, rel := range sortedKeys(api.services["system"].paths) {
+	for _, rel := range sortedKeys(api().services["system"].paths) {
 		if rel == "options" {
 			continue
 		}
@@ -178,7 +178,7 @@ func clusterDocument(c *call, g *cluster) *element {
 	migration := el("migration").str("auto_converge", "inherit").add(el("bandwidth").str("assignment_method", "auto")).str("compressed", "inherit").
 		str("encrypted", "inherit").str("parallel_migrations_policy", "disabled").add(el("policy").set("id", c.store.idOf("", "migrationpolicy")))
 	policy := el("custom_scheduling_policy_properties")
-	for _, p := range catalog.policies {
+	for _, p := range catalog().policies {
 		for _, one := range p.properties {
 			if p.name == "none" {
 				policy.items(el("property").str("name", one.Name).str("value", one.Value))

@@ -27,7 +27,7 @@ var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "t
 
 // administrator says whether a user's role is one of administrators.
 func (u *user) administrator() bool {
-	return slices.ContainsFunc(catalog.roles, func(r role) bool { return r.name == u.Role && r.administrative == "true" })
+	return slices.ContainsFunc(catalog().roles, func(r role) bool { return r.name == u.Role && r.administrative == "true" })
 }
 
 // authorize refuses what the user may not ask for. A user who is no administrator is filtered, and so is one who wants to be.
@@ -103,7 +103,7 @@ func roleDocument(c *call, r role) *element {
 // listRoles shows those who are no administrators only the roles that are for them.
 func listRoles(c *call) (*element, error) {
 	out := el("roles")
-	for _, r := range catalog.roles {
+	for _, r := range catalog().roles {
 		if !c.filtered || r.administrative == "false" {
 			out.items(roleDocument(c, r))
 		}

@@ -55,7 +55,7 @@ func (s *Server) routes() *http.ServeMux {
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/vms/{vm}": removeAffinityGroupVM,
 		"GET /clusters/{cluster}/affinitygroups/{id}/hosts":       listAffinityGroupHosts, "POST /clusters/{cluster}/affinitygroups/{id}/hosts": addAffinityGroupHost,
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/hosts/{host}": removeAffinityGroupHost,
-		"GET /clusters/{cluster}/affinitygroups/{id}/vmlabels":        listAffinityGroupVMLabels, "GET /clusters/{cluster}/affinitygroups/{id}/hostlabels": listAffinityGroupHostLabels,
+		"GET /clusters/{cluster}/affinitygroups/{id}/vmlabels":        listGroupLabels(vmLabelsOf), "GET /clusters/{cluster}/affinitygroups/{id}/hostlabels": listGroupLabels(hostLabelsOf),
 		"POST /clusters/{cluster}/affinitygroups/{id}/vmlabels": addGroupLabel(vmLabelsOf), "POST /clusters/{cluster}/affinitygroups/{id}/hostlabels": addGroupLabel(hostLabelsOf),
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/vmlabels/{label}":   removeGroupLabel(vmLabelsOf),
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/hostlabels/{label}": removeGroupLabel(hostLabelsOf),

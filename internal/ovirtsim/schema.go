@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // This file has what the API knows: the elements of its documents, and the methods of its paths.
@@ -52,7 +53,8 @@ type schema struct {
 	services map[string]*service
 }
 
-var api = parseSchema(schemaText)
+// api is parsed when it is first needed: programs that only have a simulator to offer start without it.
+var api = sync.OnceValue(func() *schema { return parseSchema(schemaText) })
 
 func parseSchema(text string) *schema {
 	out := &schema{enums: map[string][]string{}, types: map[string]map[string]child{}, roots: map[string]string{}, services: map[string]*service{}}

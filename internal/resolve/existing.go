@@ -97,12 +97,12 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID
 			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[ours].ID
 		default: // made, and not attached yet
-			disks, err := session.FindImageDisks(ctx, render.DiskAlias(e.VM.Name, want.Name))
+			loose, err := session.WithoutTemplateCopies(ctx, disks)
 			if err != nil {
 				return err
 			}
-			if at := slices.IndexFunc(disks, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
-				e.imports[render.DataDiskAddress(want.Name)] = disks[at].ID
+			if at := slices.IndexFunc(loose, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
+				e.imports[render.DataDiskAddress(want.Name)] = loose[at].ID
 			}
 		}
 	}
