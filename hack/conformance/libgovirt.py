@@ -88,6 +88,10 @@ vm.delete(proxy)
 # The other way to log in: the token of a session.
 tls = ssl.create_default_context(cafile=connection["ca_file"])
 form = {"grant_type": "password", "scope": "ovirt-app-api", "username": connection["username"], "password": connection["password"]}
-with urllib.request.urlopen(connection["url"] + "/sso/oauth/token", urllib.parse.urlencode(form).encode(), context=tls) as answer:
+# The engine answers this path to clients that ask for JSON only.
+login = urllib.request.Request(
+    connection["url"] + "/sso/oauth/token", urllib.parse.urlencode(form).encode(), {"Accept": "application/json"}
+)
+with urllib.request.urlopen(login, context=tls) as answer:
     token = json.load(answer)["access_token"]
 assert reach(sso_token=token).fetch_api().get_hosts()
