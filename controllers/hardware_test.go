@@ -52,7 +52,7 @@ func (s *site) inspect(name string) seen {
 		s.T.Fatalf("%d VMs are called %s", len(vms), name)
 	}
 	out := seen{disks: map[string]*engine.Disk{}}
-	out.vm, err = session.VMWithInitialization(ctx, vms[0].ID)
+	out.vm, err = session.VMInFull(ctx, vms[0].ID)
 	must(err)
 	out.nics, err = session.NICs(ctx, vms[0].ID)
 	must(err)

@@ -181,7 +181,7 @@ func (s *machineScope) givenToVM(ctx context.Context) (resolve.Addresses, error)
 		return nil, &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
 			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
 	}
-	vm, err := s.session.VMWithInitialization(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
+	vm, err := s.session.VMInFull(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
 	if engine.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {

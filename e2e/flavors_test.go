@@ -97,7 +97,7 @@ func (w *workload) userData(part string) string {
 		if !strings.Contains(vm.Name, part) {
 			continue
 		}
-		found, err := suite.engine.VMWithInitialization(context.Background(), vm.ID)
+		found, err := suite.engine.VMInFull(context.Background(), vm.ID)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func (w *workload) expectFollowers(subnet int) {
 
 // followed is how many nodes of the control plane a VM is told of.
 func (w *workload) followed(id string, subnet int) (int, error) {
-	vm, err := suite.engine.VMWithInitialization(context.Background(), id)
+	vm, err := suite.engine.VMInFull(context.Background(), id)
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// MaxVMName is how long the name of a VM may be, in characters.
+const MaxVMName = 64
+
 // VMStatus is the status of a VM as the engine spells it.
 type VMStatus string
 
@@ -72,6 +75,8 @@ type VM struct {
 	Initialization  *Initialization  `xml:"initialization"`
 	AutoPinning     string           `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
 	StartTime       string           `xml:"start_time,omitempty"`          // of the last start; only in answers
+	// ChangesWait says that settings wait for the next start; only in answers.
+	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 }
 
 // CommentText is the comment, "" where there is none.

@@ -72,17 +72,28 @@ func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
 
 // VM returns the VM of that ID, without its initialization; IsNotFound tells that there is none.
 func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
-	return c.vm(ctx, id, nil)
+	return c.vm(ctx, vmPath(id), id, nil)
 }
 
-// VMWithInitialization returns the VM of that ID with its initialization, which holds the user data.
-func (c *Client) VMWithInitialization(ctx context.Context, id string) (*VM, error) {
-	return c.vm(ctx, id, http.Header{"All-Content": {"true"}})
+// allContent asks for what an answer leaves out because it costs the engine more.
+var allContent = http.Header{"All-Content": {"true"}}
+
+// VMInFull returns the VM of that ID with its initialization, which holds the user data, its console and its sound card.
+func (c *Client) VMInFull(ctx context.Context, id string) (*VM, error) {
+	return c.vm(ctx, vmPath(id), id, allContent)
 }
 
-func (c *Client) vm(ctx context.Context, id string, header http.Header) (*VM, error) {
+// VMAtNextStart returns the VM of that ID in full, as it will be after its next start.
+func (c *Client) VMAtNextStart(ctx context.Context, id string) (*VM, error) {
+	return c.vm(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
+}
+
+// nextRun asks for what a VM will be after its next start, or to keep a change until then.
+var nextRun = url.Values{"next_run": {"true"}}
+
+func (c *Client) vm(ctx context.Context, path, id string, header http.Header) (*VM, error) {
 	var vm VM
-	if err := c.get(ctx, vmPath(id), header, &vm); err != nil {
+	if err := c.get(ctx, path, header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
 	return &vm, nil
@@ -101,10 +112,20 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	return &created, nil
 }
 
-// UpdateVM changes the fields of the VM that are set and returns the result.
+// UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once waits
+// for its next start; what waited before is lost, unless the change says it again.
 func (c *Client) UpdateVM(ctx context.Context, id string, change *VM) (*VM, error) {
+	return c.updateVM(ctx, id, nil, change)
+}
+
+// UpdateVMAtNextStart keeps a change of a VM that runs until its next start.
+func (c *Client) UpdateVMAtNextStart(ctx context.Context, id string, change *VM) (*VM, error) {
+	return c.updateVM(ctx, id, nextRun, change)
+}
+
+func (c *Client) updateVM(ctx context.Context, id string, query url.Values, change *VM) (*VM, error) {
 	var updated VM
-	if err := c.do(ctx, http.MethodPut, vmPath(id), nil, change, &updated); err != nil {
+	if err := c.do(ctx, http.MethodPut, vmPath(id), query, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
 	return &updated, nil

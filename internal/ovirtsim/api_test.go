@@ -128,9 +128,13 @@ func (r *raw) newVM(name, extra string) string {
 // until polls a document until a member has a value.
 func (r *raw) until(path, member, want string) {
 	r.t.Helper()
+	var members []any
+	for name := range strings.SplitSeq(member, ".") {
+		members = append(members, name)
+	}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		got := r.ok("GET", path, "").at(member)
+		got := r.ok("GET", path, "").at(members...)
 		if got == want {
 			return
 		}

@@ -229,7 +229,9 @@ func TestAVMThatDoesNotFitIsNotStarted(t *testing.T) {
 }
 
 func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	timings := fast
+	timings.PowerDown = 300 * time.Millisecond // as long is a VM being updated after its run
+	r := newRawWith(t, ovirtsim.Options{Timings: timings})
 	id := r.newVM("a", fmt.Sprintf(`"memory":"%d"`, 4<<30))
 	path := "/api/vms/" + id
 	r.start(id)
@@ -241,6 +243,9 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	}
 	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 2<<30))
 	r.refused(409, "cannot exceed maximum memory size", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 32<<30))
+	r.refused(409, "cannot exceed maximum memory size", "PUT", path, fmt.Sprintf(`{"memory":"%d","memory_policy":{"max":"%d"}}`, 32<<30, 64<<30))
+	r.refused(400, "Amount of added memory (100MiB) is not dividable by 128MiB", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 8<<30+100<<20))
+	r.refused(400, "The requested number of vCPUs is not available", "PUT", path, `{"cpu":{"topology":{"sockets":"100"}}}`)
 	if vm := r.ok("PUT", path, `{"cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
 		t.Errorf("cores wait: %v", vm)
 	}
@@ -251,12 +256,18 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	if vm := r.ok("GET", path+"?next_run=true", ""); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
 		t.Errorf("a later change drops what waited: %v", vm)
 	}
-	r.ok("PUT", path, `{"cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`)
+	if vm := r.ok("PUT", path+"?next_run=true", fmt.Sprintf(`{"memory":"%d"}`, 5<<30)); vm.at("memory") != fmt.Sprint(5<<30) {
+		t.Errorf("asked for the next start: %v", vm)
+	}
+	r.refused(400, "memory next run configuration already exists", "PUT", path, `{"comment":"z"}`)
+	r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d","cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`, 5<<30))
 	r.ok("POST", path+"/shutdown", "{}")
 	r.until(path, "status", "down")
-	if vm := r.ok("GET", path, ""); vm.at("cpu", "topology", "cores") != "2" || vm.at("next_run_configuration_exists") != "false" {
-		t.Errorf("after the stop: %v", vm)
+	r.refused(409, "VM is being updated", "PUT", path, `{"comment":"y"}`)
+	if vm := r.ok("GET", path, ""); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "false" {
+		t.Errorf("right after the stop: %v", vm)
 	}
+	r.until(path, "cpu.topology.cores", "2")
 	r.refused(409, "cannot exceed maximum memory size", "PUT", path, `{"memory_policy":{"max":"1048576"}}`)
 	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path, fmt.Sprintf(`{"memory_policy":{"guaranteed":"%d"}}`, 9<<30))
 	r.ok("PUT", path, `{"delete_protected":"true"}`)

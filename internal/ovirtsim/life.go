@@ -88,6 +88,11 @@ func (s *Server) advance(v *vm) {
 			s.at(time.Now().Add(s.options.Timings.PowerUp), func() { s.crash(v) })
 		}
 	case statusDown:
+		if from == statusDown && v.Applied != nil {
+			v.hardware, v.Applied = *v.Applied, nil
+			s.settle(v, statusDown)
+			return
+		}
 		if from == statusImageLocked {
 			for _, a := range s.store.attachmentsOf(v.ID) {
 				if d := s.store.disks.get(a.Disk); d.Status == statusLocked && d.Until.Status == "" {
@@ -115,12 +120,23 @@ func (s *Server) advance(v *vm) {
 func (s *Server) down(v *vm) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.RunOnce, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
-	if v.Next != nil {
-		v.hardware, v.Next = *v.Next, nil
-	}
+	waited := v.Next
+	v.Next = nil
 	s.settle(v, statusDown)
+	if waited != nil {
+		v.Applied = waited
+		s.arrange(v, statusDown, s.options.Timings.PowerDown)
+	}
 	s.finish(v.ID)
 	s.drain()
+}
+
+// notUpdating refuses what cannot be done while a change of the VM is under way, such as "run VM".
+func (v *vm) notUpdating(command string) error {
+	if v.Applied != nil {
+		return conflict("Cannot %s. VM is being updated.", command)
+	}
+	return nil
 }
 
 // crash is a guest that dies by itself.
@@ -179,6 +195,9 @@ const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternati
 
 // checkStart refuses what the engine refuses before it looks for a host.
 func (c *call) checkStart(v *vm) error {
+	if err := v.notUpdating("run VM"); err != nil {
+		return err
+	}
 	switch v.Status {
 	case statusDown, statusSuspended, statusPaused:
 	case statusImageLocked:

@@ -179,7 +179,9 @@ type (
 		// Template is what the VM depends on: Blank for a clone. Original is what it was made from.
 		Template, Original, InstanceType string
 		// Next is what the next start gives it; nil when nothing waits.
-		Next           *hardware `json:",omitempty"`
+		Next *hardware `json:",omitempty"`
+		// Applied is what waited for the end of the run that has just ended; until it is there, the VM is being updated.
+		Applied        *hardware `json:",omitempty"`
 		Initialization *element  `json:",omitempty"`
 		// RunOnce is the initialization of this run only; OnceRun says that the run was started with parameters of its own.
 		RunOnce *element `json:",omitempty"`

@@ -403,6 +403,9 @@ func updateVM(c *call) (*element, error) {
 	if err := checkNames(in, "VM", "vmStatic", maxVMName, fail); err != nil {
 		return nil, err
 	}
+	if err := v.notUpdating(command); err != nil {
+		return nil, err
+	}
 	if err := c.moveToCluster(v, in.get("cluster")); err != nil {
 		return nil, err
 	}
@@ -425,6 +428,11 @@ func updateVM(c *call) (*element, error) {
 		next.InstanceType = sized.ID
 		wanted.resize(sized)
 	}
+	if v.running() && !c.flagParam("next_run") {
+		if err := c.checkHotChange(v, &wanted, fail); err != nil {
+			return nil, err
+		}
+	}
 	next.take(wanted, v.running(), c.flagParam("next_run"))
 	*v = next
 	c.store.vms.put(v.ID, v)
@@ -445,6 +453,29 @@ func (v *vm) running() bool {
 	return v.Status != statusDown && v.Status != statusImageLocked && v.Status != statusSuspended
 }
 
+// memoryStep is what memory of a VM that runs is added in.
+const memoryStep = 128 << 20
+
+// checkHotChange refuses changes that a VM that runs cannot take.
+func (c *call) checkHotChange(v *vm, wanted *hardware, fail failure) error {
+	added := wanted.Memory - v.Memory
+	switch {
+	case wanted.Memory > v.MaxMemory:
+		return asConflict(fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", wanted.Memory>>20, v.MaxMemory>>20))
+	case v.memoryWaits() && v.Next.Memory != wanted.Memory:
+		return invalid("Cannot hot change memory because memory next run configuration already exists.")
+	case added > 0 && added%memoryStep != 0:
+		return fail("Amount of added memory (%dMiB) is not dividable by %dMiB.", added>>20, memoryStep>>20)
+	}
+	if h := c.store.hosts.get(v.Host); h != nil && wanted.CPU.Sockets > v.CPU.Sockets && wanted.CPU.count() > h.CPU.count() {
+		return invalid("The requested number of vCPUs is not available on the host the VM is running on")
+	}
+	return nil
+}
+
+// memoryWaits says that the VM has other memory after its next start.
+func (v *vm) memoryWaits() bool { return v.Next != nil && v.Next.Memory != v.Memory }
+
 // take gives a VM the hardware that a request asks for. A VM that runs takes some of it at once; the rest waits for its next
 // start. What waits is what the VM is now and what this request says: what an earlier request left waiting is lost.
 func (v *vm) take(wanted hardware, running, onlyNext bool) {
@@ -458,7 +489,9 @@ func (v *vm) take(wanted hardware, running, onlyNext bool) {
 		now.PlacementAffinity, now.PlacementHosts = wanted.PlacementAffinity, wanted.PlacementHosts
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
 		now.Memory = max(wanted.Memory, now.Memory) // a guest gives nothing back that it does not offer
-		wanted.Memory = now.Memory
+		if !v.memoryWaits() {
+			wanted.Memory = now.Memory
+		}
 	}
 	waits := v.Next != nil || !reflect.DeepEqual(now, wanted)
 	v.hardware = now
@@ -496,6 +529,8 @@ func removeVM(c *call) (*element, error) {
 	}
 	detachOnly := c.flagParam("detach_only") || c.body.yes("vm", "detach_only")
 	switch {
+	case v.Applied != nil:
+		return nil, v.notUpdating("remove VM")
 	case v.DeleteProtected:
 		return nil, conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
 	case v.running() || v.Status == statusSuspended:

@@ -1,6 +1,8 @@
 package tfprovider
 
 import (
+	"context"
+	"fmt"
 	"regexp"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
@@ -11,6 +13,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // The shapes of attributes. An attribute that the configuration may leave to the engine is optional and computed: the
@@ -22,6 +26,15 @@ var (
 	// name is what the engine accepts for VMs and templates.
 	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`), "may hold only letters, digits, dash, underscore and dot")
 	notEmpty   = stringvalidator.LengthAtLeast(1)
+	// vmName is what the engine accepts for VMs.
+	vmName = stringvalidator.All(objectName, stringvalidator.LengthAtMost(engine.MaxVMName))
+	// tagName is what the engine accepts for tags and affinity groups.
+	tagName     = stringvalidator.RegexMatches(regexp.MustCompile(`^[\p{L}\p{M}0-9._-]{1,50}$`), "may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
+	groupName   = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,254}$`), "may hold letters, digits, dash, underscore and dot, 1 to 254 of them")
+	nicName     = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`), "may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
+	description = stringvalidator.RegexMatches(regexp.MustCompile(`^[\x{0}-\x{FFFF}]{0,255}$`), "may hold 255 characters, and none beyond U+FFFF, such as emoji")
+	// wholeMiB is for sizes that the engine keeps in MiB, and cuts down to these.
+	wholeMiB   = wholeMiBValidator{}
 	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`), "must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
@@ -92,3 +105,21 @@ func theID(description string) schema.StringAttribute {
 }
 
 var diskInterfaces = []string{"ide", "sata", "spapr_vscsi", "virtio", "virtio_scsi"}
+
+// wholeMiBValidator accepts bytes that are whole MiB, at least one.
+type wholeMiBValidator struct{}
+
+func (wholeMiBValidator) Description(context.Context) string {
+	return "must be a multiple of 1048576 (1 MiB), and more than 0"
+}
+
+func (v wholeMiBValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (v wholeMiBValidator) ValidateInt64(ctx context.Context, req validator.Int64Request, resp *validator.Int64Response) {
+	if !isKnown(req.ConfigValue) {
+		return
+	}
+	if bytes := req.ConfigValue.ValueInt64(); bytes <= 0 || bytes%(1<<20) != 0 {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid size", fmt.Sprintf("%s %s; it is %d.", req.Path, v.Description(ctx), bytes))
+	}
+}

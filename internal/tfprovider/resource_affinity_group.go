@@ -2,6 +2,8 @@ package tfprovider
 
 import (
 	"context"
+	"fmt"
+	"math"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -47,11 +49,12 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 		Attributes: map[string]schema.Attribute{
 			"id":          computedText("UUID of the affinity group."),
 			"cluster_id":  fixedID("UUID of the cluster."),
-			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the engine.", Validators: []validator.String{notEmpty}},
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the engine.", Validators: []validator.String{groupName}},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the group."},
 			"enforcing": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. The engine keeps this and `enforcing` of `vms_rule` in one place."},
-			"priority": schema.Float64Attribute{Optional: true, Computed: true, MarkdownDescription: "Order in which groups are looked at.",
+			"priority": schema.Float64Attribute{Optional: true, Computed: true, MarkdownDescription: "Order in which groups are looked at; at most seven decimals.",
+				Validators:    []validator.Float64{sevenDecimals{}},
 				PlanModifiers: []planmodifier.Float64{float64planmodifier.UseStateForUnknown()}},
 		},
 		Blocks: map[string]schema.Block{
@@ -239,4 +242,23 @@ func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteR
 // ImportState takes CLUSTER-UUID/GROUP-UUID.
 func (r *affinityGroupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	importParts(ctx, req, resp, "cluster_id", "id")
+}
+
+// sevenDecimals accepts numbers that the engine keeps as they are.
+type sevenDecimals struct{}
+
+func (sevenDecimals) Description(context.Context) string {
+	return "must have at most seven decimals, which the engine keeps"
+}
+
+func (v sevenDecimals) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (v sevenDecimals) ValidateFloat64(ctx context.Context, req validator.Float64Request, resp *validator.Float64Response) {
+	if !isKnown(req.ConfigValue) {
+		return
+	}
+	value := req.ConfigValue.ValueFloat64()
+	if math.Round(value*1e7)/1e7 != value {
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid number", fmt.Sprintf("%s %s; it is %v.", req.Path, v.Description(ctx), value))
+	}
 }

@@ -27,7 +27,7 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		MarkdownDescription: "A network interface of a virtual machine.",
 		Attributes: map[string]schema.Attribute{
 			"id":              computedText("UUID of the network interface."),
-			"name":            fixedText("Name of the network interface.", notEmpty),
+			"name":            fixedText("Name of the network interface.", nicName),
 			"vm_id":           fixedID("UUID of the VM."),
 			"vnic_profile_id": fixedID("UUID of the vNIC profile."),
 			"mac":             enginesText("MAC address; the engine's pool gives one where it is not set. Not in the released provider.", macAddress),

@@ -48,7 +48,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the template's, and is recorded.",
 		Attributes: map[string]schema.Attribute{
 			"id":                    computedText("UUID of the VM."),
-			"name":                  schema.StringAttribute{Required: true, MarkdownDescription: "Name of the VM: letters, digits, dash, underscore and dot.", Validators: []validator.String{objectName}},
+			"name":                  schema.StringAttribute{Required: true, MarkdownDescription: "Name of the VM: letters, digits, dash, underscore and dot, at most 64 of them.", Validators: []validator.String{vmName}},
 			"comment":               schema.StringAttribute{Optional: true, MarkdownDescription: "Comment of the VM."},
 			"cluster_id":            fixedID("UUID of the cluster to make the VM in."),
 			"template_id":           template,
@@ -67,11 +67,11 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 				PlanModifiers: []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
 			"instance_type_id":              enginesText("UUID of an instance type, which sizes the VM.", uuid),
 			"huge_pages":                    enginesNumber("Size of huge pages in KiB: 2048 or 1048576.", int64validator.OneOf(2048, 1048576)),
-			"memory":                        mutableNumber(enginesNumber("Memory in bytes. A change is sent to the engine, which applies it at once or with the next start.", int64validator.AtLeast(1))),
-			"maximum_memory":                mutableNumber(enginesNumber("Maximum memory in bytes.")),
+			"memory":                        mutableNumber(enginesNumber("Memory in bytes, a multiple of 1 MiB. A VM that runs gets more of it at once, in steps of 128 MiB up to `maximum_memory`; any other change waits for its next start.", wholeMiB)),
+			"maximum_memory":                mutableNumber(enginesNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB)),
 			"memory_ballooning":             mutableFlag(enginesFlag("Memory ballooning.")),
-			"guaranteed_memory":             mutableNumber(enginesNumber("Memory in bytes that the VM keeps when its host runs short. Not in the released provider.")),
-			"description":                   mutable(enginesText("Description of the VM. Not in the released provider.")),
+			"guaranteed_memory":             mutableNumber(enginesNumber("Memory in bytes that the VM keeps when its host runs short, a multiple of 1 MiB. Not in the released provider.", wholeMiB)),
+			"description":                   mutable(enginesText("Description of the VM, at most 255 characters. Not in the released provider.", description)),
 			"serial_console":                mutableFlag(enginesFlag("Serial console.")),
 			"soundcard_enabled":             mutableFlag(enginesFlag("Sound card.")),
 			"initialization_custom_script":  script,
@@ -150,6 +150,29 @@ func (r *vmResource) ValidateConfig(ctx context.Context, req resource.ValidateCo
 	if cores.IsNull() != threads.IsNull() || cores.IsNull() != sockets.IsNull() {
 		resp.Diagnostics.AddAttributeError(path.Root("cpu_cores"), "Incomplete CPU topology", "Set all of cpu_cores, cpu_threads and cpu_sockets, or none.")
 	}
+
+	var memory, guaranteed, maximum types.Int64
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("memory"), &memory)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("guaranteed_memory"), &guaranteed)...)
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("maximum_memory"), &maximum)...)
+	if isKnown(memory) && isKnown(guaranteed) && guaranteed.ValueInt64() > memory.ValueInt64() {
+		resp.Diagnostics.AddAttributeError(path.Root("guaranteed_memory"), "Too much guaranteed memory", "Lower guaranteed_memory to memory or less.")
+	}
+	if isKnown(memory) && isKnown(maximum) && maximum.ValueInt64() < memory.ValueInt64() {
+		resp.Diagnostics.AddAttributeError(path.Root("maximum_memory"), "Too little maximum memory", "Raise maximum_memory to memory or more.")
+	}
+
+	// The sizes of an instance type win over those of a request, so that every later plan would show a change.
+	var instanceType types.String
+	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("instance_type_id"), &instanceType)...)
+	if instanceType.IsNull() {
+		return
+	}
+	for name, value := range map[string]types.Int64{"memory": memory, "guaranteed_memory": guaranteed, "maximum_memory": maximum, "cpu_cores": cores} {
+		if !value.IsNull() {
+			resp.Diagnostics.AddAttributeError(path.Root(name), "Two sizes", "The instance type has the sizes of the VM: remove "+name+" or instance_type_id.")
+		}
+	}
 }
 
 // ModifyPlan decides whether another template, or another way to copy it, needs another VM. An imported clone does not
@@ -173,6 +196,31 @@ func (r *vmResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequ
 	if !clone.IsUnknown() && clone.ValueBool() != cloned.ValueBool() && clone.ValueBool() != isClone {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("clone"))
 	}
+	resp.Diagnostics.Append(planMemory(ctx, req, resp)...)
+}
+
+// planMemory lets what is guaranteed, and the maximum, follow a change of the memory where the configuration leaves them
+// to the engine: it refuses one that is less than the one, or more than the other.
+func planMemory(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) diag.Diagnostics {
+	var diags diag.Diagnostics
+	var memory, guaranteed, maximum, ownGuaranteed, ownMaximum types.Int64
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("memory"), &memory)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("guaranteed_memory"), &guaranteed)...)
+	diags.Append(req.Plan.GetAttribute(ctx, path.Root("maximum_memory"), &maximum)...)
+	diags.Append(req.Config.GetAttribute(ctx, path.Root("guaranteed_memory"), &ownGuaranteed)...)
+	diags.Append(req.Config.GetAttribute(ctx, path.Root("maximum_memory"), &ownMaximum)...)
+	if !isKnown(memory) {
+		return diags
+	}
+
+	if ownGuaranteed.IsNull() && isKnown(guaranteed) && guaranteed.ValueInt64() > memory.ValueInt64() {
+		diags.Append(resp.Plan.SetAttribute(ctx, path.Root("guaranteed_memory"), memory)...)
+	}
+	if ownMaximum.IsNull() && isKnown(maximum) && maximum.ValueInt64() < memory.ValueInt64() {
+		const asForNewVMs = 4
+		diags.Append(resp.Plan.SetAttribute(ctx, path.Root("maximum_memory"), asForNewVMs*memory.ValueInt64())...)
+	}
+	return diags
 }
 
 // toEngine is the request that makes the VM.
@@ -289,7 +337,7 @@ func (m *vmModel) observe(vm *engine.VM) {
 		m.OSType = optional(vm.OS.Type)
 	}
 	m.observeCPU(vm.CPU)
-	m.Description = optional(vm.DescriptionText())
+	m.Description = textOf(m.Description, vm.DescriptionText())
 	m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64Null(), types.Int64Null(), types.BoolNull()
 	if policy := vm.MemoryPolicy; policy != nil {
 		m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64PointerValue(policy.Max), types.Int64PointerValue(policy.Guaranteed), types.BoolPointerValue(policy.Ballooning)
@@ -476,17 +524,17 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 	if !ok {
 		return
 	}
-	imported, get := model.Name.IsNull(), r.client.VM
-	if imported {
-		get = r.client.VMWithInitialization
-	}
-	vm, err := get(ctx, model.ID.ValueString())
+	settings, err := r.client.VMSettings(ctx, model.ID.ValueString())
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
-	model.observe(vm)
+
+	// What waits for the next start has been asked for: it is no difference.
+	imported := model.Name.IsNull()
+	model.observe(settings.Next)
+	model.Status = types.StringValue(string(settings.Now.Status))
 	if imported {
-		model.observeInitialization(vm.Initialization)
+		model.observeInitialization(settings.Now.Initialization)
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -535,7 +583,7 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 	var vm *engine.VM
 	err := poll(ctx, "VM "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
 		var err error
-		vm, err = r.client.UpdateVM(ctx, id, change)
+		vm, err = r.update(ctx, id, *change)
 		return err == nil, "", err
 	})
 	if err != nil {
@@ -544,6 +592,21 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 	}
 	plan.complete(vm)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+}
+
+// update sends a change, with what waits for the next start, and keeps for it what a VM that runs cannot take.
+func (r *vmResource) update(ctx context.Context, id string, change engine.VM) (*engine.VM, error) {
+	settings, err := r.client.VMSettings(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	again, _ := settings.Waiting()
+	change.Complete(again)
+
+	if settings.Now.Status != engine.VMDown && change.Memory != nil && !settings.TakesMemory(*change.Memory) {
+		return r.client.UpdateVMAtNextStart(ctx, id, &change)
+	}
+	return r.client.UpdateVM(ctx, id, &change)
 }
 
 func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

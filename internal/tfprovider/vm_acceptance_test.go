@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,7 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
 	w.settled()
-	vm, err := s.client.VMWithInitialization(t.Context(), s.vm(t, "a").ID)
+	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 	if vm.Status != engine.VMUp {
 		t.Errorf("the VM is %s", vm.Status)
@@ -140,7 +141,7 @@ resource "ovirt_vm" "a" {
 }`)
 	w.apply()
 	w.settled()
-	vm, err := s.client.VMWithInitialization(t.Context(), s.vm(t, "a").ID)
+	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
 	// An engine shows both families of every interface, without addresses where it was told none.
 	none := &engine.IP{}
@@ -207,6 +208,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 		want     string
 		check    func(*engine.VM) bool
 	}{
+		"less memory takes what is guaranteed along": {`memory      = 4294967296`, `memory      = 1073741824`, "update", nil},
 		"memory is sent":                                         {`memory      = 4294967296`, `memory      = 8589934592`, "update", func(vm *engine.VM) bool { return *vm.Memory == 8<<30 }},
 		"the comment is sent":                                    {`owner <of> a`, `other <owner> of a`, "update", func(vm *engine.VM) bool { return strings.HasPrefix(vm.CommentText(), "other <owner>") }},
 		"the comment can be cleared":                             {"  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", "update", func(vm *engine.VM) bool { return vm.CommentText() == "" }},
@@ -214,7 +216,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 		"CPUs need another VM":                                   {`cpu_cores   = 2`, `cpu_cores   = 4`, "delete+create", nil},
 		"user data needs another VM":                             {`echo canary`, `echo other`, "delete+create", nil},
 		"memory that is no longer configured stays as it is":     {"  memory      = 4294967296\n", "", "", func(vm *engine.VM) bool { return *vm.Memory == 4<<30 }},
-		"an instance type needs another VM (R8)":                 {`memory      = 4294967296`, "memory      = 4294967296\n  instance_type_id = \"99999999-9999-4999-8999-999999999999\"", "delete+create", nil},
+		"an instance type needs another VM (R8)":                 {"  cpu_cores   = 2\n  cpu_sockets = 1\n  cpu_threads = 1\n  memory      = 4294967296\n", "  instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n", "delete+create", nil},
 		"the clone of a VM that is linked needs another VM (R8)": {`memory      = 4294967296`, "memory      = 4294967296\n  clone = true", "delete+create", nil},
 	}
 	for name, test := range tests {
@@ -241,6 +243,74 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 			}
 		})
 	}
+}
+
+// waiting is a VM that runs, with settings that an engine changes at the next start only.
+const waiting = `
+resource "ovirt_vm" "a" {
+  name              = "a"
+  comment           = "first"
+  description       = ""
+  cluster_id        = "$cluster"
+  template_id       = "$template"
+  memory            = 2147483648
+  serial_console    = true
+  soundcard_enabled = true
+  memory_ballooning = true
+}
+resource "ovirt_vm_start" "a" {
+  vm_id = ovirt_vm.a.id
+}
+`
+
+func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { // P4, P6, P9
+	t.Parallel()
+	s := newSite(t, quick)
+	w := newWorkspace(t, s).config(waiting)
+	w.apply()
+	w.settled() // an engine tells of console and sound card only when it is asked for all
+	id := w.text("ovirt_vm.a", "id")
+	settings := func() engine.Settings {
+		t.Helper()
+		settings, err := s.client.VMSettings(t.Context(), id)
+		must(t, err)
+		return settings
+	}
+
+	config := waiting
+	for _, step := range []struct {
+		name, from, to string
+		waits          []string
+	}{
+		{"console and sound card", "serial_console    = true\n  soundcard_enabled = true", "serial_console    = false\n  soundcard_enabled = false", []string{"serial console", "sound card"}},
+		{"a comment does not drop them", `"first"`, `"second"`, []string{"serial console", "sound card"}},
+		{"less memory waits beside them", "2147483648", "1073741824", []string{"memory", "serial console", "sound card"}},
+		{"a comment says the memory again", `"second"`, `"third"`, []string{"memory", "serial console", "sound card"}},
+		{"memory beyond the maximum", "1073741824", "34359738368", []string{"memory", "guaranteed memory", "maximum memory", "serial console", "sound card"}},
+		{"ballooning", "memory_ballooning = true", "memory_ballooning = false", []string{"memory", "maximum memory", "memory ballooning", "serial console", "sound card"}},
+	} {
+		config = strings.Replace(config, step.from, step.to, 1)
+		w.config(config).apply()
+		w.settled()
+		_, names := settings().Waiting()
+		for _, name := range step.waits {
+			if name != "guaranteed memory" && !slices.Contains(names, name) {
+				t.Errorf("%s: %v wait, not %q", step.name, names, name)
+			}
+		}
+		if vm := s.vm(t, "a"); vm.Status != engine.VMUp {
+			t.Errorf("%s: the VM is %s", step.name, vm.Status)
+		}
+	}
+
+	must(t, s.client.StopVM(t.Context(), id, true))
+	waitFor(t, func() bool { return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30 })
+	now := settings().Now
+	if now.Console.Enabled || *now.Soundcard || *now.MemoryPolicy.Ballooning || *now.MemoryPolicy.Max < 32<<30 || now.CommentText() != "third" {
+		t.Errorf("after the run the VM is %+v with %+v", now, now.MemoryPolicy)
+	}
+	w.apply() // it is started again
+	w.settled()
 }
 
 func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
@@ -584,6 +654,16 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 		"half a topology":                    {vm("cpu_cores = 2\n"), "cpu_threads"},
 		"a cluster by its name":              {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
 		"a name that the engine refuses":     {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
+		"a name that is too long":            {strings.Replace(vm(""), `"a"`+"\n", `"`+strings.Repeat("a", 65)+`"`+"\n", 1), "at most 64"},
+		"a description that is too long":     {vm("description = \"" + strings.Repeat("a", 256) + "\"\n"), "255 characters"},
+		"a description with emoji":           {vm("description = \"\U0001F600\"\n"), "emoji"},
+		"memory that is no MiB":              {vm("memory = 1073741825\n"), "1 MiB"},
+		"more guaranteed than there is":      {vm("memory = 1073741824\n guaranteed_memory = 2147483648\n"), "Lower guaranteed_memory"},
+		"a maximum that is too low":          {vm("memory = 2147483648\n maximum_memory = 1073741824\n"), "Raise maximum_memory"},
+		"memory beside an instance type":     {vm("memory = 1073741824\n instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n"), "remove memory"},
+		"a tag with a blank":                 {"resource \"ovirt_tag\" \"a\" {\n name = \"a b\"\n}\n", "letters, digits"},
+		"an affinity group with a blank":     {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a b\"\n cluster_id = \"$cluster\"\n}\n", "letters, digits"},
+		"a priority that is too exact":       {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n priority = 0.123456789\n}\n", "seven decimals"},
 		"a static address that is not there": {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n }\n}\n"), "Write the address"},
 		"an address beside DHCP":             {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"dhcp\"\n address = \"10.0.0.5\"\n }\n}\n"), "Remove the address"},
 		"SLAAC for IPv4":                     {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"reflect"
+)
+
+// Settings are the settings of a VM: as it runs, and as it will be after its next start. Next is Now where nothing waits.
+type Settings struct{ Now, Next *VM }
+
+// VMSettings reads the settings of a VM, with those that wait for its next start.
+func (c *Client) VMSettings(ctx context.Context, id string) (Settings, error) {
+	now, err := c.VMInFull(ctx, id)
+	if err != nil {
+		return Settings{}, err
+	}
+	if !now.ChangesWait {
+		return Settings{now, now}, nil
+	}
+	next, err := c.VMAtNextStart(ctx, id)
+	if err != nil {
+		return Settings{}, err
+	}
+	return Settings{now, next}, nil
+}
+
+// Waiting is what waits for the next start: a request that asks for just that, and its names for people. The engine forgets
+// what waits when another change comes, unless that says it again.
+func (s Settings) Waiting() (again *VM, names []string) {
+	again = &VM{}
+	now, next := s.Now, s.Next
+	policyNow, policyNext := policyOf(now), policyOf(next)
+
+	keep(&names, "memory", now.Memory, next.Memory, &again.Memory)
+	var policy MemoryPolicy
+	keep(&names, "guaranteed memory", policyNow.Guaranteed, policyNext.Guaranteed, &policy.Guaranteed)
+	keep(&names, "maximum memory", policyNow.Max, policyNext.Max, &policy.Max)
+	keep(&names, "memory ballooning", policyNow.Ballooning, policyNext.Ballooning, &policy.Ballooning)
+	if policy != (MemoryPolicy{}) {
+		again.MemoryPolicy = &policy
+	}
+
+	keep(&names, "CPU", cpuOf(now), cpuOf(next), &again.CPU)
+	keep(&names, "operating system", now.OS, next.OS, &again.OS)
+	keep(&names, "serial console", now.Console, next.Console, &again.Console)
+	keep(&names, "sound card", now.Soundcard, next.Soundcard, &again.Soundcard)
+	keep(&names, "custom properties", now.Properties, next.Properties, &again.Properties)
+	if now.Type != next.Type {
+		again.Type = next.Type
+		names = append(names, "type")
+	}
+	return again, names
+}
+
+// keep puts a setting that waits into the request that says it again, and its name to the others.
+func keep[T any](names *[]string, name string, now, next *T, again **T) {
+	if next == nil || reflect.DeepEqual(now, next) {
+		return
+	}
+	*again = next
+	*names = append(*names, name)
+}
+
+func policyOf(vm *VM) MemoryPolicy {
+	if vm.MemoryPolicy == nil {
+		return MemoryPolicy{}
+	}
+	return *vm.MemoryPolicy
+}
+
+// cpuOf is what a request says of a CPU; nil where the engine tells nothing.
+func cpuOf(vm *VM) *CPU {
+	if vm.CPU == nil || vm.CPU.Topology == nil {
+		return nil
+	}
+	return &CPU{Topology: vm.CPU.Topology}
+}
+
+// Complete sets what a change leaves out to what is said again.
+func (change *VM) Complete(again *VM) {
+	fill(&change.Memory, again.Memory)
+	if again.MemoryPolicy != nil {
+		policy := policyOf(change)
+		fill(&policy.Guaranteed, again.MemoryPolicy.Guaranteed)
+		fill(&policy.Max, again.MemoryPolicy.Max)
+		fill(&policy.Ballooning, again.MemoryPolicy.Ballooning)
+		change.MemoryPolicy = &policy
+	}
+	fill(&change.CPU, again.CPU)
+	fill(&change.OS, again.OS)
+	fill(&change.Console, again.Console)
+	fill(&change.Soundcard, again.Soundcard)
+	fill(&change.Properties, again.Properties)
+	if change.Type == "" {
+		change.Type = again.Type
+	}
+}
+
+func fill[T any](value **T, other *T) {
+	if *value == nil {
+		*value = other
+	}
+}
+
+// memoryStep is what an engine adds memory to a VM that runs in.
+const memoryStep = 128 << 20
+
+// TakesMemory says whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts less as
+// well, and does nothing.
+func (s Settings) TakesMemory(memory int64) bool {
+	now, most := s.Now.Memory, policyOf(s.Now).Max
+	return now == nil || memory == *now || memory > *now && (memory-*now)%memoryStep == 0 && (most == nil || memory <= *most)
+}
