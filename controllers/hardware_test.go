@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -204,6 +207,39 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
 		})
+	}
+}
+
+// TestWhatWaitsForARestartIsTold changes a machine that runs: what the engine keeps for the next start is in a condition, and
+// not in every plan.
+func TestWhatWaitsForARestartIsTold(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	id := s.Sim.VMs()[0].ID
+
+	_, err := s.Session().UpdateVM(t.Context(), id, &engine.VM{Console: &engine.Console{Enabled: true}, MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Eventually("the machine tells it", func() error {
+		if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		c := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
+		if c.Status != metav1.ConditionTrue || c.Message != "waits for a restart: memory ballooning, serial console" {
+			return fmt.Errorf("%s, %q", c.Status, c.Message)
+		}
+		return nil
+	})
+}
+
+func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine(strings.Repeat("a", engine.MaxVMName+1), nil)
+	s.ExpectNamed(m, infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason, []string{"metadata.name", "65 characters", "takes 64", "shorter name"})
+	if s.Sim.Summary().VMs != 0 {
+		t.Error("a VM was made")
 	}
 }
 

@@ -157,6 +157,8 @@ type machineScope struct {
 	vm        *engine.VM
 	vmMissing bool
 	vmErr     error
+	// waits are the settings that wait for the VM's next start. Set by reconcileVM.
+	waits []string
 	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of them.
 	// Set by reconcileConfiguration.
 	groups    map[string]string

@@ -270,6 +270,11 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 		}
 	}
 	scope.vm, scope.vmMissing = vm, vm == nil
+	if vm != nil && vm.ChangesWait {
+		if settings, err := scope.session.VMSettings(ctx, id); err == nil { // it is told the next time
+			_, scope.waits = settings.Waiting()
+		}
+	}
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
 	r.follower.follow(scope.key, followed{session: scope.session, vmID: id, fast: booting, vm: vm})
 	return 0, nil

@@ -373,6 +373,9 @@ func setRunningCondition(scope *machineScope) {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case scope.vm.Status == engine.VMUp:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
+		if len(scope.waits) > 0 {
+			condition.Message = "waits for a restart: " + strings.Join(scope.waits, ", ")
+		}
 	case scope.vm.Status.Starting() || scope.vm.Status == engine.VMImageLocked ||
 		scope.vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
 		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(scope.vm.Status)

@@ -113,10 +113,10 @@ func (w *writer) vm(in Machine) {
 	}
 	set("initialization_hostname", in.HostName)
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
-	if disk := in.RootDisk; disk != nil {
+	for _, disk := range in.TemplateDisks {
 		body.AppendNewline()
 		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
-		block.SetAttributeValue("disk_id", cty.StringVal(disk.TemplateDiskID))
+		block.SetAttributeValue("disk_id", cty.StringVal(disk.ID))
 		setText(block, "format", disk.Format)
 		setText(block, "provisioning", disk.Provisioning)
 		setText(block, "storage_domain_id", disk.StorageDomainID)

@@ -107,8 +107,9 @@ type Machine struct {
 	Description string
 	// Clone copies the template's disks; nil leaves it to the engine, which links.
 	Clone *bool
-	// RootDisk is how the template's bootable disk is copied; nil leaves it to the engine.
-	RootDisk *RootDisk
+	// TemplateDisks are how the template's disks are copied, the bootable one first; none leaves it to the engine, which
+	// wants to be told of all or of none.
+	TemplateDisks []TemplateDisk
 	// RootDiskSize in bytes to which the root disk is grown; zero leaves it.
 	RootDiskSize int64
 	// DataDisks beside those of the template.
@@ -139,9 +140,9 @@ type NIC struct {
 	MAC, Interface string
 }
 
-// RootDisk is how the template's bootable disk is copied; empty fields leave it to the engine.
-type RootDisk struct {
-	TemplateDiskID string
+// TemplateDisk is how a disk of the template is copied; empty fields leave it to the engine.
+type TemplateDisk struct {
+	ID string
 	// Format is cow or raw, Provisioning sparse or non-sparse.
 	Format, Provisioning string
 	StorageDomainID      string

@@ -42,7 +42,7 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	rich.GuaranteedMemory, rich.MaximumMemory, rich.MemoryBallooning, rich.HugePages = 8<<30, 32<<30, &no, 2048
 	rich.CPUMode, rich.VMType, rich.OSType, rich.SerialConsole, rich.SoundCard, rich.RemoveGraphicsConsoles = "host_passthrough", "high_performance", "ol_9x64", &yes, &no, true
 	rich.Description, rich.TagIDs = "made \"by\" ${us} <&&>", []string{"55555555-5555-4555-8555-555555555555"}
-	rich.Clone, rich.RootDisk, rich.RootDiskSize = &yes, &RootDisk{TemplateDiskID: "66666666-6666-4666-8666-666666666666", Format: "raw", Provisioning: "non-sparse", StorageDomainID: "77777777-7777-4777-8777-777777777777"}, 100<<30
+	rich.Clone, rich.TemplateDisks, rich.RootDiskSize = &yes, []TemplateDisk{{ID: "66666666-6666-4666-8666-666666666666", Format: "raw", Provisioning: "non-sparse", StorageDomainID: "77777777-7777-4777-8777-777777777777"}}, 100<<30
 	rich.DataDisks = []DataDisk{{Name: "etcd", Size: 10 << 30, Format: "raw", StorageDomainID: "77777777-7777-4777-8777-777777777777", Interface: "virtio"}}
 	rich.NICs = append(rich.NICs, NIC{Name: "storage", VNICProfileID: "33333333-3333-4333-8333-333333333333", MAC: "56:6f:1a:00:00:01", Interface: "e1000e"})
 	sized := example()
@@ -225,9 +225,9 @@ func everyOption(text string) Machine {
 		Name:   "n" + text, Comment: text, ClusterID: "c" + text, TemplateID: "t" + text, Cores: 1, Sockets: 2, Threads: 3, Memory: 4, InstanceTypeID: text,
 		GuaranteedMemory: 5, MaximumMemory: 6, HugePages: 7, CPUMode: text, OSType: text, VMType: text, MemoryBallooning: &yes, SerialConsole: &yes, SoundCard: &yes,
 		OptimizeCPU: true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
-		RootDisk:  &RootDisk{TemplateDiskID: text, Format: text, Provisioning: text, StorageDomainID: text},
-		DataDisks: []DataDisk{{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text}},
-		TagIDs:    []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
+		TemplateDisks: []TemplateDisk{{ID: text, Format: text, Provisioning: text, StorageDomainID: text}},
+		DataDisks:     []DataDisk{{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text}},
+		TagIDs:        []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
 		Guests: []GuestNIC{{Interface: text, IPv4: ip, IPv6: ip}}, DNSServers: []string{text}, SearchDomains: []string{text}, UserData: text,
 		Placement: &Placement{Affinity: text, HostIDs: []string{text}}, AffinityGroups: map[string]string{text: text},
 	}

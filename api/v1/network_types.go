@@ -15,6 +15,7 @@ type OLVMNetwork struct {
 	// vnicName is the name of the VM's network interface in the engine. Empty means nic1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*$`
 	VNICName string `json:"vnicName,omitempty"`
 
 	// vnicProfileName is the name of the vNIC profile. Empty means the one that has the network's name, or its only one.

@@ -202,9 +202,10 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:MaxItems=20
 	DataDisks []DataDisk `json:"dataDisks,omitempty"`
 
-	// description of the VM in the engine.
+	// description of the VM in the engine, without emoji and other characters beyond U+FFFF, which it refuses.
 	// +optional
-	// +kubebuilder:validation:MaxLength=4000
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[\x{0}-\x{FFFF}]*$`
 	Description string `json:"description,omitempty"`
 
 	// tags of the engine that the VM gets; they must exist.
@@ -212,7 +213,7 @@ type VirtualMachine struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:MaxLength=50
 	Tags []string `json:"tags,omitempty"`
 
 	// cpu of the VM.

@@ -297,6 +297,8 @@ func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 type Hardware struct {
 	// RootDisk is the bootable disk, nil where it has none.
 	RootDisk *Disk
+	// OtherDisks are those beside it.
+	OtherDisks []*Disk
 	// NICs by name.
 	NICs []NIC
 }
@@ -328,11 +330,14 @@ func (c *Client) Hardware(ctx context.Context, templateID string) (*Hardware, er
 	}
 	var out Hardware
 	for i := range attached {
-		if bootable := attached[i].Bootable; bootable != nil && *bootable {
-			if out.RootDisk, err = c.Disk(ctx, attached[i].DiskID()); err != nil {
-				return nil, err
-			}
-			break
+		disk, err := c.Disk(ctx, attached[i].DiskID())
+		if err != nil {
+			return nil, err
+		}
+		if bootable := attached[i].Bootable; bootable != nil && *bootable && out.RootDisk == nil {
+			out.RootDisk = disk
+		} else {
+			out.OtherDisks = append(out.OtherDisks, disk)
 		}
 	}
 	if out.NICs, err = c.TemplateNICs(ctx, templateID); err != nil {

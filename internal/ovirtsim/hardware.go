@@ -379,10 +379,12 @@ func without(e *element, names []string) *element {
 	return out
 }
 
-// resize applies an instance type: its sizes win over those of the request, whose memory still decides the maximum.
-func (h *hardware) resize(t *instanceType) {
+// resize applies an instance type: its sizes win over those of the request, whose memory still decides the maximum. It has no
+// sound card; that a request can ask for one all the same is not recorded.
+func (h *hardware) resize(t *instanceType, in *element) {
 	asked := h.MaxMemory
-	h.Memory, h.GuaranteedMemory, h.CPU, h.Soundcard = t.Memory, t.Memory, t.CPU, false
+	h.Memory, h.GuaranteedMemory, h.CPU = t.Memory, t.Memory, t.CPU
+	h.Soundcard = in.yes("soundcard_enabled")
 	h.MaxMemory = max(asked, 4*t.Memory)
 	h.Settings.put("0", "io", "threads")
 }

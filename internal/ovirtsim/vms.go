@@ -355,7 +355,7 @@ func (c *call) equip(made *vm, in *element, command string) error {
 	}
 	if sized != nil {
 		made.InstanceType = sized.ID
-		made.resize(sized)
+		made.resize(sized, in)
 	}
 	if kind := in.value("display", "type"); kind != "" {
 		made.Consoles = []graphicsConsole{{ID: consoleIDs[kind], Protocol: kind}}
@@ -426,7 +426,7 @@ func updateVM(c *call) (*element, error) {
 		return nil, err
 	} else if sized != nil {
 		next.InstanceType = sized.ID
-		wanted.resize(sized)
+		wanted.resize(sized, in)
 	}
 	if v.running() && !c.flagParam("next_run") {
 		if err := c.checkHotChange(v, &wanted, fail); err != nil {

@@ -146,7 +146,7 @@ func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, te
 		if hardware.RootDisk == nil {
 			return invalid(vmPath+"rootDisk", "template %q has no bootable disk; name another template or remove rootDisk", template.Name)
 		}
-		if err := rootDisk(ctx, client, dc, hardware.RootDisk, *vm.RootDisk, out); err != nil {
+		if err := rootDisk(ctx, client, dc, hardware, *vm.RootDisk, out); err != nil {
 			return err
 		}
 	}
@@ -180,9 +180,12 @@ func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, te
 
 // rootDisk decides whether the template's disk is linked to or copied: linked disks are cow, sparse, and where the
 // template's are.
-func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter, origin *engine.Disk, want infrav1.RootDisk, out *render.Machine) error {
+func rootDisk(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Hardware, want infrav1.RootDisk, out *render.Machine,
+) error {
 	const path = vmPath + "rootDisk."
-	override := render.RootDisk{TemplateDiskID: origin.ID, Format: want.Format}
+	origin := template.RootDisk
+	override := render.TemplateDisk{ID: origin.ID, Format: want.Format}
 	elsewhere := false
 	if want.StorageDomainName != "" {
 		domain, err := client.StorageDomain(ctx, dc, want.StorageDomainName)
@@ -198,6 +201,8 @@ func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 		if format == engine.FormatCow && !*want.Sparse {
 			return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
 		}
+	} else if want.Format == engine.FormatRaw {
+		override.Provisioning = "non-sparse" // else the engine makes it sparse, and block storage refuses that
 	}
 	needs := ""
 	switch {
@@ -217,7 +222,7 @@ func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 		if override.Format == "" && override.Provisioning != "" {
 			override.Format = format
 		}
-		out.RootDisk = &override
+		out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, out.Clone != nil && *out.Clone)...)
 	}
 	if want.Size == "" {
 		return nil
@@ -231,4 +236,22 @@ func rootDisk(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 	}
 	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
 	return nil
+}
+
+// unchanged says of disks of a template that they are copied as they are, for an engine that wants to be told of all where it
+// is told of one. Disks that are linked to the template's are cow and sparse.
+func unchanged(disks []*engine.Disk, clone bool) []render.TemplateDisk {
+	var out []render.TemplateDisk
+	for _, disk := range disks {
+		same := render.TemplateDisk{ID: disk.ID, Format: engine.FormatCow}
+		if clone {
+			same.Format = disk.Format
+			same.Provisioning = map[bool]string{true: "sparse", false: "non-sparse"}[disk.Sparse == nil || *disk.Sparse]
+		}
+		if domains := disk.StorageDomainIDs(); len(domains) > 0 {
+			same.StorageDomainID = slices.Min(domains)
+		}
+		out = append(out, same)
+	}
+	return out
 }

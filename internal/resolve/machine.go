@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -81,6 +82,10 @@ type Input struct {
 func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
 	fail := func(err error) (render.Machine, *infrav1.OLVMStatus, error) { return render.Machine{}, nil, err }
 	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment()}
+	if length := utf8.RuneCountInString(in.VMName); length > engine.MaxVMName {
+		return fail(&Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
+			"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what makes it, a shorter name", length, engine.MaxVMName)})
+	}
 	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
