@@ -95,11 +95,7 @@ type groupsOf struct {
 // has none.
 func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID string, maxAge time.Duration) ([]engine.AffinityGroup, error) {
 	return viewOf(e, &e.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
-		groups, err := session.AffinityGroups(ctx, clusterID)
-		if engine.IsNotFound(err) {
-			return nil, nil
-		}
-		return groups, err
+		return session.AffinityGroups(ctx, clusterID)
 	})
 }
 

@@ -396,9 +396,6 @@ func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.
 	}
 	for _, cluster := range clusters {
 		groups, err := session.AffinityGroups(ctx, cluster.ID)
-		if engine.IsNotFound(err) {
-			continue
-		}
 		if err != nil {
 			return err
 		}

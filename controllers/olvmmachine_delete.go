@@ -279,7 +279,11 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 			return nil
 		case vm != nil:
 			seen = true
-			if last = o.removeStep(ctx, session, vm); last != nil && !engine.IsTransient(last) {
+			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
+			// look tells what came of it, and the refusal is told when the time is over.
+			last = o.removeStep(ctx, session, vm)
+			stopping := vm.Status != engine.VMDown && engine.IsRefused(last)
+			if last != nil && !stopping && !engine.IsTransient(last) {
 				return last
 			}
 		}
@@ -304,11 +308,7 @@ func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 		}
 	case engine.VMImageLocked, engine.VMPoweringDown:
 	default:
-		// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more. The next
-		// look tells what came of it.
-		if err = session.StopVM(ctx, vm.ID, true); engine.IsRefused(err) {
-			return nil
-		}
+		err = session.StopVM(ctx, vm.ID, true)
 	}
 	if engine.IsNotFound(err) {
 		return nil

@@ -388,6 +388,9 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 		return &sessionError{page: pageText(content)} // before the content type: it is always a page
 	}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+		if response.StatusCode == http.StatusInternalServerError { // so an engine tells of an error of its own
+			return &Fault{Method: method, Path: path, StatusCode: response.StatusCode, Detail: pageText(content)}
+		}
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {

@@ -203,9 +203,13 @@ func (c *Client) DeleteDisk(ctx context.Context, id string) error {
 	return nil
 }
 
-// DiskAttachments lists the disks of a VM.
+// DiskAttachments lists the disks of a VM; IsNotFound tells that there is no such VM.
 func (c *Client) DiskAttachments(ctx context.Context, vmID string) ([]DiskAttachment, error) {
-	return c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID)
+	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID)
+	if err == nil && len(attached) == 0 { // so answers an engine for a VM that is gone
+		_, err = c.VM(ctx, vmID)
+	}
+	return attached, err
 }
 
 // TemplateDiskAttachments lists the disks of a template.

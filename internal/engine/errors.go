@@ -123,7 +123,7 @@ func IsTransient(err error) bool {
 		return false
 	}
 	if fault.StatusCode >= 500 || fault.StatusCode == http.StatusTooManyRequests {
-		return true
+		return !fault.neverBegan()
 	}
 	detail := strings.ToLower(fault.Detail)
 	return fault.StatusCode == http.StatusConflict && slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
@@ -145,7 +145,13 @@ var passingConflicts = []string{
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault
-	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500
+	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
+}
+
+// neverBegan says that a command was refused before it did anything, with the status of an error all the same: it refers to
+// something that is not there.
+func (f *Fault) neverBegan() bool {
+	return strings.Contains(f.Detail, "General command validation failure")
 }
 
 // transportError classifies an error of the HTTP transport.

@@ -37,7 +37,7 @@ type vmResource struct{ base }
 
 func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	initText := func(description string) schema.StringAttribute {
-		return schema.StringAttribute{Optional: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}}
+		return schema.StringAttribute{Optional: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplaceIfConfigured()}}
 	}
 	// The user data holds the keys of clusters. In the released provider a plan shows it.
 	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
@@ -62,7 +62,7 @@ func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *r
 			"cpu_mode":                  enginesText("CPU mode: `custom`, `host_model` or `host_passthrough`.", stringvalidator.OneOf("custom", "host_model", "host_passthrough")),
 			"os_type":                   enginesText("Operating system."),
 			"vm_type":                   enginesText("Kind of VM: `desktop`, `server` or `high_performance`.", stringvalidator.OneOf("desktop", "server", "high_performance")),
-			"placement_policy_affinity": mutable(enginesText("Migration: `migratable`, `pinned` or `user_migratable`.", stringvalidator.OneOf("migratable", "pinned", "user_migratable"))),
+			"placement_policy_affinity": mutable(enginesText("Migration: `migratable`, `pinned` or `user_migratable`. Set alone it takes the template's hosts away: name them in `placement_policy_host_ids`.", stringvalidator.OneOf("migratable", "pinned", "user_migratable"))),
 			"placement_policy_host_ids": schema.SetAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: "UUIDs of the hosts to pin the VM to.",
 				PlanModifiers: []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
 			"instance_type_id":              enginesText("UUID of an instance type, which sizes the VM.", uuid),

@@ -25,6 +25,10 @@ func initTexts(description string) schema.ListAttribute {
 		PlanModifiers: []planmodifier.List{listplanmodifier.UseStateForUnknown(), listplanmodifier.RequiresReplaceIfConfigured()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
 }
 
+// otherGuest says when a configuration of the guest needs another VM. What a template has, and a configuration does not name,
+// needs none.
+const otherGuest = "A guest reads it at its first boot: another one is another VM."
+
 // initNICBlock is the configuration of network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
 	address := func(protocols ...string) schema.NestedBlockObject {
@@ -38,7 +42,9 @@ func initNICBlock() schema.ListNestedBlock {
 	}
 	return schema.ListNestedBlock{
 		MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, with an IPv4 address.",
-		PlanModifiers:       []planmodifier.List{listplanmodifier.RequiresReplace()},
+		PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.ListRequest, resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
+			resp.RequiresReplace = len(req.ConfigValue.Elements()) > 0
+		}, otherGuest, otherGuest)},
 		NestedObject: schema.NestedBlockObject{
 			Validators: []validator.Object{objectRule{"ipv4, ipv6 or both", checkFamilies}},
 			Attributes: map[string]schema.Attribute{"name": schema.StringAttribute{Required: true, MarkdownDescription: "The guest's name of the interface."}},

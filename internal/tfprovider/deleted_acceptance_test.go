@@ -1,0 +1,144 @@
+package tfprovider_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// everything has a resource of each kind, as machines and clusters have them.
+const everything = machine + `
+resource "ovirt_tag" "t" {
+  name = "blue"
+}
+resource "ovirt_vm_tag" "t" {
+  tag_id = ovirt_tag.t.id
+  vm_id  = ovirt_vm.a.id
+}
+resource "ovirt_affinity_group" "g" {
+  name       = "apart"
+  cluster_id = "$cluster"
+}
+resource "ovirt_vm_affinity_group" "g" {
+  cluster_id        = "$cluster"
+  affinity_group_id = ovirt_affinity_group.g.id
+  vm_id             = ovirt_vm.a.id
+}
+resource "ovirt_disk" "d" {
+  alias             = "d"
+  format            = "cow"
+  size              = 1073741824
+  storage_domain_id = "$storage"
+}
+resource "ovirt_disk_attachment" "d" {
+  vm_id          = ovirt_vm.a.id
+  disk_id        = ovirt_disk.d.id
+  disk_interface = "virtio_scsi"
+  active         = true
+}
+resource "ovirt_disk" "e" {
+  alias             = "e"
+  format            = "raw"
+  size              = 1073741824
+  storage_domain_id = "$storage"
+}
+resource "ovirt_disk_attachments" "e" {
+  vm_id = ovirt_vm.a.id
+  attachment {
+    disk_id        = ovirt_disk.e.id
+    disk_interface = "virtio"
+    active         = true
+  }
+  depends_on = [ovirt_disk_attachment.d]
+}
+resource "ovirt_vm_disks_resize" "a" {
+  vm_id = ovirt_vm.a.id
+  size  = 32212254720
+}
+resource "ovirt_vm_graphics_consoles" "a" {
+  vm_id      = ovirt_vm.a.id
+  depends_on = [ovirt_vm_disks_resize.a]
+}
+`
+
+// TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back: B2, B3,
+// P2, P13, M6, m1, m2.
+func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
+	t.Parallel()
+	deletions := map[string]func(t *testing.T, s *site, w *workspace){
+		"affinity group": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.DeleteAffinityGroup(t.Context(), s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id")))
+		},
+		"membership of the group": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.RemoveFromAffinityGroup(t.Context(), s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")))
+		},
+		"tag": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.DeleteTag(t.Context(), w.text("ovirt_tag.t", "id")))
+		},
+		"tag of the VM": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.UntagVM(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_tag.t", "id")))
+		},
+		"network interface": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			vm, nic := w.text("ovirt_vm.a", "id"), w.text("ovirt_nic.a", "id")
+			must(t, s.client.UnplugNIC(t.Context(), vm, nic))
+			must(t, s.client.DeleteNIC(t.Context(), vm, nic))
+		},
+		"attachment of a disk": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_disk.d", "id")))
+		},
+		"attachment among several": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_disk.e", "id")))
+		},
+		"disk": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			id := w.text("ovirt_disk.d", "id")
+			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), id))
+			waitFor(t, func() bool { return engine.IsNotFound(s.client.DeleteDisk(t.Context(), id)) })
+		},
+		"VM": func(t *testing.T, s *site, w *workspace) {
+			t.Helper()
+			id := w.text("ovirt_vm.a", "id")
+			must(t, s.client.StopVM(t.Context(), id, true))
+			waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), id) == nil })
+		},
+	}
+	for name, remove := range deletions {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, quick)
+			w := newWorkspace(t, s).config(everything)
+			w.apply()
+			w.settled()
+
+			remove(t, s, w)
+			w.apply()
+			w.settled()
+
+			remove(t, s, w)
+			changed := strings.Replace(everything, `"owner <of> a`, `"another owner <of> a`, 1)
+			w.config(changed).apply()
+			w.settled()
+
+			remove(t, s, w)
+			w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
+			if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+				t.Errorf("left in the engine: %+v", left)
+			}
+
+			w.apply()
+			remove(t, s, w)
+			w.destroy()
+			if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
+				t.Errorf("left in the engine: %+v", left)
+			}
+		})
+	}
+}
