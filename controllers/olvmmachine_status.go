@@ -296,6 +296,7 @@ func setAppliedCondition(scope *machineScope) {
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
+		condition.Message = whatNoChangeGetsPast(scope)
 	case scope.engineErr != nil:
 		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engineErr.Error()
 	case scope.renderErr != nil:
@@ -310,6 +311,15 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
 	}
 	conditions.Set(scope.olvmMachine, condition)
+}
+
+// whatNoChangeGetsPast says what is wrong with the configuration of a machine that runs; "" where nothing is.
+func whatNoChangeGetsPast(scope *machineScope) string {
+	var field *resolve.Error
+	if !errors.As(scope.renderErr, &field) && !errors.As(scope.addressErr, &field) {
+		return ""
+	}
+	return "no change of this machine can be applied: " + field.Error()
 }
 
 func renderReason(err error) (reason, message string) {

@@ -70,9 +70,15 @@ func (c *Client) VMTags(ctx context.Context, vmID string) ([]Tag, error) {
 	return list.Items, nil
 }
 
-// TagVM puts a tag on a VM.
+// TagVM puts a tag on a VM. An engine calls a tag that is gone an internal error; the error says what it is.
 func (c *Client) TagVM(ctx context.Context, vmID, tagID string) error {
-	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil); err != nil {
+	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
+	if IsRefused(err) {
+		if _, look := c.Tag(ctx, tagID); IsNotFound(look) {
+			err = fmt.Errorf("the engine has no tag of that ID any more: %w", look)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("failed to put tag %s on VM %s: %w", tagID, vmID, err)
 	}
 	return nil

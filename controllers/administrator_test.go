@@ -1,0 +1,200 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines: B1, D1.
+func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
+	s := newSite(t, nil)
+	const count = 20
+	var machines []*infrav1.OLVMMachine
+	for i := range count {
+		machines = append(machines, s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
+			spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10-10.0.0.99"}
+			spec.VirtualMachine.Memory = "1GB"
+		}))
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	restarts := make(chan int)
+	go func() {
+		ended := 0
+		for ; ctx.Err() == nil; ended++ {
+			s.Sim.ExpireSessions()
+			select {
+			case <-ctx.Done():
+			case <-time.After(400 * time.Millisecond):
+			}
+		}
+		restarts <- ended
+	}()
+	for _, m := range machines {
+		s.ExpectProvisioned(m)
+	}
+	stop()
+	if ended := <-restarts; ended < 3 {
+		t.Errorf("sessions were ended %d times only", ended)
+	}
+	if vms := s.Sim.Summary().VMs; vms != count {
+		t.Errorf("the engine has %d VMs", vms)
+	}
+	for _, m := range machines {
+		if m.Status.Terraform.Failures != 0 {
+			t.Errorf("%s: %+v", m.Name, m.Status.Terraform)
+		}
+	}
+}
+
+// TestWhatAnAdministratorDeletesHealsOrIsTold deletes each part of a machine in the engine. A change of the machine makes it
+// again or says what to do, and its deletion ends: B2, B3, M6.
+func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
+	type parts struct {
+		session *engine.Client
+		vm      string
+	}
+	disk := func(ctx context.Context, p parts) (string, error) {
+		attached, err := p.session.DiskAttachments(ctx, p.vm)
+		at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return !*a.Bootable })
+		if err != nil || at < 0 {
+			return "", fmt.Errorf("no data disk: %w", err)
+		}
+		return attached[at].DiskID(), nil
+	}
+	tests := map[string]struct {
+		remove func(ctx context.Context, p parts) error
+		// told is what conditions say, one after the other, where the machine cannot heal; empty where it does.
+		told []string
+	}{
+		"tag of the VM": {remove: func(ctx context.Context, p parts) error {
+			tag, err := p.session.TagByName(ctx, "blue")
+			if err != nil {
+				return err
+			}
+			return p.session.UntagVM(ctx, p.vm, tag.ID)
+		}},
+		"tag": {told: []string{"the engine has no tag of that ID any more", `no tag named "blue"`}, remove: func(ctx context.Context, p parts) error {
+			tag, err := p.session.TagByName(ctx, "blue")
+			if err != nil {
+				return err
+			}
+			return p.session.DeleteTag(ctx, tag.ID)
+		}},
+		"network interface": {remove: func(ctx context.Context, p parts) error {
+			nics, err := p.session.NICs(ctx, p.vm)
+			if err != nil {
+				return err
+			}
+			if err := p.session.UnplugNIC(ctx, p.vm, nics[0].ID); err != nil {
+				return err
+			}
+			return p.session.DeleteNIC(ctx, p.vm, nics[0].ID)
+		}},
+		"attachment of a disk": {remove: func(ctx context.Context, p parts) error {
+			id, err := disk(ctx, p)
+			if err != nil {
+				return err
+			}
+			return p.session.DetachDisk(ctx, p.vm, id)
+		}},
+		"disk": {remove: func(ctx context.Context, p parts) error {
+			id, err := disk(ctx, p)
+			if err != nil {
+				return err
+			}
+			if err := p.session.DetachDisk(ctx, p.vm, id); err != nil {
+				return err
+			}
+			return p.session.RemoveDisk(ctx, id, func(string) {})
+		}},
+		"VM": {told: []string{"does not exist in the engine any more; it is not made again"}, remove: func(ctx context.Context, p parts) error {
+			if err := p.session.StopVM(ctx, p.vm, true); err != nil {
+				return err
+			}
+			return engine.Wait(ctx, "the VM to go", func(ctx context.Context) (bool, string, error) {
+				err := p.session.DeleteVM(ctx, p.vm)
+				return err == nil || engine.IsNotFound(err), "", nil
+			}, nil)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSiteIn(t, richInventory(), nil)
+			make := func(name string) (*infrav1.OLVMMachine, parts) {
+				m := s.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
+					spec.VirtualMachine.Tags = []string{"blue"}
+					spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
+				})
+				s.ExpectProvisioned(m)
+				return m, parts{s.Session(), providerIDToVM(m.Spec.ProviderID)}
+			}
+
+			m, p := make("one")
+			if err := test.remove(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "5GB" })
+			if test.told == nil {
+				s.expectApplied(m)
+			}
+			for _, text := range test.told {
+				s.expectTold(m, text)
+			}
+			s.Delete(m)
+			s.ExpectGone(m)
+			s.ExpectEmptyEngine()
+			if name == "tag" {
+				return // no further machine can have it
+			}
+
+			m, p = make("two")
+			if err := test.remove(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			s.Delete(m)
+			s.ExpectGone(m)
+			s.ExpectEmptyEngine()
+		})
+	}
+}
+
+// expectApplied waits until the last change of a machine is in the engine.
+func (s *site) expectApplied(m *infrav1.OLVMMachine) {
+	s.T.Helper()
+	s.Eventually("the change is applied", func() error {
+		if err := suite.client.Get(s.T.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		c := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
+		if c.Status != metav1.ConditionTrue || m.Status.OLVM.VirtualMachine.LastGeneration != fmt.Sprint(m.Generation) {
+			return fmt.Errorf("%s %s: %s", c.Status, c.Reason, c.Message)
+		}
+		return nil
+	})
+}
+
+// expectTold waits until a condition of a machine has a text.
+func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
+	s.T.Helper()
+	s.Eventually("a condition says "+text, func() error {
+		if err := suite.client.Get(s.T.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return strings.Contains(c.Message, text) }) {
+			return fmt.Errorf("conditions are %+v", m.Status.Conditions)
+		}
+		return nil
+	})
+}
