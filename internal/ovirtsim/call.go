@@ -86,6 +86,8 @@ type refusal struct {
 	plain bool
 	// bare says that the fault of an action comes without the action around it.
 	bare bool
+	// beside is an element of the action beside its fault.
+	beside *element
 }
 
 func (r *refusal) Error() string { return orElse(r.detail, http.StatusText(r.status)) }
@@ -275,7 +277,7 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 		if c.body != nil {
 			answer.kids = c.body.kids
 		}
-		c.reply(w, c.r, refused.status, answer.add(faultDocument(refused.reason, refused.detail)).str("status", "failed"))
+		c.reply(w, c.r, refused.status, answer.add(refused.beside, faultDocument(refused.reason, refused.detail)).str("status", "failed"))
 	default:
 		c.reply(w, c.r, refused.status, faultDocument(refused.reason, refused.detail))
 	}

@@ -75,20 +75,14 @@ func diskDocument(c *call, d *disk) *element {
 	if d.Format == "cow" && d.Made {
 		out.str("qcow_version", "qcow2_v3")
 	}
-	out.add(ref("disk_profile", "diskprofiles", c.store.diskProfileID(d.Domain)))
+	if !d.NoProfile {
+		out.add(ref("disk_profile", "diskprofiles", c.store.diskProfileID(d.Domain)))
+	}
 	if domain := c.store.storageDomains.get(d.Domain); domain != nil {
-		out.add(el("quota").set("id", c.store.idOf("", "quota", domain.DataCenter)))
+		id := c.store.idOf("", "quota", domain.DataCenter)
+		out.add(el("quota").set("href", href("datacenters", domain.DataCenter, "quotas", id)).set("id", id))
 	}
 	out.add(refs("storage_domains", "storage_domain", "storagedomains", append([]string{d.Domain}, d.Copies...)))
-	var vms []string
-	for _, a := range c.store.attachmentsOfDisk(d.ID) {
-		if c.store.vms.get(a.Owner) != nil {
-			vms = append(vms, a.Owner)
-		}
-	}
-	if len(vms) > 0 {
-		out.add(refs("vms", "vm", "vms", vms))
-	}
 	return out
 }
 
@@ -372,6 +366,9 @@ func copyDisk(c *call) (*element, error) {
 		return nil, err
 	}
 	const command = "copy Virtual Disk"
+	if err := mandatoryRef(c.body.get("storage_domain"), "storage_domain"); err != nil {
+		return nil, err
+	}
 	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
@@ -382,9 +379,10 @@ func copyDisk(c *call) (*element, error) {
 	if err := c.sameCenter(d, domain); err != nil {
 		return nil, err
 	}
-	if c.store.ofTemplate(d) && (c.body.value("disk", "alias") == "" && c.body.value("disk", "name") == "") { // the same disk, on one more storage domain
+	answer := ref("disk", "disks", d.ID)
+	if c.store.ofTemplate(d) { // the same disk, on one more storage domain, whatever name is asked for
 		if d.on(domain.ID) {
-			return nil, conflict("Cannot copy Virtual Disk. The disk already exists on the target Storage Domain %s.", domain.Name)
+			return nil, conflict("Cannot copy Virtual Disk. One of the Template Images already exists.")
 		}
 		if err := c.fits(d, domain, d.Actual, command); err != nil {
 			return nil, err
@@ -392,17 +390,17 @@ func copyDisk(c *call) (*element, error) {
 		d.Copies = append(d.Copies, domain.ID)
 		c.work("Copying Disk "+d.Name, d.ID)
 		c.arrangeDisk(d, statusOK, 2*c.options.Timings.Disk)
-		return c.complete(), nil
+		return c.complete(answer), nil
 	}
 	made := *d
-	made.Copies = nil
+	made.Copies, made.NoProfile = nil, true
 	made.ID, made.Domain, made.Parent, made.Name = newID(), domain.ID, "", orElse(c.body.value("disk", "alias"), orElse(c.body.value("disk", "name"), d.Name))
 	if err := c.fits(&made, domain, made.Actual, command); err != nil {
 		return nil, err
 	}
 	c.work("Copying Disk "+d.Name, made.ID)
 	c.arrangeDisk(&made, statusOK, 2*c.options.Timings.Disk)
-	return c.complete(), nil
+	return c.complete(answer), nil
 }
 
 func moveDisk(c *call) (*element, error) {
@@ -597,7 +595,7 @@ func addAttachment(c *call) (*element, error) {
 	if made.Active && !slices.Contains(attachable, v.Status) {
 		return nil, inStatus(v, "attach Virtual Disk")
 	}
-	if err := c.bootable(v, made); err != nil {
+	if err := c.bootable(v, made, map[bool]string{true: "add Virtual Disk", false: "attach Virtual Disk"}[fresh]); err != nil {
 		return nil, err
 	}
 	waits := ""
@@ -622,6 +620,8 @@ func (c *call) checkAttach(v *vm, d *disk) error {
 	switch {
 	case c.store.attachments.get(v.ID+"/"+d.ID) != nil:
 		return conflict("Cannot attach Virtual Disk. Disk %s is already attached to the VM %s.", d.Name, v.Name)
+	case c.store.ofTemplate(d):
+		return conflict("Cannot attach Virtual Disk. The disk is not shareable and is already attached to a VM.")
 	case !d.Shareable && len(c.store.attachmentsOfDisk(d.ID)) > 0:
 		return conflict("Cannot attach Virtual Disk. Non Shareable Disk is already attached to a VM.")
 	case c.store.storageDomains.get(d.Domain).DataCenter != c.store.dataCenterOf(v.Cluster):
@@ -630,11 +630,11 @@ func (c *call) checkAttach(v *vm, d *disk) error {
 	return nil
 }
 
-// bootable checks that the VM has no other disk that is.
-func (c *call) bootable(v *vm, a *attachment) error {
+// bootable checks for a command such as "attach Virtual Disk" that the VM has no other disk that is.
+func (c *call) bootable(v *vm, a *attachment, command string) error {
 	for _, other := range c.store.attachmentsOf(v.ID) {
 		if a.Bootable && other.Disk != a.Disk && other.Bootable {
-			return conflict("Cannot attach Virtual Disk. Disk %s in VM %s is already marked as boot.", c.store.disks.get(other.Disk).Name, v.Name)
+			return conflict("Cannot %s. Disk %s in VM %s is already marked as boot.", command, c.store.disks.get(other.Disk).Name, v.Name)
 		}
 	}
 	return nil
@@ -656,7 +656,7 @@ func updateAttachment(c *call) (*element, error) {
 			return nil, err
 		}
 	}
-	if err := c.bootable(v, &next); err != nil {
+	if err := c.bootable(v, &next, "attach Virtual Disk"); err != nil {
 		return nil, err
 	}
 	if in.has("disk") {
@@ -685,6 +685,8 @@ func removeAttachment(c *call) (*element, error) {
 		return nil, err
 	}
 	switch {
+	case c.store.inSnapshot(v.ID, d.ID):
+		return nil, conflict("Cannot detach Virtual Disk. The disk is already configured in a snapshot. In order to detach it, remove the disk's snapshots.")
 	case remove && len(c.store.attachmentsOfDisk(d.ID)) > 1:
 		return nil, conflict("Cannot remove Virtual Disk. The disk is attached to other VMs too.")
 	case v.Status == statusImageLocked:
@@ -693,9 +695,34 @@ func removeAttachment(c *call) (*element, error) {
 		return nil, inStatus(v, command)
 	}
 	c.store.attachments.drop(v.ID + "/" + d.ID)
-	c.work("Detaching Disk "+d.Name+" from VM "+v.Name, "")
 	if remove {
+		c.work("Removing Disk "+d.Name, d.ID)
 		c.removeLater(d)
 	}
+	return c.complete(), nil
+}
+
+// removeTemplateDisk takes a template's disk from one of its storage domains.
+func removeTemplateDisk(c *call) (*element, error) {
+	a := c.store.attachments.get(c.id("template") + "/" + c.id("id"))
+	if a == nil || c.store.templates.get(c.id("template")) == nil {
+		return nil, gone()
+	}
+	d, domain := c.store.disks.get(a.Disk), c.query.Get("storage_domain")
+	if err := c.busy(d, "remove Template Disk"); err != nil {
+		return nil, err
+	}
+	switch {
+	case domain == "":
+		return nil, notMandatory("Parameter 'storage_domain' is mandatory but was not provided.")
+	case !d.on(domain):
+		return nil, gone()
+	case len(d.Copies) == 0:
+		return nil, conflict("Cannot remove Template Disk. A disk of a template must be on one storage domain at least.")
+	}
+	all := slices.DeleteFunc(append([]string{d.Domain}, d.Copies...), func(id string) bool { return id == domain })
+	d.Domain, d.Copies = all[0], all[1:]
+	c.work("Removing Disk "+d.Name, d.ID)
+	c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
 	return c.complete(), nil
 }

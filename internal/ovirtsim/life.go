@@ -93,6 +93,9 @@ func (s *Server) advance(v *vm) {
 			s.settle(v, statusDown)
 			return
 		}
+		if from == statusImageLocked && s.showPreview(v) {
+			return
+		}
 		if from == statusImageLocked {
 			for _, a := range s.store.attachmentsOf(v.ID) {
 				if d := s.store.disks.get(a.Disk); d.Status == statusLocked && d.Until.Status == "" {
@@ -196,6 +199,9 @@ const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternati
 // checkStart refuses what the engine refuses before it looks for a host.
 func (c *call) checkStart(v *vm) error {
 	if err := v.notUpdating("run VM"); err != nil {
+		return err
+	}
+	if err := c.store.settledSnapshots(v, "run VM"); err != nil {
 		return err
 	}
 	switch v.Status {
@@ -446,10 +452,6 @@ func logonVM(c *call) (*element, error) {
 
 func detachVM(*call) (*element, error) { return nil, forbidden() }
 
-func undoSnapshot(*call) (*element, error) {
-	return nil, invalid("Cannot revert to Snapshot. VM's Snapshot does not exist.")
-}
-
 // cloneVM and exportVM are refused for what they lack; the simulator does not do more.
 func cloneVM(c *call) (*element, error) {
 	return nil, orError(mandatory(orElse(c.body.get("vm"), el("vm")), "vm", "name"), failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
@@ -663,6 +665,11 @@ func (s *Server) resume() {
 	for _, d := range s.store.disks.rows {
 		if d.Until.Status != "" {
 			s.wakeDisk(d)
+		}
+	}
+	for _, found := range s.store.snapshots.rows {
+		if found.Until.Status != "" {
+			s.wakeSnapshot(found)
 		}
 	}
 	for _, t := range s.store.templates.rows {

@@ -95,9 +95,33 @@ type (
 		Backup string
 		// Made says that the engine has made its first volume.
 		Made bool
+		// NoProfile says that the disk came from a copy or a snapshot, which have no disk profile.
+		NoProfile bool
 		// SHA256 of what was uploaded last.
 		SHA256 string
 		Until  transition
+	}
+
+	// snapshot of a VM.
+	snapshot struct {
+		ID, VM, Description string
+		// Kind is active, regular or preview.
+		Kind, Status string
+		Date         time.Time
+		// Memory says that the guest's memory is in it.
+		Memory   bool
+		Order    int64
+		Hardware hardware
+		Disks    []snapshotDisk
+		// Previews says that the VM is about to show it.
+		Previews bool
+		Until    transition
+	}
+
+	// snapshotDisk is a disk as it was, with its size in bytes.
+	snapshotDisk struct {
+		Disk        string
+		Provisioned int64
 	}
 
 	// attachment joins a disk and a VM or template; its ID in the API is that of the disk.

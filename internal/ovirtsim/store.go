@@ -67,6 +67,7 @@ type store struct {
 	vms            *table[vm]
 	nics           *table[nic]
 	disks          *table[disk]
+	snapshots      *table[snapshot]
 	attachments    *table[attachment]
 	tags           *table[tag]
 	groups         *table[affinityGroup]
@@ -79,6 +80,7 @@ type store struct {
 	nicsByOwner        *index[nic]
 	attachmentsByOwner *index[attachment]
 	attachmentsByDisk  *index[attachment]
+	snapshotsByVM      *index[snapshot]
 }
 
 // persistent is a table as the journal sees it.
@@ -109,6 +111,8 @@ func newStore() *store {
 	s.vms = newTable[vm](s, "vms")
 	s.nics = newTable[nic](s, "nics")
 	s.disks = newTable[disk](s, "disks")
+	s.snapshots = newTable[snapshot](s, "snapshots")
+	s.snapshotsByVM = s.snapshots.indexBy(func(found *snapshot) string { return found.VM })
 	s.attachments = newTable[attachment](s, "diskattachments")
 	s.tags = newTable[tag](s, "tags")
 	s.groups = newTable[affinityGroup](s, "affinitygroups")

@@ -276,6 +276,9 @@ func addVM(c *call) (*element, error) {
 	if err := require(in, "Vm", "cluster.id|name"); err != nil {
 		return nil, err
 	}
+	if in.has("snapshots") {
+		return c.addVMOfSnapshot()
+	}
 	if err := require(in, "Vm", "name", "template.id|name"); err != nil {
 		return nil, err
 	}
@@ -286,7 +289,6 @@ func addVM(c *call) (*element, error) {
 	if err := checkRef(in.get("template")); err != nil {
 		return nil, err
 	}
-	const command = "add VM"
 	source := c.templateFor(in.get("template"), home.DataCenter)
 	switch {
 	case source == nil:
@@ -297,11 +299,17 @@ func addVM(c *call) (*element, error) {
 		return nil, conflict("Cannot add VM. Template ${TemplateName} is being created.")
 	}
 
+	return c.makeVM(source, home, c.flagParam("clone") || in.yes("clone") || in.yes("disk_attachments", "clone"), false)
+}
+
+// makeVM makes the VM that a request asks for. goesOn says that the engine answers before it has done its work, although it
+// copies the disks.
+func (c *call) makeVM(source *template, home *cluster, clone, goesOn bool) (*element, error) {
+	in := c.body
 	made := c.vmOf(source, home)
-	if err := c.equip(made, in, command); err != nil {
+	if err := c.equip(made, in, "add VM"); err != nil {
 		return nil, err
 	}
-	clone := c.flagParam("clone") || in.yes("clone") || in.yes("disk_attachments", "clone")
 	disks, err := c.copyDisks(made, source, in.list("disk_attachments", "disk_attachment"), clone)
 	if err != nil {
 		return nil, err
@@ -317,7 +325,7 @@ func addVM(c *call) (*element, error) {
 
 	// The answer to a create that goes on names no place.
 	document := c.created(vmDocument(c, made))
-	if len(disks) > 0 && !clone {
+	if len(disks) > 0 && (!clone || goesOn) {
 		c.status, c.made = http.StatusAccepted, ""
 		document.str("creation_status", "pending")
 	}
@@ -587,21 +595,13 @@ func (s *Server) forget(v *vm) {
 			s.store.labels.put(l.ID, l)
 		}
 	}
+	for _, found := range s.store.snapshotsOf(v.ID) {
+		s.store.snapshots.drop(found.ID)
+	}
 	s.store.vms.drop(v.ID)
 	s.finish(v.ID)
 	id := v.ID
 	s.tell(func() { s.options.Guest.Removed(id) })
-}
-
-// listSnapshots shows the one that every VM has.
-func listSnapshots(c *call) (*element, error) {
-	out := el("snapshots")
-	if v := c.store.vms.get(c.id("vm")); v != nil {
-		id := c.store.idOf("", "snapshot", v.ID)
-		out.items(object("snapshot", id, "vms", v.ID, "snapshots", id).str("description", "Active VM").str("date", stamp(v.Created)).flag("persist_memorystate", false).
-			str("snapshot_status", "ok").str("snapshot_type", "active").add(ref("vm", "vms", v.ID)))
-	}
-	return out, nil
 }
 
 func vmStatistics(c *call) (*element, error) {
