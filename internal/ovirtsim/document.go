@@ -46,9 +46,9 @@ func (e *element) clone() *element {
 		return nil
 	}
 	out := *e
-	out.kids = make([]*element, len(e.kids))
-	for i, kid := range e.kids {
-		out.kids[i] = kid.clone()
+	out.kids = nil // so that copies are equal
+	for _, kid := range e.kids {
+		out.kids = append(out.kids, kid.clone())
 	}
 	return &out
 }
@@ -86,6 +86,19 @@ func (e *element) num(name string, value int64) *element {
 
 func (e *element) flag(name string, value bool) *element {
 	return e.str(name, strconv.FormatBool(value))
+}
+
+// replace puts an element in the place of that of the name, or takes it away where there is none.
+func (e *element) replace(name string, with *element) {
+	at := slices.IndexFunc(e.kids, func(kid *element) bool { return kid.name == name })
+	switch {
+	case at < 0:
+		e.add(with)
+	case with == nil:
+		e.kids = slices.Delete(e.kids, at, at+1)
+	default:
+		e.kids[at] = with
+	}
 }
 
 // items appends children that are a list in JSON.

@@ -27,17 +27,15 @@ func (c *call) follow(document *element) (*element, error) {
 func (c *call) followPath(targets []*element, path []string) error {
 	for _, segment := range path {
 		var next []*element
-		known := false
 		for _, target := range targets {
-			found, ok, err := c.expand(target, segment)
+			found, known, err := c.expand(target, segment)
 			if err != nil {
 				return err
 			}
-			known = known || ok
+			if !known { // also where only one of many lacks it, such as a VM without a host
+				return brokenPage()
+			}
 			next = append(next, found...)
-		}
-		if !known && len(targets) > 0 {
-			return brokenPage()
 		}
 		targets = next
 	}
@@ -52,7 +50,7 @@ func (c *call) expand(target *element, segment string) (found []*element, known 
 			continue
 		}
 		if kid.attr("href") == "" {
-			return kid.kids, true, c.resolveItems(kid)
+			return kid.kids, true, nil // what a list refers to stays a reference
 		}
 		if len(kid.kids) == 0 {
 			document, err := c.resolve(kid.attr("href"))

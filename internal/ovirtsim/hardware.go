@@ -2,9 +2,11 @@ package ovirtsim
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // This file has what VMs, templates and instance types have in common: how it looks, and how requests change it.
@@ -202,7 +204,7 @@ func (c *call) changeHardware(h *hardware, in *element, made bool, home *cluster
 	if err := c.changePlacement(h, in, home, fail); err != nil {
 		return err
 	}
-	return changeSettings(h, in, fail)
+	return c.changeSettings(h, in, fail)
 }
 
 func (c *call) changeCPU(h *hardware, in *element) error {
@@ -284,6 +286,21 @@ func asConflict(err error) error {
 	return err
 }
 
+// predefinedProperties are the custom properties that every engine knows, with what they may be.
+const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;vhost=^(([a-zA-Z0-9_-]*):(true|false))(,(([a-zA-Z0-9_-]*):(true|false)))*$;` +
+	`viodiskcache=^(none|writeback|writethrough)$;hugepages=^[0-9]+$;scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
+	`extra_cpu_flags=^([+-]?[a-zA-Z0-9_-]+)(,[+-]?[a-zA-Z0-9_-]+)*$`
+
+// knownProperties are the custom properties that VMs may have. mdev_type is taken although it is not told.
+var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
+	out := map[string]*regexp.Regexp{"mdev_type": regexp.MustCompile(".*")}
+	for property := range strings.SplitSeq(predefinedProperties, ";") {
+		name, pattern, _ := strings.Cut(property, "=")
+		out[name] = regexp.MustCompile(pattern)
+	}
+	return out
+})
+
 // changeProperties replaces the custom properties. One without a value is passed over, and of two of a name the first counts.
 func changeProperties(h *hardware, in *element, fail failure) error {
 	if !in.has("custom_properties") {
@@ -292,13 +309,13 @@ func changeProperties(h *hardware, in *element, fail failure) error {
 	h.CustomProperties = nil
 	for _, p := range in.list("custom_properties", "custom_property") {
 		name, value := p.value("name"), p.value("value")
-		_, err := strconv.Atoi(value)
+		legal := knownProperties()[name]
 		switch {
-		case !slices.Contains([]string{"hugepages", "sap_agent", "viodiskcache", "sndbuf", "vhost", "mdev_type", "extra_cpu_flags"}, name):
+		case legal == nil:
 			return withoutStop(fail("if some of the specified custom properties are not configured by the system. The keys are: %s", name))
 		case value == "" || slices.ContainsFunc(h.CustomProperties, func(other property) bool { return other.Name == name }):
 			continue
-		case name == "hugepages" && err != nil:
+		case !legal.MatchString(value):
 			return withoutStop(fail("if some of the specified custom properties have illegal values. The keys are: %s", name))
 		}
 		h.CustomProperties = append(h.CustomProperties, property{name, value})
@@ -335,8 +352,28 @@ func (c *call) changePlacement(h *hardware, in *element, home *cluster, fail fai
 	return nil
 }
 
+// lease is the storage domain on which a lease of the VM is; empty where it has none.
+func (h *hardware) lease() string { return refID(h.Settings.get("lease", "storage_domain")) }
+
+// changeLease checks a lease. With one, a VM is always killed when its storage fails, also after the lease was taken away.
+func (c *call) changeLease(h *hardware, in *element, fail failure) error {
+	if h.lease() == "" {
+		h.Settings.kids = slices.DeleteFunc(h.Settings.kids, func(e *element) bool { return e.name == "lease" })
+		return nil
+	}
+	switch {
+	case c.store.storageDomains.get(h.lease()) == nil:
+		return fail("Storage Domain doesn't exist.")
+	case in.has("lease") && !h.HighlyAvailable:
+		return asConflict(fail("A VM lease was defined but high availability option is set to false."))
+	}
+	h.Settings.get("lease").kids = []*element{ref("storage_domain", "storagedomains", h.lease())}
+	h.Settings.put("kill", "storage_error_resume_behaviour")
+	return nil
+}
+
 // changeSettings lays the passive elements of a request over those that are there.
-func changeSettings(h *hardware, in *element, fail failure) error {
+func (c *call) changeSettings(h *hardware, in *element, fail failure) error {
 	h.Settings = h.Settings.clone()
 	for _, name := range settingNames {
 		e := in.get(name)
@@ -355,10 +392,11 @@ func changeSettings(h *hardware, in *element, fail failure) error {
 	if kind := in.value("display", "type"); kind != "" && in.value("display", "video_type") == "" {
 		h.Settings.put(map[string]string{"vnc": "bochs", "spice": "qxl"}[kind], "display", "video_type")
 	}
-	if !h.Settings.has("lease", "storage_domain") {
-		h.Settings.kids = slices.DeleteFunc(h.Settings.kids, func(e *element) bool { return e.name == "lease" })
-	} else if !h.HighlyAvailable {
-		return asConflict(fail("A VM lease was defined but high availability option is set to false."))
+	if priority := h.Settings.number("high_availability", "priority"); priority < 0 || priority > 100 {
+		return invalid("VM priority value passed the permitted max value, value should be between 0 and 100.")
+	}
+	if err := c.changeLease(h, in, fail); err != nil {
+		return err
 	}
 	zone := h.Settings.value("time_zone", "name")
 	windows := strings.HasPrefix(h.OSType, "windows")

@@ -1,5 +1,10 @@
 package ovirtsim
 
+import (
+	"fmt"
+	"slices"
+)
+
 // This file has hosts as objects, and statistics. What happens to hosts is in life.go.
 
 func hostDocument(c *call, h *host) *element {
@@ -140,4 +145,84 @@ func hostStatistics(c *call) (*element, error) {
 		out.items(one.document(c, owner, values[one.name]))
 	}
 	return out, nil
+}
+
+// listHostNICs has one interface, with the management network, and one without any.
+func listHostNICs(c *call) (*element, error) {
+	h, err := one(c.store.hosts, c.id("host"))
+	if err != nil {
+		return nil, err
+	}
+	first := c.hostNIC(h, "eth0").str("boot_protocol", "static").flag("bridged", true).flag("custom_configuration", false).add(c.hostIP(h)).
+		str("ipv6_boot_protocol", "none")
+	second := c.hostNIC(h, "eth1").str("boot_protocol", "none").flag("bridged", false).str("ipv6_boot_protocol", "none")
+	for i, nic := range []*element{first, second} {
+		nic.add(el("mac").str("address", fmt.Sprintf("52:54:00:00:%02x:%02x", c.store.hostNumber(h), i))).num("mtu", 1500)
+		if i == 0 {
+			nic.add(el("properties"))
+		}
+		nic.num("speed", 10_000_000_000).str("status", "up").add(ref("host", "hosts", h.ID))
+	}
+	first.add(ref("network", "networks", c.managementNetwork(h)))
+	return el("host_nics").items(first, second), nil
+}
+
+func (c *call) hostNICID(h *host, name string) string { return c.store.idOf("", "hostnic", h.ID, name) }
+
+func (c *call) hostNIC(h *host, name string) *element {
+	id := c.hostNICID(h, name)
+	return object("host_nic", id, "hosts", h.ID, "nics", id).str("name", name)
+}
+
+func (c *call) hostIP(h *host) *element {
+	return el("ip").str("address", c.store.hostAddress(h)).str("gateway", "192.0.2.254").str("netmask", "255.255.255.0").str("version", "v4")
+}
+
+// hostNumber counts hosts from 1, by name.
+func (s *store) hostNumber(h *host) int {
+	all := s.hosts.where(nil, func(h *host) string { return h.Name + h.ID })
+	return 1 + slices.Index(all, h)
+}
+
+// hostAddress is an address of the range for documentation: the simulator has no network for hosts.
+func (s *store) hostAddress(h *host) string { return fmt.Sprintf("192.0.2.%d", s.hostNumber(h)%250) }
+
+// managementNetwork is the ID of the first network of the host's data center.
+func (c *call) managementNetwork(h *host) string {
+	center := c.store.dataCenterOf(h.Cluster)
+	all := c.store.networks.where(func(n *network) bool { return n.DataCenter == center }, func(n *network) string { return n.Name + n.ID })
+	at := slices.IndexFunc(all, func(n *network) bool { return n.Name == "ovirtmgmt" })
+	switch {
+	case len(all) == 0:
+		return ""
+	case at < 0:
+		return all[0].ID
+	default:
+		return all[at].ID
+	}
+}
+
+// listNetworkAttachments has the management network, on the first interface.
+func listNetworkAttachments(c *call) (*element, error) {
+	h, err := one(c.store.hosts, c.id("host"))
+	if err != nil {
+		return nil, err
+	}
+	reported := el("reported_configurations")
+	for _, setting := range [][2]string{
+		{"mtu", "1500"}, {"bridged", "true"}, {"vlan", ""}, {"switchType", "LEGACY"}, {"ipv4_boot_protocol", "STATIC_IP"}, {"ipv4_netmask", "255.255.255.0"},
+		{"ipv4_address", c.store.hostAddress(h)}, {"ipv4_gateway", "192.0.2.254"}, {"ipv6_boot_protocol", "NONE"}, {"default_route", "true"},
+	} {
+		reported.items(el("reported_configuration").opt("actual_value", setting[1]).opt("expected_value", setting[1]).flag("in_sync", true).str("name", setting[0]))
+	}
+	assignments := el("ip_address_assignments").items(
+		el("ip_address_assignment").str("assignment_method", "static").add(c.hostIP(h)),
+		el("ip_address_assignment").str("assignment_method", "none").add(el("ip").str("version", "v6")),
+	)
+	network := c.managementNetwork(h)
+	id := c.store.idOf("", "networkattachment", h.ID, network)
+	out := object("network_attachment", id, "hosts", h.ID, "networkattachments", id).flag("in_sync", true).add(assignments, reported, ref("host", "hosts", h.ID))
+	nic := c.hostNICID(h, "eth0")
+	out.add(el("host_nic").set("href", href("hosts", h.ID, "nics", nic)).set("id", nic), ref("network", "networks", network))
+	return el("network_attachments").items(out), nil
 }

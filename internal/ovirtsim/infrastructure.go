@@ -648,3 +648,16 @@ func (c *call) pick(list operation) (*element, error) {
 func itemOf(list operation) operation {
 	return func(c *call) (*element, error) { return c.pick(list) }
 }
+
+// options are settings of the engine that clients ask for by name, for one version of clusters; others are not told.
+var options = map[string]string{"PredefinedVMProperties": predefinedProperties, "UserDefinedVMProperties": ""}
+
+func getOption(c *call) (*element, error) {
+	name := c.id("id")
+	value, known := options[name]
+	if !known {
+		return nil, gone()
+	}
+	entry := el("system_option_value").str("value", value).str("version", orElse(c.query.Get("version"), "general"))
+	return el("system_option").set("href", href("options", name)).set("id", name).str("name", name).add(el("values").items(entry)), nil
+}

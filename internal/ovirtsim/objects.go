@@ -216,6 +216,8 @@ type (
 		Created, Started, Stopped time.Time
 		StopReason                *string
 		Boots                     int
+		// Watchdog of the VM; nil where it has none.
+		Watchdog *watchdog `json:",omitempty"`
 		// Stopping says that the host was told to end the VM, which is not seen in its status yet.
 		Stopping bool
 		// PauseAtStart says that the VM is paused as soon as it runs.
@@ -233,6 +235,8 @@ type (
 	}
 
 	property struct{ Name, Value string }
+
+	watchdog struct{ ID, Model, Action string }
 )
 
 const gib = 1 << 30

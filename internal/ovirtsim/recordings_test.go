@@ -46,8 +46,6 @@ var allowed = map[string]string{
 	"bad-bodies/id, href, status in a create":                              removedBetween,
 	"disks/DELETE /disks/${b}?async=true":                                  "not modelled: async",
 	"headers/preflight":                                                    "not modelled: CORS",
-	"hosts/GET /hosts/${host1}/nics":                                       "not modelled: the NICs of hosts",
-	"hosts/GET /hosts/${host1}/networkattachments":                         "not modelled: the networks of hosts",
 	"lists/GET /options":                                                   "not modelled: the engine's options",
 	"lists/GET /templates?max=nonsense":                                    "the engine reads max for other collections only; the simulator for all",
 	"search/search page 0":                                                 "the engine tells its SQL statement",

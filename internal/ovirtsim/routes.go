@@ -29,7 +29,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /cpuprofiles": listCPUProfiles, "GET /cpuprofiles/{id}": itemOf(listCPUProfiles), "GET /diskprofiles": listDiskProfiles, "GET /diskprofiles/{id}": itemOf(listDiskProfiles),
 		"GET /domains": listDomains, "GET /domains/{id}": itemOf(listDomains), "GET /groups": listGroups, "GET /groups/{id}": itemOf(listGroups),
 		"GET /macpools": listMACPools, "GET /macpools/{id}": itemOf(listMACPools), "GET /networkfilters": listNetworkFilters, "GET /networkfilters/{id}": itemOf(listNetworkFilters),
-		"GET /operatingsystems": listOperatingSystems, "GET /operatingsystems/{id}": getOperatingSystem,
+		"GET /operatingsystems": listOperatingSystems, "GET /operatingsystems/{id}": getOperatingSystem, "GET /options/{id}": getOption,
 		"GET /permissions": permissionsOf("", "", ""), "GET /permissions/{id}": itemOf(permissionsOf("", "", "")),
 		"GET /roles": listRoles, "GET /roles/{id}": itemOf(listRoles), "GET /schedulingpolicies": listSchedulingPolicies, "GET /schedulingpolicies/{id}": itemOf(listSchedulingPolicies),
 		"GET /storageconnections": listStorageConnections, "GET /storageconnections/{id}": itemOf(listStorageConnections),
@@ -61,6 +61,8 @@ func (s *Server) routes() *http.ServeMux {
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/hostlabels/{label}": removeGroupLabel(hostLabelsOf),
 
 		"GET /hosts": listHosts, "GET /hosts/{host}": getHost, "GET /hosts/{host}/statistics": hostStatistics, "GET /hosts/{host}/statistics/{id}": itemOf(hostStatistics),
+		"GET /hosts/{host}/nics": listHostNICs, "GET /hosts/{host}/nics/{id}": itemOf(listHostNICs),
+		"GET /hosts/{host}/networkattachments": listNetworkAttachments, "GET /hosts/{host}/networkattachments/{id}": itemOf(listNetworkAttachments),
 		"GET /hosts/{host}/permissions":    permissionsOf("host", "hosts", "host"),
 		"GET /hosts/{host}/affinitylabels": labelledHost.assigned, "POST /hosts/{host}/affinitylabels": labelledHost.assign,
 		"GET /hosts/{host}/affinitylabels/{id}": labelledHost.get, "DELETE /hosts/{host}/affinitylabels/{id}": labelledHost.unassign,
@@ -124,7 +126,9 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vms/{vm}/affinitylabels": labelledVM.assigned, "POST /vms/{vm}/affinitylabels": labelledVM.assign,
 		"GET /vms/{vm}/affinitylabels/{id}": labelledVM.get, "DELETE /vms/{vm}/affinitylabels/{id}": labelledVM.unassign,
 		"GET /vms/{vm}/cdroms": listCDROMs, "GET /vms/{vm}/cdroms/{id}": getCDROM, "GET /vms/{vm}/permissions": permissionsOf("vm", "vms", "vm"),
-		"GET /vms/{vm}/applications": ofVM(listNothing("applications")), "GET /vms/{vm}/watchdogs": listNothing("watchdogs"), "GET /vms/{vm}/backups": listNothing("backups"),
+		"GET /vms/{vm}/applications": ofVM(listNothing("applications")), "GET /vms/{vm}/watchdogs": listWatchdogs, "POST /vms/{vm}/watchdogs": addWatchdog,
+		"GET /vms/{vm}/watchdogs/{id}": getWatchdog, "PUT /vms/{vm}/watchdogs/{id}": updateWatchdog, "DELETE /vms/{vm}/watchdogs/{id}": removeWatchdog,
+		"GET /vms/{vm}/backups":     listNothing("backups"),
 		"GET /vms/{vm}/hostdevices": listNothing("host_devices"), "GET /vms/{vm}/numanodes": listNothing("vm_numa_nodes"), "GET /vms/{vm}/checkpoints": listNothing("checkpoints"),
 		"GET /vms/{vm}/sessions": listNothing("sessions"), "GET /vms/{vm}/katelloerrata": listNothing("katello_errata"), "GET /vms/{vm}/mediateddevices": listNothing("vm_mediated_devices"),
 	} {

@@ -180,7 +180,7 @@ users:
 	if labels := r.ok("GET", "/api/affinitylabels?follow=hosts", ""); labels.at("affinity_label", 0, "hosts", "host", 0, "name") != "h1" {
 		t.Errorf("labels: %v", labels)
 	}
-	if groups := r.ok("GET", "/api/clusters/"+r.id("clusters", "cluster", "Prod")+"/affinitygroups?follow=vms", ""); groups.at("affinity_group", 0, "vms", "vm", 1, "name") == "" {
+	if groups := r.ok("GET", "/api/clusters/"+r.id("clusters", "cluster", "Prod")+"/affinitygroups?follow=vms", ""); groups.at("affinity_group", 0, "vms", "vm", 1, "id") == "" || groups.at("affinity_group", 0, "vms", "vm", 1, "name") != "" {
 		t.Errorf("groups: %v", groups)
 	}
 	for name, change := range map[string]struct{ from, to, want string }{

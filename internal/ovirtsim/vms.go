@@ -441,9 +441,15 @@ func updateVM(c *call) (*element, error) {
 			return nil, err
 		}
 	}
+	leased := !v.running() && wanted.lease() != v.lease() && wanted.lease() != ""
 	next.take(wanted, v.running(), c.flagParam("next_run"))
 	*v = next
 	c.store.vms.put(v.ID, v)
+	if leased { // which takes its storage domain a while
+		after := v.copyOf()
+		v.Applied = &after
+		c.arrange(v, statusDown, c.options.Timings.PowerDown)
+	}
 	c.work("Editing VM "+v.Name, "")
 	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
 	return vmDocument(c, v), nil
@@ -468,6 +474,8 @@ const memoryStep = 128 << 20
 func (c *call) checkHotChange(v *vm, wanted *hardware, fail failure) error {
 	added := wanted.Memory - v.Memory
 	switch {
+	case v.lease() != "" && wanted.lease() != "" && v.lease() != wanted.lease():
+		return asConflict(fail("Hot swapping of VM leases is not supported, please remove the current lease and then set a new one."))
 	case wanted.Memory > v.MaxMemory:
 		return asConflict(fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", wanted.Memory>>20, v.MaxMemory>>20))
 	case v.memoryWaits() && v.Next.Memory != wanted.Memory:
@@ -495,6 +503,9 @@ func (v *vm) take(wanted hardware, running, onlyNext bool) {
 	if !onlyNext {
 		now.OSType, now.DeleteProtected, now.GuaranteedMemory = wanted.OSType, wanted.DeleteProtected, wanted.GuaranteedMemory
 		now.PlacementAffinity, now.PlacementHosts = wanted.PlacementAffinity, wanted.PlacementHosts
+		for _, name := range []string{"high_availability", "lease", "storage_error_resume_behaviour"} {
+			now.Settings.replace(name, wanted.Settings.get(name).clone())
+		}
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
 		now.Memory = max(wanted.Memory, now.Memory) // a guest gives nothing back that it does not offer
 		if !v.memoryWaits() {
