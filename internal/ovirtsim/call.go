@@ -242,6 +242,10 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet && r.URL.Path == apiPath {
 		w.Header().Set("Link", s.rootLinks())
 	}
+	if document == nil {
+		w.WriteHeader(c.status)
+		return
+	}
 	s.reply(w, r, orElse(c.status, http.StatusOK), document)
 }
 
@@ -358,7 +362,19 @@ func (c *call) execute(userName string) (document *element, err error) {
 	if err := c.authorize(); err != nil {
 		return nil, err
 	}
-	if document, err = c.op(c); err == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
+	var before *element
+	if c.flagParam("async") && c.r.Method == http.MethodPut { // which is answered before it is done
+		before, _ = c.resolve(c.r.URL.Path)
+	}
+	document, err = c.op(c)
+	switch {
+	case err != nil:
+	case before != nil:
+		document = before
+	case c.flagParam("async") && c.r.Method == http.MethodDelete:
+		document, c.status = nil, http.StatusAccepted
+	}
+	if err == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
 		document, err = c.follow(document)
 	}
 	return document, err

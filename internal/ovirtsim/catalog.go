@@ -22,6 +22,7 @@ type (
 		properties              []property
 	}
 	cpuType struct{ level, architecture, rank, name string }
+	permit  struct{ id, name, administrative string }
 )
 
 // catalogue is the parsed catalog.txt.
@@ -31,6 +32,7 @@ type catalogue struct {
 	roles    []role
 	policies []schedulingPolicy
 	cpus     []cpuType
+	permits  []permit
 }
 
 var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText) })
@@ -57,6 +59,8 @@ func parseCatalog(text string) *catalogue {
 			out.policies = append(out.policies, made)
 		case "cpu":
 			out.cpus = append(out.cpus, cpuType{words[1], words[2], words[3], rest(4)})
+		case "permit":
+			out.permits = append(out.permits, permit{words[1], words[2], words[3]})
 		}
 	}
 	return out
@@ -156,7 +160,11 @@ func levelDocument(level string) *element {
 			types.items(el("cpu_type").str("architecture", t.architecture).str("level", t.rank).str("name", t.name))
 		}
 	}
-	return object("cluster_level", level, "clusterlevels", level).add(types, el("permits"))
+	permits := el("permits")
+	for _, p := range catalog().permits {
+		permits.items(el("permit").set("id", p.id).str("name", p.name).str("administrative", p.administrative))
+	}
+	return object("cluster_level", level, "clusterlevels", level).add(types, permits)
 }
 
 func listClusterLevels(*call) (*element, error) {

@@ -106,7 +106,7 @@ func listCDROMs(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return el("cdroms").items(cdrom("vm", v.ID)), nil
+	return el("cdroms").items(vmCDROM(v)), nil
 }
 
 func getCDROM(c *call) (*element, error) {
@@ -114,7 +114,31 @@ func getCDROM(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cdrom("vm", v.ID), nil
+	return vmCDROM(v), nil
+}
+
+// changeCDROM puts an image in, or takes it out. The words of its refusal are not recorded.
+func changeCDROM(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	wanted := refID(c.body.get("file"))
+	if d := c.store.disks.get(wanted); wanted != "" && !c.flagParam("current") && (d == nil || d.ContentType != "iso") {
+		return nil, invalid("Cannot edit VM. The ISO image does not exist.")
+	}
+	v.CDROM = wanted
+	c.store.vms.put(v.ID, v)
+	return vmCDROM(v), nil
+}
+
+// vmCDROM is the drive of a VM with what is in it.
+func vmCDROM(v *vm) *element {
+	out := cdrom("vm", v.ID)
+	if v.CDROM != "" {
+		out.add(el("file").set("id", v.CDROM))
+	}
+	return out
 }
 
 func listTemplateCDROMs(c *call) (*element, error) {

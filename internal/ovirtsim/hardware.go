@@ -380,11 +380,11 @@ func (c *call) changeSettings(h *hardware, in *element, fail failure) error {
 		if e == nil {
 			continue
 		}
-		holder := el("vm").add(e)
-		if skip := typedSettings[name]; skip != nil {
-			holder = el("vm").add(without(e, skip))
+		passive := without(e, typedSettings[name])
+		if len(passive.kids) < len(e.kids) && len(passive.kids) == 0 {
+			continue // only what is kept elsewhere was sent
 		}
-		h.Settings.merge(holder, nil)
+		h.Settings.merge(el("vm").add(passive), nil)
 	}
 	if in.yes("stateless") && !h.Settings.has("use_latest_template_version") {
 		h.Settings.flag("use_latest_template_version", false)

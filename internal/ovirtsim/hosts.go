@@ -80,14 +80,32 @@ func getHost(c *call) (*element, error) {
 }
 
 // statisticName is a value of a statistics collection.
-type statisticName struct{ name, description, kind, unit string }
+type statisticName struct {
+	name, description, kind, unit string
+	// counter says that it only grows; silent that there is no value of it.
+	counter, silent bool
+}
 
 // document shows a value of an owner.
 func (n statisticName) document(c *call, owner *element, value int64) *element {
 	id := c.store.idOf("", "statistic", owner.attr("id"), n.name)
 	base := owner.attr("href")
-	return el("statistic").set("href", base+"/statistics/"+id).set("id", id).str("name", n.name).str("description", n.description).str("kind", "gauge").str("type", n.kind).
-		str("unit", n.unit).add(el("values").items(el("value").num("datum", value)), owner.clone())
+	out := el("statistic").set("href", base+"/statistics/"+id).set("id", id).str("name", n.name).str("description", n.description).
+		str("kind", map[bool]string{true: "counter", false: "gauge"}[n.counter]).str("type", n.kind).str("unit", n.unit)
+	values := el("values")
+	if !n.silent {
+		values.items(el("value").num("datum", value))
+	}
+	return out.add(values, owner.clone())
+}
+
+// statistics is a list of values, which are 0 where nothing is known.
+func (c *call) statistics(names []statisticName, owner *element, values map[string]int64) *element {
+	out := el("statistics")
+	for _, one := range names {
+		out.items(one.document(c, owner, values[one.name]))
+	}
+	return out
 }
 
 const (
@@ -95,40 +113,71 @@ const (
 )
 
 var hostStatisticNames = []statisticName{
-	{"memory.total", "Total memory", asInteger, "bytes"},
-	{"memory.used", "Used memory", asInteger, "bytes"},
-	{"memory.free", "Free memory", asInteger, "bytes"},
-	{"memory.shared", "The amount of memory, in bytes, shared among Virtual-Machines on this Host by Kernel Same-page Merging (KSM)", asInteger, "bytes"},
-	{"swap.total", "Total swap", asInteger, "bytes"},
-	{"swap.free", "Free swap", asInteger, "bytes"},
-	{"swap.used", "Used swap", asInteger, "bytes"},
-	{"ksm.cpu.current", "KSM CPU usage", asDecimal, "percent"},
-	{"cpu.current.user", "User CPU usage", asDecimal, "percent"},
-	{"cpu.current.system", "System CPU usage", asDecimal, "percent"},
-	{"cpu.current.idle", "Idle CPU usage", asDecimal, "percent"},
-	{"cpu.load.avg.5m", "CPU 5 minute load average", asDecimal, "percent"},
-	{"boot.time", "Boot time of the machine", asInteger, "none"},
-	{"hugepages.1048576.free", "Amount of free huge pages of the given size", asInteger, "none"},
-	{"hugepages.2048.free", "Amount of free huge pages of the given size", asInteger, "none"},
+	{"memory.total", "Total memory", asInteger, "bytes", false, false},
+	{"memory.used", "Used memory", asInteger, "bytes", false, false},
+	{"memory.free", "Free memory", asInteger, "bytes", false, false},
+	{"memory.shared", "The amount of memory, in bytes, shared among Virtual-Machines on this Host by Kernel Same-page Merging (KSM)", asInteger, "bytes", false, false},
+	{"swap.total", "Total swap", asInteger, "bytes", false, false},
+	{"swap.free", "Free swap", asInteger, "bytes", false, false},
+	{"swap.used", "Used swap", asInteger, "bytes", false, false},
+	{"ksm.cpu.current", "KSM CPU usage", asDecimal, "percent", false, false},
+	{"cpu.current.user", "User CPU usage", asDecimal, "percent", false, false},
+	{"cpu.current.system", "System CPU usage", asDecimal, "percent", false, false},
+	{"cpu.current.idle", "Idle CPU usage", asDecimal, "percent", false, false},
+	{"cpu.load.avg.5m", "CPU 5 minute load average", asDecimal, "percent", false, false},
+	{"boot.time", "Boot time of the machine", asInteger, "none", false, false},
+	{"hugepages.1048576.free", "Amount of free huge pages of the given size", asInteger, "none", false, false},
+	{"hugepages.2048.free", "Amount of free huge pages of the given size", asInteger, "none", false, false},
+	{"hugepages.1048576.total", "Amount of total huge pages of the given size", asInteger, "none", false, false},
+	{"hugepages.2048.total", "Amount of total huge pages of the given size", asInteger, "none", false, false},
 }
 
 var vmStatisticNames = []statisticName{
-	{"memory.installed", "Total memory configured", asInteger, "bytes"},
-	{"memory.used", "Memory used (agent)", asInteger, "bytes"},
-	{"cpu.current.guest", "CPU used by guest", asDecimal, "percent"},
-	{"cpu.current.hypervisor", "CPU overhead", asDecimal, "percent"},
-	{"cpu.current.total", "Total CPU used", asDecimal, "percent"},
-	{"migration.progress", "Migration Progress", asDecimal, "percent"},
-	{"memory.buffered", "The amount of buffered memory, in bytes", asInteger, "bytes"},
-	{"memory.cached", "The amount of cached memory, in bytes", asInteger, "bytes"},
-	{"memory.free", "The amount of free memory, in bytes", asInteger, "bytes"},
-	{"memory.unused", "The amount of unused memory, in bytes", asInteger, "bytes"},
-	{"cpu.usage.history", "List of CPU usage history, sorted by sampling order", asDecimal, "percent"},
-	{"memory.usage.history", "List of memory usage history, sorted by sampling order", asDecimal, "percent"},
-	{"network.usage.history", "List of network usage history, sorted by sampling order", asDecimal, "percent"},
-	{"network.current.total", "Total network used", asDecimal, "percent"},
-	{"disks.usage", "Disk usage, in bytes, per filesystem as JSON (agent)", "string", "none"},
-	{"elapsed.time", "Elapsed VM runtime (default 0)", asInteger, "seconds"},
+	{"memory.installed", "Total memory configured", asInteger, "bytes", false, false},
+	{"memory.used", "Memory used (agent)", asInteger, "bytes", false, false},
+	{"cpu.current.guest", "CPU used by guest", asDecimal, "percent", false, false},
+	{"cpu.current.hypervisor", "CPU overhead", asDecimal, "percent", false, false},
+	{"cpu.current.total", "Total CPU used", asDecimal, "percent", false, false},
+	{"migration.progress", "Migration Progress", asDecimal, "percent", false, false},
+	{"memory.buffered", "Memory buffered (agent)", asInteger, "bytes", false, false},
+	{"memory.cached", "Memory cached (agent)", asInteger, "bytes", false, false},
+	{"memory.free", "Memory free (agent)", asInteger, "bytes", false, false},
+	{"memory.unused", "Memory unused (agent)", asInteger, "bytes", false, false},
+	{"network.current.total", "Total network used", asDecimal, "percent", false, false},
+	{"disks.usage", "Disk usage, in bytes, per filesystem as JSON (agent)", "string", "none", false, true},
+	{"elapsed.time", "Elapsed VM runtime", asInteger, "seconds", true, false},
+	{"cpu.usage.history", "List of CPU usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
+	{"memory.usage.history", "List of memory usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
+	{"network.usage.history", "List of network usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
+}
+
+var nicStatisticNames = []statisticName{
+	{"data.current.rx", "Receive data rate", asDecimal, "bytes_per_second", false, false},
+	{"data.current.tx", "Transmit data rate", asDecimal, "bytes_per_second", false, false},
+	{"data.current.rx.bps", "Receive data rate", asDecimal, "bits_per_second", false, false},
+	{"data.current.tx.bps", "Transmit data rate", asDecimal, "bits_per_second", false, false},
+	{"errors.total.rx", "Total receive errors", asInteger, "none", true, true},
+	{"errors.total.tx", "Total transmit errors", asInteger, "none", true, true},
+	{"data.total.rx", "Total received data", asInteger, "bytes", true, true},
+	{"data.total.tx", "Total transmitted data", asInteger, "bytes", true, true},
+}
+
+var diskStatisticNames = []statisticName{
+	{"data.current.read", "Read data rate", asDecimal, "bytes_per_second", false, false},
+	{"data.current.read_ops", "Read data ops", asDecimal, "none", true, false},
+	{"data.current.write", "Write data rate", asDecimal, "bytes_per_second", false, false},
+	{"data.current.write_ops", "Write data ops", asDecimal, "none", true, false},
+	{"disk.read.latency", "Read latency", asDecimal, "seconds", false, false},
+	{"disk.write.latency", "Write latency", asDecimal, "seconds", false, false},
+	{"disk.flush.latency", "Flush latency", asDecimal, "seconds", false, false},
+}
+
+func diskStatistics(c *call) (*element, error) {
+	d, err := c.disk()
+	if err != nil {
+		return nil, err
+	}
+	return c.statistics(diskStatisticNames, ref("disk", "disks", d.ID), nil), nil
 }
 
 func hostStatistics(c *call) (*element, error) {
@@ -140,11 +189,7 @@ func hostStatistics(c *call) (*element, error) {
 	used := h.Memory - hostDocument(c, h).number("max_scheduling_memory")
 	share := 100 * used / max(h.Memory, 1)
 	values := map[string]int64{"memory.total": h.Memory, "memory.used": used, "memory.free": h.Memory - used, "cpu.current.user": share, "cpu.current.idle": 100 - share}
-	out := el("statistics")
-	for _, one := range hostStatisticNames {
-		out.items(one.document(c, owner, values[one.name]))
-	}
-	return out, nil
+	return c.statistics(hostStatisticNames, owner, values), nil
 }
 
 // listHostNICs has one interface, with the management network, and one without any.

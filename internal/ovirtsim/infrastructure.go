@@ -185,15 +185,16 @@ func clusterDocument(c *call, g *cluster) *element {
 			}
 		}
 	}
+	first := g.Name == "Default" // the one that an engine comes with has other defaults than those that are made
 	return object("cluster", g.ID, "clusters", g.ID).str("name", g.Name).str("description", g.Description).str("comment", "").
 		flag("ballooning_enabled", true).str("bios_type", orElse(g.BiosType, defaultBios)).add(el("cpu").str("architecture", "x86_64").str("type", g.CPUType)).
-		add(policy, el("error_handling").str("on_error", "migrate"), fencing).str("fips_mode", "disabled").str("firewall_type", "firewalld").
+		add(policy, el("error_handling").str("on_error", "migrate"), fencing).str("fips_mode", map[bool]string{true: "disabled", false: "undefined"}[first]).str("firewall_type", "firewalld").
 		flag("gluster_service", false).flag("ha_reservation", false).add(el("ksm").flag("enabled", true).flag("merge_across_nodes", true)).
 		num("log_max_memory_used_threshold", 95).str("log_max_memory_used_threshold_type", "percentage").
-		add(el("memory_policy").add(el("over_commit").num("percent", 100), enabled("transparent_hugepages", true)), migration).
+		add(el("memory_policy").add(el("over_commit").num("percent", 100), enabled("transparent_hugepages", first)), migration).
 		add(el("required_rng_sources").items(leaf("required_rng_source", "urandom"))).str("switch_type", "legacy").flag("threads_as_cores", false).
 		flag("trusted_service", false).flag("tunnel_migration", false).flag("upgrade_in_progress", false).num("upgrade_percent_complete", 0).
-		add(versionElement(c.level())).flag("virt_service", true).flag("vnc_encryption", false).
+		add(versionElement(c.level())).flag("virt_service", true).flag("vnc_encryption", !first).
 		add(ref("data_center", "datacenters", g.DataCenter), ref("mac_pool", "macpools", c.store.macPoolID())).
 		add(ref("scheduling_policy", "schedulingpolicies", c.store.idOf("", "schedulingpolicy", "none")))
 }
@@ -221,6 +222,76 @@ func getCluster(c *call) (*element, error) {
 		return nil, err
 	}
 	return clusterDocument(c, g), nil
+}
+
+func addCluster(c *call) (*element, error) {
+	in := c.body
+	if err := require(in, "Cluster", "name", "dataCenter.name|id"); err != nil {
+		return nil, err
+	}
+	if err := checkRef(in.get("data_center")); err != nil {
+		return nil, err
+	}
+	center := referred(c.store.dataCenters, in.get("data_center"), func(d *dataCenter) string { return d.Name })
+	if center == nil {
+		return nil, entityNotFound("DataCenter: name=" + orElse(in.value("data_center", "name"), refID(in.get("data_center"))))
+	}
+	made := &cluster{ID: newID(), DataCenter: center.ID, CPUType: "Secure Intel Skylake Client Family"}
+	if err := c.changeCluster(made, "add Cluster"); err != nil {
+		return nil, err
+	}
+	c.store.clusters.put(made.ID, made)
+	return c.created(clusterDocument(c, made)), nil
+}
+
+// changeCluster applies a request. The words of its refusals are not recorded.
+func (c *call) changeCluster(g *cluster, command string) error {
+	in, next := c.body, *g
+	next.Name, next.Description = textOr(in, "name", g.Name), textOr(in, "description", g.Description)
+	next.CPUType, next.BiosType = orElse(in.value("cpu", "type"), g.CPUType), orElse(in.value("bios_type"), g.BiosType)
+	for _, other := range c.store.clusters.rows {
+		if other.ID != g.ID && other.Name == next.Name {
+			return conflict("Cannot %s. Cluster name is already in use.", command)
+		}
+	}
+	*g = next
+	return nil
+}
+
+func updateCluster(c *call) (*element, error) {
+	g, err := one(c.store.clusters, c.id("cluster"))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.changeCluster(g, "edit Cluster"); err != nil {
+		return nil, err
+	}
+	c.store.clusters.put(g.ID, g)
+	return clusterDocument(c, g), nil
+}
+
+func removeCluster(c *call) (*element, error) {
+	g, err := one(c.store.clusters, c.id("cluster"))
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range c.store.hosts.rows {
+		if h.Cluster == g.ID {
+			return nil, conflict("Cannot remove Cluster. One or more Host(s) are still associated with this Cluster.")
+		}
+	}
+	for _, v := range c.store.vms.rows {
+		if v.Cluster == g.ID {
+			return nil, conflict("Cannot remove Cluster. Cluster contains one or more VMs.")
+		}
+	}
+	for _, group := range c.store.groups.rows {
+		if group.Cluster == g.ID {
+			c.store.groups.drop(group.ID)
+		}
+	}
+	c.store.clusters.drop(g.ID)
+	return c.complete(), nil
 }
 
 func listDataCenterClusters(c *call) (*element, error) {
@@ -630,13 +701,13 @@ func getInstanceType(c *call) (*element, error) {
 }
 
 // pick answers with one item of a list.
-func (c *call) pick(list operation) (*element, error) {
+func (c *call) pick(list operation, id string) (*element, error) {
 	all, err := list(c)
 	if err != nil {
 		return nil, err
 	}
 	for _, item := range all.kids {
-		if item.attr("id") == c.id("id") {
+		if item.attr("id") == id {
 			item.item = false
 			return item, nil
 		}
@@ -646,7 +717,12 @@ func (c *call) pick(list operation) (*element, error) {
 
 // itemOf is the operation that answers with one item of a list.
 func itemOf(list operation) operation {
-	return func(c *call) (*element, error) { return c.pick(list) }
+	return func(c *call) (*element, error) { return c.pick(list, c.id("id")) }
+}
+
+// itemNamed is itemOf where the path has another name for the item, because {id} is what the list belongs to.
+func itemNamed(name string, list operation) operation {
+	return func(c *call) (*element, error) { return c.pick(list, c.id(name)) }
 }
 
 // options are settings of the engine that clients ask for by name, for one version of clusters; others are not told.

@@ -567,7 +567,6 @@ func (s *store) fillDataCenter(dc DataCenter, now time.Time) {
 		made.OSType, made.Type = orElse(t.OSType, "other"), orElse(t.Type, "server")
 		made.setMemory(int64(orElse(t.Memory, gib)))
 		made.CPU = topology{Cores: orElse(t.Cores, 1), Sockets: 1, Threads: 1}
-		made.Soundcard = false // as in those that people make for servers
 		made.Base = made.ID
 		s.templates.put(made.ID, made)
 		for i, d := range t.Disks {

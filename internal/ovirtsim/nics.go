@@ -268,3 +268,16 @@ func (s *store) release(mac string) {
 		}
 	}
 }
+
+func nicStatistics(c *call) (*element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	n := c.store.nics.get(c.id("id"))
+	if n == nil || n.Owner != v.ID {
+		return nil, gone()
+	}
+	owner := el("nic").set("href", href("vms", v.ID, "nics", n.ID)).set("id", n.ID)
+	return c.statistics(nicStatisticNames, owner, nil), nil
+}

@@ -216,6 +216,8 @@ type (
 		Created, Started, Stopped time.Time
 		StopReason                *string
 		Boots                     int
+		// CDROM is the ID of the image in the drive; empty where there is none.
+		CDROM string
 		// Watchdog of the VM; nil where it has none.
 		Watchdog *watchdog `json:",omitempty"`
 		// Stopping says that the host was told to end the VM, which is not seen in its status yet.

@@ -44,7 +44,8 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /datacenters/{id}/storagedomains": listDataCenterStorageDomains, "GET /datacenters/{id}/storagedomains/{domain}": getDataCenterStorageDomain,
 		"GET /datacenters/{id}/quotas": listQuotas, "GET /datacenters/{id}/qoss": listNothing("qoss"), "GET /datacenters/{id}/iscsibonds": listNothing("iscsi_bonds"),
 
-		"GET /clusters": listClusters, "GET /clusters/{cluster}": getCluster, "GET /clusters/{cluster}/networks": listClusterNetworks,
+		"GET /clusters": listClusters, "POST /clusters": addCluster, "GET /clusters/{cluster}": getCluster, "PUT /clusters/{cluster}": updateCluster,
+		"DELETE /clusters/{cluster}": removeCluster, "GET /clusters/{cluster}/networks": listClusterNetworks,
 		"GET /clusters/{cluster}/permissions": permissionsOf("cluster", "clusters", "cluster"), "GET /clusters/{cluster}/cpuprofiles": listClusterCPUProfiles,
 		"GET /clusters/{cluster}/glustervolumes": listNothing("gluster_volumes"), "GET /clusters/{cluster}/enabledfeatures": listNothing("cluster_features"),
 		"GET /clusters/{cluster}/externalnetworkproviders": listNothing("external_providers"), "GET /clusters/{cluster}/networkfilters": listNetworkFilters,
@@ -92,7 +93,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /tags": listTags, "POST /tags": addTag, "GET /tags/{id}": getTag, "PUT /tags/{id}": updateTag, "DELETE /tags/{id}": removeTag,
 
 		"GET /disks": listDisks, "POST /disks": addDisk, "GET /disks/{id}": getDisk, "PUT /disks/{id}": updateDisk, "DELETE /disks/{id}": removeDisk,
-		"POST /disks/{id}/copy": copyDisk, "POST /disks/{id}/move": moveDisk, "GET /disks/{id}/statistics": listNothing("statistics"),
+		"POST /disks/{id}/copy": copyDisk, "POST /disks/{id}/move": moveDisk, "GET /disks/{id}/statistics": diskStatistics, "GET /disks/{id}/statistics/{statistic}": itemNamed("statistic", diskStatistics),
 		"GET /disks/{id}/permissions": permissionsOf("disk", "disks", "id"),
 
 		"GET /imagetransfers": listTransfers, "POST /imagetransfers": addTransfer, "GET /imagetransfers/{id}": getTransfer,
@@ -108,7 +109,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vms/{vm}/nics": listNICs, "POST /vms/{vm}/nics": addNIC, "GET /vms/{vm}/nics/{id}": getNIC, "PUT /vms/{vm}/nics/{id}": updateNIC,
 		"DELETE /vms/{vm}/nics/{id}":        removeNIC,
 		"POST /vms/{vm}/nics/{id}/activate": activateNIC, "POST /vms/{vm}/nics/{id}/deactivate": deactivateNIC,
-		"GET /vms/{vm}/nics/{id}/reporteddevices": listNICReportedDevices, "GET /vms/{vm}/nics/{id}/statistics": listNothing("statistics"),
+		"GET /vms/{vm}/nics/{id}/reporteddevices": listNICReportedDevices, "GET /vms/{vm}/nics/{id}/statistics": nicStatistics,
 		"GET /vms/{vm}/nics/{id}/networkfilterparameters": listNothing("network_filter_parameters"),
 		"GET /vms/{vm}/diskattachments":                   listAttachments, "POST /vms/{vm}/diskattachments": addAttachment,
 		"GET /vms/{vm}/diskattachments/{id}": getAttachment, "PUT /vms/{vm}/diskattachments/{id}": updateAttachment,
@@ -125,7 +126,7 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vms/{vm}/tags": taggedVM.list, "POST /vms/{vm}/tags": taggedVM.add, "GET /vms/{vm}/tags/{id}": taggedVM.get, "DELETE /vms/{vm}/tags/{id}": taggedVM.remove,
 		"GET /vms/{vm}/affinitylabels": labelledVM.assigned, "POST /vms/{vm}/affinitylabels": labelledVM.assign,
 		"GET /vms/{vm}/affinitylabels/{id}": labelledVM.get, "DELETE /vms/{vm}/affinitylabels/{id}": labelledVM.unassign,
-		"GET /vms/{vm}/cdroms": listCDROMs, "GET /vms/{vm}/cdroms/{id}": getCDROM, "GET /vms/{vm}/permissions": permissionsOf("vm", "vms", "vm"),
+		"GET /vms/{vm}/cdroms": listCDROMs, "GET /vms/{vm}/cdroms/{id}": getCDROM, "PUT /vms/{vm}/cdroms/{id}": changeCDROM, "GET /vms/{vm}/permissions": permissionsOf("vm", "vms", "vm"),
 		"GET /vms/{vm}/applications": ofVM(listNothing("applications")), "GET /vms/{vm}/watchdogs": listWatchdogs, "POST /vms/{vm}/watchdogs": addWatchdog,
 		"GET /vms/{vm}/watchdogs/{id}": getWatchdog, "PUT /vms/{vm}/watchdogs/{id}": updateWatchdog, "DELETE /vms/{vm}/watchdogs/{id}": removeWatchdog,
 		"GET /vms/{vm}/backups":     listNothing("backups"),

@@ -620,25 +620,14 @@ func vmStatistics(c *call) (*element, error) {
 	if v == nil {
 		return nil, entityNotFound(c.id("vm"))
 	}
-	owner := ref("vm", "vms", v.ID)
-	out := el("statistics")
-	for _, one := range vmStatisticNames {
-		value := int64(0)
-		switch one.name {
-		case "memory.installed":
-			value = v.Memory
-		case "memory.used":
-			if v.Status == statusUp {
-				value = v.Memory / 2
-			}
-		case "elapsed.time":
-			if v.Host != "" {
-				value = int64(time.Since(v.Started).Seconds())
-			}
-		}
-		out.items(one.document(c, owner, value))
+	values := map[string]int64{"memory.installed": v.Memory}
+	if v.Status == statusUp {
+		values["memory.used"] = v.Memory / 2
 	}
-	return out, nil
+	if v.Host != "" {
+		values["elapsed.time"] = int64(time.Since(v.Started).Seconds())
+	}
+	return c.statistics(vmStatisticNames, ref("vm", "vms", v.ID), values), nil
 }
 
 // atLeast compares the version of the engine.
