@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -163,12 +164,16 @@ func (c *call) syntaxError() error {
 		detail: fmt.Sprintf("For correct usage, see: %s/apidoc#services/%s/methods/%s", c.URL(), c.service.name, method)}
 }
 
-// require refuses a request without one of the elements; each may list alternatives, such as cluster.id|name.
+// camel is where a word begins in the engine's names of elements.
+var camel = regexp.MustCompile(`[A-Z]`)
+
+// require refuses a request without one of the elements; each may list alternatives, such as cluster.id|name. They are
+// spelled as the engine spells them in its refusal, such as dataCenter.
 func require(in *element, what string, elements ...string) error {
 	var missing []string
 	for _, want := range elements {
 		path, alternatives, _ := strings.Cut(want, ".")
-		found := in.get(path)
+		found := in.get(camel.ReplaceAllStringFunc(path, func(letter string) string { return "_" + strings.ToLower(letter) }))
 		if alternatives == "" && (found == nil || found.text == "" && len(found.kids) == 0 && len(found.attrs) == 0) {
 			missing = append(missing, want)
 			continue

@@ -1,6 +1,9 @@
 package ovirtsim
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // This file has the graphics consoles of VMs and templates, and the drive for CDs.
 
@@ -84,6 +87,30 @@ func addConsole(c *call) (*element, error) {
 	v.Consoles = append(v.Consoles, graphicsConsole{consoleIDs[protocol], protocol})
 	c.store.vms.put(v.ID, v)
 	return c.created(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
+}
+
+// ofConsole is an action of a console that there must be.
+func ofConsole(action operation) operation {
+	return func(c *call) (*element, error) {
+		if _, _, err := c.console(); err != nil {
+			return nil, err
+		}
+		return action(c)
+	}
+}
+
+// viewerFile is what a person opens with a remote viewer. Nobody listens there.
+func viewerFile(c *call) (*element, error) {
+	v, at, err := c.console()
+	if err != nil {
+		return nil, err
+	}
+	h := c.store.hosts.get(v.Host)
+	if h == nil {
+		return nil, inStatus(v, "connect to VM")
+	}
+	content := fmt.Sprintf("[virt-viewer]\ntype=%s\nhost=%s\nport=5900\npassword=%s\ntitle=%s:%%d\n", v.Consoles[at].Protocol, h.Address, randomHex(6), v.Name)
+	return c.complete(leaf("remote_viewer_connection_file", content)), nil
 }
 
 func removeConsole(c *call) (*element, error) {

@@ -98,7 +98,7 @@ func (s *Server) affinity(v *vm, h *host) (reason string, weight int64) {
 		}
 	}
 	for _, l := range s.store.labels.rows {
-		if slices.Contains(l.VMs, v.ID) && !slices.Contains(l.Hosts, h.ID) {
+		if l.Implicit && slices.Contains(l.VMs, v.ID) && !slices.Contains(l.Hosts, h.ID) {
 			return "internal filter Label because it does not have the affinity label " + l.Name, 0
 		}
 	}
