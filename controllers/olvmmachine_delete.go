@@ -282,7 +282,7 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
 			// look tells what came of it, and the refusal is told when the time is over.
 			last = o.removeStep(ctx, session, vm)
-			stopping := vm.Status != engine.VMDown && engine.IsRefused(last)
+			stopping := !vm.Status.Off() && engine.IsRefused(last)
 			if last != nil && !stopping && !engine.IsTransient(last) {
 				return last
 			}
@@ -298,15 +298,15 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 // removeStep brings the VM one step nearer to its end.
 func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var err error
-	switch vm.Status {
-	case engine.VMDown:
+	switch {
+	case vm.Status.Off():
 		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked for.
 		if err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
 			return a.Bootable != nil && *a.Bootable || slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool { return d.AliasText() == render.DiskAlias(vm.Name, want.Name) })
 		}); err == nil {
 			err = session.DeleteVM(ctx, vm.ID)
 		}
-	case engine.VMImageLocked, engine.VMPoweringDown:
+	case vm.Status == engine.VMImageLocked || vm.Status == engine.VMPoweringDown:
 	default:
 		err = session.StopVM(ctx, vm.ID, true)
 	}

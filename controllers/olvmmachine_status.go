@@ -389,6 +389,14 @@ func setRunningCondition(scope *machineScope) {
 	case scope.vm.Status.Starting() || scope.vm.Status == engine.VMImageLocked ||
 		scope.vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
 		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(scope.vm.Status)
+	case scope.vm.Status == engine.VMMigrating: // it runs all the time
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
+		condition.Message = "VM is migrating to another host"
+	case scope.vm.Status.OutOfSight():
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
+		condition.Message = fmt.Sprintf("VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when it is back or fenced", scope.vm.Status)
+	case scope.vm.Status.Asleep():
+		condition.Reason, condition.Message = infrav1.VirtualMachineNotRunningReason, fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine", scope.vm.Status)
 	default:
 		condition.Reason, condition.Message = infrav1.VirtualMachineNotRunningReason, fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
 	}

@@ -121,11 +121,14 @@ func (w *writer) vm(in Machine) {
 		setText(block, "provisioning", disk.Provisioning)
 		setText(block, "storage_domain_id", disk.StorageDomainID)
 	}
-	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic", "template_id", "template_disk_attachment_override", "clone"}
+	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic", "template_id", "template_disk_attachment_override", "clone", "os_type"}
+	if in.Placement == nil { // the released provider takes what the engine tells for a change
+		ignored = append(ignored, "placement_policy_affinity", "placement_policy_host_ids")
+	}
 	if in.guestDNS() {
 		ignored = append(ignored, "initialization_dns_servers", "initialization_search_domains")
 	}
-	ignoreChanges(body, "What a guest reads at its first boot, and where its disks came from, matters once.", ignored...)
+	ignoreChanges(body, "What a guest reads at its first boot, what it is, and where its disks came from, matters once.", ignored...)
 }
 
 // guestDNS says whether the guest is told about DNS, for which the released provider has no attributes.

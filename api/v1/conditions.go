@@ -205,6 +205,8 @@ const (
 	WaitingForVirtualMachineReason = "WaitingForVirtualMachine"
 	// VirtualMachineStartingReason surfaces while the VM boots.
 	VirtualMachineStartingReason = "VirtualMachineStarting"
+	// VirtualMachineOutOfSightReason surfaces when the engine does not reach the VM or its host, so that the VM may run.
+	VirtualMachineOutOfSightReason = "VirtualMachineOutOfSight"
 	// VirtualMachineNotRunningReason surfaces when the VM exists and is not up.
 	VirtualMachineNotRunningReason = "VirtualMachineNotRunning"
 	// VirtualMachineNotFoundReason surfaces when the VM was deleted behind the controller's back.

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 		t.Errorf("the header is gone:\n%s", merged)
 	}
 	before, after := read(t, []byte(initData)), read(t, merged)
-	if len(after.WriteFiles) != 2 || after.WriteFiles[0] != before.WriteFiles[0] || after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
+	if len(after.WriteFiles) != 3 || after.WriteFiles[0] != before.WriteFiles[0] || after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
 		t.Errorf("files or users changed:\n%s", merged)
 	}
 	if len(after.RunCmd) != 3 || !strings.HasPrefix(after.RunCmd[0], "sed -i ") || !strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml") ||
@@ -100,6 +101,39 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	}
 }
 
+// TestWhatTheEngineOpensIsClosed has what an engine puts before the data, and what its command for later boots does: D10, D12.
+func TestWhatTheEngineOpensIsClosed(t *testing.T) {
+	for name, test := range map[string]struct {
+		data string
+		ssh  *SSH
+		want []string
+		not  string
+	}{
+		"data that says nothing": {"#cloud-config\nruncmd: [last]\n", nil,
+			[]string{"\nssh_pwauth: false\n", "\ndisable_root: true\n", "path: /etc/cloud/cloud.cfg.d/99-capolvm.cfg", "datasource_list: [NoCloud, ConfigDrive]"}, ""},
+		"a flow mapping, which cannot stand behind the engine's part": {"{runcmd: [last]}\n", nil, []string{"#cloud-config\nruncmd: [last]\n", "\nssh_pwauth: false\n"}, "{"},
+		"data that wants passwords":                                   {"#cloud-config\nssh_pwauth: true\ndisable_root: false\n", nil, []string{"ssh_pwauth: true\n", "disable_root: false\n"}, "disable_root: true"},
+		"keys for root":                                               {"#cloud-config\nruncmd: [last]\n", &SSH{User: "root", AuthorizedKeys: []string{"ssh-ed25519 AAAA"}}, []string{"disable_root: false\n"}, ""},
+		"sources of its own":                                          {"#cloud-config\ndatasource_list: [OpenStack]\n", nil, nil, "99-capolvm"},
+		"sources of its own in a file of cloud-init's":                {"#cloud-config\nwrite_files:\n- path: /etc/cloud/cloud.cfg.d/my.cfg\n  content: 'datasource_list: [None]'\n", nil, nil, "99-capolvm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			merged, err := Merge([]byte(test.data), CloudConfig, Guest{HostName: "demo-1", SSH: test.ssh})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(string(merged), want) {
+					t.Errorf("%q is missing:\n%s", want, merged)
+				}
+			}
+			if test.not != "" && strings.Contains(string(merged), test.not) {
+				t.Errorf("%q is there:\n%s", test.not, merged)
+			}
+		})
+	}
+}
+
 func TestWhatIsLeftAlone(t *testing.T) {
 	join := strings.NewReplacer("kubeadm.yaml", "kubeadm-join-config.yaml", "InitConfiguration", "JoinConfiguration").Replace(initData)
 	named := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n        - name: provider-id\n          value: mine://1", 1)
@@ -107,8 +141,18 @@ func TestWhatIsLeftAlone(t *testing.T) {
 		"a provider ID of the user": strings.ReplaceAll(named, "{{ ds.meta_data.local_hostname }}", "demo-1"),
 		"data without kubeadm":      "#cloud-config\nruncmd: [reboot]\n",
 	} {
-		if merged, err := Merge([]byte(data), CloudConfig, Guest{HostName: "demo-1"}); err != nil || string(merged) != data {
-			t.Errorf("%s: %v\n%s", name, err, merged)
+		merged, err := Merge([]byte(data), CloudConfig, Guest{HostName: "demo-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after := read(t, []byte(data)), read(t, merged)
+		if len(before.WriteFiles) > 0 {
+			before.WriteFiles = append(before.WriteFiles, after.WriteFiles[len(after.WriteFiles)-1]) // which names the sources of later boots
+		} else {
+			after.WriteFiles = nil
+		}
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%s:\n%s", name, merged)
 		}
 	}
 	older := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n          v: \"2\"", 1)

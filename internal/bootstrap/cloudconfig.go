@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,15 +19,14 @@ var hostNameVariable = regexp.MustCompile(`\{\{-?\s*(ds\.meta_data\.(local_hostn
 // cloudConfig is a cloud-config document that is being merged.
 type cloudConfig struct {
 	root *yaml.Node
-	// changed says that it must be encoded again.
-	changed bool
 	// before are commands that run before all others.
 	before []string
 	// sources say where each part that was added came from, by its place.
 	sources sources
 }
 
-// mergeCloudConfig merges into a cloud-config; data that nothing is added to comes back as it is.
+// mergeCloudConfig merges into a cloud-config. The result is a block mapping, which is what can stand behind the engine's part:
+// the engine puts the data behind its own, as text.
 func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	if hostNameVariable.Match(data) {
 		if guest.HostName == "" {
@@ -56,8 +56,8 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 		return nil, err
 	}
 	c.addKeys(guest.SSH)
-	if !c.changed {
-		return data, nil
+	if err := c.secure(guest.SSH); err != nil {
+		return nil, err
 	}
 	c.prependCommands()
 	return c.encode(data)
@@ -80,7 +80,6 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 	if len(more.Content) == 0 {
 		return nil
 	}
-	c.changed = true
 	if files := value(more, "write_files"); files != nil {
 		for _, file := range files.Content {
 			if err := c.addFile(file, source); err != nil {
@@ -140,7 +139,7 @@ func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 		}
 	}
 	files.Content = append(files.Content, file)
-	c.sources["write_files["+path.Value+"]"], c.changed = source, true
+	c.sources["write_files["+path.Value+"]"] = source
 	return nil
 }
 
@@ -167,9 +166,7 @@ func (c *cloudConfig) addFiles(guest Guest, init bool) error {
 	c.before = append(c.before, networking...)
 	proxied := guest.Proxy.files()
 	for _, file := range slices.Concat(files, profiles, proxied) {
-		node := mapping("path", file.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", file.Mode), "content", file.Content)
-		node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
-		if err := c.addFile(node, machineSource); err != nil {
+		if err := c.addFile(file.node(), machineSource); err != nil {
 			return err
 		}
 	}
@@ -190,7 +187,6 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	if ssh == nil || len(ssh.AuthorizedKeys) == 0 {
 		return
 	}
-	c.changed = true
 	at := c.root
 	if ssh.User != "" {
 		users := ensure(c.root, "users", yaml.SequenceNode)
@@ -214,6 +210,44 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	}
 }
 
+// laterBoots names where a guest looks for its data when it boots again. There is no drive then, and a guest that looks
+// further takes itself for a new one. The engine has a command for that, which the commands of the data replace.
+var laterBoots = File{Path: "/etc/cloud/cloud.cfg.d/99-capolvm.cfg", Content: "datasource_list: [NoCloud, ConfigDrive]\n", Mode: 0o644}
+
+// secure takes back what the engine's part of the cloud-config opens, logins with passwords and those of root, and keeps later
+// boots from looking elsewhere, where the data does not say anything about it.
+func (c *cloudConfig) secure(ssh *SSH) error {
+	closed := map[string]string{"ssh_pwauth": "false", "disable_root": "true"}
+	if ssh != nil && ssh.User == "root" {
+		closed["disable_root"] = "false"
+	}
+	for _, key := range slices.Sorted(maps.Keys(closed)) {
+		if value(c.root, key) == nil {
+			c.root.Content = append(c.root.Content, text(key), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: closed[key]})
+		}
+	}
+
+	if value(c.root, "datasource_list") != nil {
+		return nil
+	}
+	if files := value(c.root, "write_files"); files != nil {
+		for _, file := range files.Content {
+			path, content := value(file, "path"), value(file, "content")
+			if path != nil && content != nil && strings.HasPrefix(path.Value, "/etc/cloud/") && strings.Contains(content.Value, "datasource_list") {
+				return nil
+			}
+		}
+	}
+	return c.addFile(laterBoots.node(), machineSource)
+}
+
+// node is the file as one of write_files.
+func (f File) node() *yaml.Node {
+	node := mapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content", f.Content)
+	node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
+	return node
+}
+
 // addKubelet adds to kubeadm's configuration, and says whether the node initialises its cluster.
 func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 	files := value(c.root, "write_files")
@@ -231,7 +265,7 @@ func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 		}
 		init = init || edit.init
 		if edit.changed {
-			content.Value, content.Style, c.changed = edit.text, yaml.LiteralStyle, true
+			content.Value, content.Style = edit.text, yaml.LiteralStyle
 		}
 		if edit.needsUUID {
 			c.before = append(c.before, putUUID(path.Value))
@@ -257,7 +291,10 @@ func (c *cloudConfig) prependCommands() {
 func (c *cloudConfig) encode(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(header(data))
-	c.root.HeadComment = ""
+	c.root.HeadComment, c.root.Style = "", 0
+	if len(c.root.Content) > 0 { // the first lines are written already
+		c.root.Content[0].HeadComment = ""
+	}
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(c.root); err != nil {

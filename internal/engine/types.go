@@ -21,7 +21,26 @@ const (
 	VMPoweringUp       VMStatus = "powering_up"
 	VMPoweringDown     VMStatus = "powering_down"
 	VMRebootInProgress VMStatus = "reboot_in_progress"
+	VMMigrating        VMStatus = "migrating"
+	VMPaused           VMStatus = "paused"
+	VMSuspended        VMStatus = "suspended"
+	VMSavingState      VMStatus = "saving_state"
+	VMRestoringState   VMStatus = "restoring_state"
+	VMNotResponding    VMStatus = "not_responding"
+	VMUnknown          VMStatus = "unknown"
+	VMUnassigned       VMStatus = "unassigned"
 )
+
+// Off says whether the VM needs no stop before it is removed. An engine refuses to stop one that is on no host.
+func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "" }
+
+// Asleep says whether the VM keeps its state until somebody resumes it, or is on the way there or back.
+func (s VMStatus) Asleep() bool {
+	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
+}
+
+// OutOfSight says whether the engine cannot tell what the VM does, because it does not reach the VM or its host.
+func (s VMStatus) OutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
 
 // Starting says whether the VM is on its way up.
 func (s VMStatus) Starting() bool {

@@ -34,10 +34,10 @@ func powerOff(ctx context.Context, client *engine.Client, id string, graceful, f
 			return false, "", err
 		}
 		seen := string(vm.Status)
-		switch vm.Status {
-		case engine.VMDown:
+		switch {
+		case vm.Status.Off():
 			return true, seen, nil
-		case engine.VMImageLocked, engine.VMPoweringDown:
+		case vm.Status == engine.VMImageLocked || vm.Status == engine.VMPoweringDown:
 			return false, seen, nil
 		}
 		if !asked.IsZero() && (graceful || time.Since(asked) < engine.StopPatience) {

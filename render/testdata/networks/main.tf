@@ -11,8 +11,8 @@ resource "ovirt_vm" "this" {
   initialization_custom_script = var.user_data
 
   lifecycle {
-    # What a guest reads at its first boot, and where its disks came from, matters once.
-    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone, initialization_dns_servers, initialization_search_domains]
+    # What a guest reads at its first boot, what it is, and where its disks came from, matters once.
+    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone, os_type, placement_policy_affinity, placement_policy_host_ids, initialization_dns_servers, initialization_search_domains]
   }
 }
 
