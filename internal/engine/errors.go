@@ -140,6 +140,24 @@ var passingConflicts = []string{
 	"unknown data center status",
 }
 
+// lastingConflicts are the engine's words, in lower case, for conflicts that stay until somebody does something.
+var lastingConflicts = []string{
+	"already in use", "already exists", "already attached", "already marked", "already assigned", "already has", "already tagged",
+	"no host that satisfies", "delete protection", "cannot exceed", "at least one", "not supported", "is not in the", "same data center",
+	"low disk space", "option is set to", "is running", "plugged to a running vm", "currently in use", "is not shareable", "is based from template",
+	"can be moved only", "doesn't match", "doesn't exist", "in order to detach",
+}
+
+// mayPass says whether an engine refused for a reason that nobody knows, so that it is worth to try again for a while.
+func mayPass(err error) bool {
+	var fault *Fault
+	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
+		return false
+	}
+	detail := strings.ToLower(fault.Detail)
+	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
+}
+
 // AnswerLost says whether the engine may have done what it was asked although err came back: there was no answer, or
 // one from which nothing can be told.
 func AnswerLost(err error) bool {

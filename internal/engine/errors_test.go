@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -59,5 +60,31 @@ func TestErrorsOfTheEngineItself(t *testing.T) {
 				t.Errorf("%v: lost %t, transient %t", err, AnswerLost(err), IsTransient(err))
 			}
 		})
+	}
+}
+
+// TestAConflictOfUnknownWordsIsTriedAgain has an engine that refuses for a while in words that nobody has seen, and one that
+// refuses in words that stay.
+func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
+	refuse := func(detail string) error { return &Fault{StatusCode: http.StatusConflict, Detail: detail} }
+	looks := 0
+	err := Wait(t.Context(), "it", func(context.Context) (bool, string, error) {
+		looks++
+		if looks < 3 {
+			return false, "", refuse("[Cannot add VM. The moon is not right.]")
+		}
+		return true, "", nil
+	}, nil)
+	if err != nil || looks != 3 {
+		t.Errorf("%v after %d looks", err, looks)
+	}
+
+	looks = 0
+	err = Wait(t.Context(), "it", func(context.Context) (bool, string, error) {
+		looks++
+		return false, "", refuse("[Cannot add VM. The VM name is already in use, please choose a unique name and try again.]")
+	}, nil)
+	if !IsConflict(err) || looks != 1 {
+		t.Errorf("%v after %d looks", err, looks)
 	}
 }

@@ -30,9 +30,22 @@ type qcow2Header struct {
 	ClusterBits       uint32
 	Size              uint64
 	CryptMethod       uint32
-	// Tables and snapshots are not looked at. Features, in version 3, are those that a reader must know.
-	_        [36]byte
+	// The tables that say where everything is. L1Size is in entries of 8 bytes.
+	L1Size           uint32
+	L1Offset         uint64
+	RefcountOffset   uint64
+	RefcountClusters uint32
+	// Snapshots are not looked at. Features, in version 3, are those that a reader must know.
+	_        [12]byte
 	Features uint64
+}
+
+// within says whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that reads the
+// header only takes it for a good one.
+func (h *qcow2Header) within(size int64) bool {
+	const most = 1 << 62 // keeps the sums from overflowing
+	l1, refcounts := uint64(h.L1Size)*8, uint64(h.RefcountClusters)<<h.ClusterBits
+	return h.L1Offset < most && h.RefcountOffset < most && h.L1Offset+l1 <= uint64(size) && h.RefcountOffset+refcounts <= uint64(size) //nolint:gosec // positive
 }
 
 // externalData is the feature of images whose data is in another file.
@@ -69,6 +82,8 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 		return Image{}, errors.New("the qcow2 image is encrypted, which the engine cannot read")
 	case header.ClusterBits < 9 || header.ClusterBits > 21:
 		return Image{}, fmt.Errorf("the qcow2 image has clusters of 2^%d bytes: its header is damaged", header.ClusterBits)
+	case !header.within(size):
+		return Image{}, fmt.Errorf("the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again", size)
 	case header.Size == 0 || header.Size%sector != 0 || header.Size > 1<<56:
 		return Image{}, fmt.Errorf("the qcow2 image has a virtual size of %d bytes: its header is damaged", header.Size)
 	}

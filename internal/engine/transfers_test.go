@@ -9,11 +9,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
 // qcow2 is a header, and what is wrong with it.
@@ -31,6 +34,15 @@ func qcow2(change func(fields map[string]any)) []byte {
 		_ = binary.Write(&out, binary.BigEndian, value)
 	}
 	return append(out.Bytes(), make([]byte, 1000)...)
+}
+
+// tables are the fields of a qcow2 header that say where its tables are.
+func tables(l1Size uint32, l1, refcounts uint64, clusters uint32) (out [36]byte) {
+	binary.BigEndian.PutUint32(out[0:], l1Size)
+	binary.BigEndian.PutUint64(out[4:], l1)
+	binary.BigEndian.PutUint64(out[12:], refcounts)
+	binary.BigEndian.PutUint32(out[20:], clusters)
+	return out
 }
 
 func TestReadImage(t *testing.T) {
@@ -52,6 +64,9 @@ func TestReadImage(t *testing.T) {
 		"a version that nobody knows":              {with("version", uint32(9)), "", 0, "version 9"},
 		"no virtual size":                          {with("size", uint64(0)), "", 0, "damaged"},
 		"a virtual size that is not whole sectors": {with("size", uint64(1000)), "", 0, "damaged"},
+		"tables that were cut off":                 {with("tables", tables(4, 0x30000, 0x10000, 1)), "", 0, "cut off"},
+		"tables that are there":                    {append(with("tables", tables(4, 0x200, 0x300, 0)), make([]byte, 1000)...), engine.FormatCow, 1 << 30, ""},
+		"tables behind the end of all files":       {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "cut off"},
 		"a header that ends":                       {qcow2(nil)[:20], "", 0, "ends within its header"},
 	}
 	for name, test := range tests {
@@ -196,5 +211,102 @@ func TestAWaitSaysWhatItSawLast(t *testing.T) {
 	}, func(seen string) { reported = append(reported, seen) })
 	if err == nil || !strings.Contains(err.Error(), "the VM to start") || !strings.Contains(err.Error(), "powering_up") || len(reported) != 1 {
 		t.Errorf("got %v, reported %q", err, reported)
+	}
+}
+
+// uploads is an engine with a storage domain, and an image to upload.
+type uploads struct {
+	sim     *ovirtsim.Server
+	config  engine.Config
+	options engine.UploadOptions
+}
+
+func newUploads(t *testing.T) *uploads {
+	t.Helper()
+	sim, config := start(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 20 * time.Millisecond, Disk: 50 * time.Millisecond}})
+	c := client(t, config)
+	dc, err := c.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := []byte(strings.Repeat("0123456789abcdef", 4096))
+	return &uploads{sim, config, engine.UploadOptions{
+		Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: domain.ID, Alias: "image", ChunkBytes: 16 << 10, Fingerprint: "sha256=1",
+	}}
+}
+
+// named are the disks of the image's name.
+func (u *uploads) named() []ovirtsim.DiskInfo {
+	return slices.DeleteFunc(u.sim.Disks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
+}
+
+// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk; the others find it,
+// or say that it is being made.
+func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
+	u := newUploads(t)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var ids []string
+	for range 3 {
+		all.Go(func() {
+			disk, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				ids = append(ids, disk.ID)
+			case !strings.Contains(err.Error(), "at the same time"):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(ids) == 0 || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != 1 {
+		t.Errorf("the uploads ended with the disks %v", ids)
+	}
+	if left := u.named(); len(left) != 1 || left[0].Status != "ok" { // F6: a change of the description locks it for a moment
+		t.Errorf("the engine has %+v", left)
+	}
+}
+
+// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it: F7.
+func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
+	u := newUploads(t)
+	c := client(t, u.config)
+	alias := "image"
+	disk, err := c.CreateDisk(t.Context(), &engine.Disk{
+		Alias: &alias, Description: "capolvm upload sha256=1 request=x", Format: engine.FormatRaw, ProvisionedSize: u.options.Size,
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: u.options.StorageDomainID}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WaitDisk(t.Context(), disk.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.CreateTransfer(t.Context(), &engine.ImageTransfer{
+		Direction: "upload", Format: engine.FormatRaw, Image: engine.NewRef(disk.ID), InactivityTimeout: 60, TimeoutPolicy: "cancel",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", Status: 403, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+
+	var seen []string
+	u.options.Report = func(what string) { seen = append(seen, what) }
+	made, err := c.UploadImage(t.Context(), u.options, nil)
+	if err != nil || made.ID == disk.ID {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if !slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "begins anew") }) {
+		t.Errorf("it reported %q", seen)
+	}
+	if left := u.named(); len(left) != 1 || left[0].ID != made.ID || left[0].Status != "ok" {
+		t.Errorf("the engine has %+v", left)
 	}
 }

@@ -97,6 +97,22 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 	if options.Alias != "" {
 		wanted.Alias = &options.Alias
 	}
+	for {
+		disk, err := c.uploadOnce(ctx, options, image, wanted, progress)
+		if !errors.Is(err, errTicketLost) {
+			return disk, err
+		}
+		if options.Report != nil {
+			options.Report("the host has forgotten the earlier upload: it begins anew")
+		}
+	}
+}
+
+// errTicketLost says that an earlier upload could not go on, and is gone: the host that had its ticket has forgotten it.
+var errTicketLost = errors.New("the ticket of the earlier upload is lost")
+
+// uploadOnce makes an upload, or goes on with an earlier one.
+func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64)) (*Disk, error) {
 	upload := &upload{Client: c, options: options, image: image, progress: progress}
 	if options.Fingerprint != "" {
 		if done, err := upload.find(ctx); err != nil || done != nil {
@@ -114,20 +130,33 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 		}
 		upload.disk = disk.ID
 		if options.Fingerprint != "" {
-			if err := upload.alone(ctx); err != nil {
-				return nil, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), disk.ID, options.Report))
+			done, err := upload.alone(ctx)
+			if err != nil || done != nil {
+				return done, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), disk.ID, options.Report))
 			}
 		}
 	}
+	resumed := upload.transfer != ""
 	if err := upload.run(ctx); err != nil {
 		// The caller's context may have ended, which is one reason to be here.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("failed to upload the image: %w", err), upload.undo(cleanup))
+		undone := upload.undo(cleanup)
+		if resumed && undone == nil && ctx.Err() == nil && hasStatus(err, http.StatusForbidden) {
+			return nil, errTicketLost
+		}
+		return nil, errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
 	}
 	if options.Fingerprint != "" {
-		if err := c.UpdateDisk(context.WithoutCancel(ctx), upload.disk, &Disk{Description: options.finished()}); err != nil {
+		describe := func(ctx context.Context) (bool, string, error) {
+			err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()})
+			return err == nil, "", err
+		}
+		if err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk+" to be described", describe, options.Report); err != nil {
 			return nil, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
+		}
+		if err := c.WaitDisk(ctx, upload.disk, options.Report); err != nil { // a change locks it for a moment
+			return nil, err
 		}
 	}
 	return c.Disk(ctx, upload.disk)
@@ -149,6 +178,7 @@ type upload struct {
 // find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this one goes
 // on with, as far as the engine still waits for it.
 func (u *upload) find(ctx context.Context) (done *Disk, err error) {
+	var idleSince time.Time // when the disk was first seen without a transfer
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
 		disk, err := u.other(ctx)
 		if disk == nil || err != nil {
@@ -159,6 +189,18 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 			done = disk
 			return true, "", nil
 		case disk.Status == DiskOK: // somebody may have begun to use it, and would lose what is on it
+			// An upload that runs has such a disk for a moment, before its transfer begins and after it has ended.
+			transfer, err := u.FindTransfer(ctx, disk.ID)
+			if transfer != nil || err != nil {
+				idleSince = time.Time{}
+				return false, string(disk.Status), err
+			}
+			if idleSince.IsZero() {
+				idleSince = time.Now()
+			}
+			if time.Since(idleSince) < betweenSteps {
+				return false, string(disk.Status), nil
+			}
 			return false, "", fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing uses it, and try again", disk.ID)
 		case disk.Status == DiskIllegal && disk.MadeFor(u.options.unfinished()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
@@ -192,13 +234,27 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 	return done, err
 }
 
-// alone is content when nobody has begun the same upload at the same time. Of two at most one goes on.
-func (u *upload) alone(ctx context.Context) error {
-	disk, err := u.other(ctx)
-	if disk != nil {
-		return fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", disk.ID)
-	}
-	return err
+// betweenSteps is how long a disk may have no transfer while its upload runs.
+const betweenSteps = 15 * time.Second
+
+// alone waits until nobody else is at the same upload: of several that began at the same time, the one with the highest disk
+// ID gives up if it sees another, and the others wait for those that they see. done is the disk of one that has ended
+// meanwhile.
+func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
+	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
+		other, err := u.other(ctx)
+		switch {
+		case err != nil || other == nil:
+			return err == nil, "", err
+		case other.Status == DiskOK && other.Description == u.options.finished():
+			done = other
+			return true, "", nil
+		case other.ID < u.disk:
+			return false, "", fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", other.ID)
+		}
+		return false, "disk " + other.ID + " is " + string(other.Status), nil
+	}, u.options.Report)
+	return done, err
 }
 
 // other is the disk of another upload of the image, nil where there is none.
@@ -354,7 +410,11 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 			return nil
 		}
 		if !AnswerLost(err) || try == chunkTries || ctx.Err() != nil {
-			return fmt.Errorf("failed to send bytes %d to %d: %w", begin, end, err)
+			hint := ""
+			if hasStatus(err, http.StatusInternalServerError) {
+				hint = " (the host could not write it: is the storage domain full?)"
+			}
+			return fmt.Errorf("failed to send bytes %d to %d: %w%s", begin, end, err, hint)
 		}
 		if seen, lookErr := u.Transfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
 			return u.failure(seen)

@@ -46,6 +46,9 @@ func (e *WaitError) Error() string {
 
 func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
 
+// refusedPatience is how long a conflict of unknown words is tried again before it is final.
+const refusedPatience = 10 * time.Second
+
 // Wait looks until the look says that it is done, through errors that pass by themselves, for at most WaitLimit. Each
 // time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
@@ -53,12 +56,20 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 	defer cancel()
 	begin, pause := time.Now(), waitFirst
 	early := &WaitError{What: what}
+	var refusedSince time.Time
 	for {
 		done, seen, err := look(ctx)
 		if err == nil && done {
 			return nil
 		}
-		if err != nil && !IsTransient(err) {
+		switch {
+		case err == nil || IsTransient(err):
+			refusedSince = time.Time{}
+		case !mayPass(err):
+			return err
+		case refusedSince.IsZero():
+			refusedSince = time.Now()
+		case time.Since(refusedSince) > refusedPatience:
 			return err
 		}
 		if seen != "" && seen != early.Seen {

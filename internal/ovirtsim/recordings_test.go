@@ -186,7 +186,8 @@ func (p *player) play(scenario string, step *exchange) {
 		early := slices.ContainsFunc(passing, func(text string) bool {
 			return strings.Contains(string(answer), text) && !strings.Contains(step.answer, text)
 		})
-		if !(step.polled && !done || early) || time.Since(begin) > 8*time.Second {
+		wait := early || step.polled && !done
+		if !wait || time.Since(begin) > 8*time.Second {
 			break
 		}
 	}

@@ -350,7 +350,7 @@ func image(t *testing.T, bytes_ int, virtual uint64) string {
 	t.Helper()
 	content := bytes.Repeat([]byte("image <&> "), bytes_/10+1)[:bytes_]
 	if virtual > 0 {
-		header := []any{[4]byte{'Q', 'F', 'I', 0xfb}, uint32(3), uint64(0), uint32(0), uint32(16), virtual, uint32(0)}
+		header := []any{[4]byte{'Q', 'F', 'I', 0xfb}, uint32(3), uint64(0), uint32(0), uint32(16), virtual, uint32(0), [36]byte{}, uint64(0)}
 		var out bytes.Buffer
 		for _, field := range header {
 			must(t, binary.Write(&out, binary.BigEndian, field))
