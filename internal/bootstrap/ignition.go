@@ -70,6 +70,10 @@ func isJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []
 
 // add merges a configuration of any generation.
 func (c *ignitionConfig) add(data []byte, source string) error {
+	data, err := withoutEmptyReplace(data)
+	if err != nil {
+		return err
+	}
 	version, messages, err := util.GetConfigVersion(data)
 	if err != nil {
 		return refusal(fmt.Errorf("it is not an Ignition configuration: %w", err), messages)
@@ -92,6 +96,27 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 	}
 	delete(root["ignition"].(map[string]any), "version") // which the parser saw
 	return c.merge(c.root, root, "", source)
+}
+
+// withoutEmptyReplace takes out a config.replace that names nothing, as Oracle's command writes it: Ignition itself would refuse
+// its URL. Everything else comes back as it is.
+func withoutEmptyReplace(data []byte) ([]byte, error) {
+	var root map[string]any
+	if json.Unmarshal(data, &root) != nil {
+		return data, nil // which is told later
+	}
+	ignition, _ := root["ignition"].(map[string]any)
+	config, _ := ignition["config"].(map[string]any)
+	replace, _ := config["replace"].(map[string]any)
+	if source, given := replace["source"]; !given || source != nil && source != "" {
+		return data, nil
+	}
+	delete(config, "replace")
+	out, err := json.Marshal(root)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode Ignition: %w", err)
+	}
+	return out, nil
 }
 
 // translate2 makes a configuration of the third generation of one of the second.

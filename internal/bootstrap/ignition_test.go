@@ -317,3 +317,19 @@ func FuzzMergeIgnition(f *testing.F) {
 		}
 	})
 }
+
+// TestAReplaceThatNamesNothingIsPassedOver has what Oracle's command writes into its Ignition.
+func TestAReplaceThatNamesNothingIsPassedOver(t *testing.T) {
+	for _, data := range []string{
+		`{"ignition":{"config":{"replace":{"source":""}},"version":"3.4.0"}}`,
+		`{"ignition":{"config":{"replace":{"source":null,"verification":{}}},"version":"3.2.0"}}`,
+	} {
+		merged, err := Merge([]byte(data), Ignition, Guest{HostName: "demo-1"})
+		if err != nil || strings.Contains(string(merged), "replace") {
+			t.Errorf("%s: %v\n%s", data, err, merged)
+		}
+	}
+	if _, err := Merge([]byte(`{"ignition":{"config":{"replace":{"source":"nonsense"}},"version":"3.4.0"}}`), Ignition, Guest{HostName: "demo-1"}); err == nil {
+		t.Error("a source that is no URL is accepted")
+	}
+}

@@ -168,6 +168,31 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 }
 
+// TestKeysOfOraclesCommandThatMeanNothingHere has them all: each is one warning that says what to do instead.
+func TestKeysOfOraclesCommandThatMeanNothingHere(t *testing.T) {
+	const more = `name: demo
+quiet: true
+autoStartUI: "false"
+kubeProxyMode: ipvs
+bootVolumeContainerImage: container-registry.oracle.com/olcne/ock:1.33
+certificateInformation: {country: US, org: OCNE, orgUnit: Demo, state: TX}
+catalog: false
+communityCatalog: true
+ephemeralCluster: {name: ocne-ephemeral, preserve: true, node: {memory: 8Gi, cpus: 4}}
+directory: /var/lib/ocne
+kubeconfig: ~/.kube/config`
+	s := read(t, "current.yaml", "name: demo", more)
+	got := s.Validate()
+	if Failed(got) {
+		t.Errorf("the file is refused:\n%s", texts(got))
+	}
+	for key := range passedOver {
+		if n := strings.Count(texts(got), "warning: "+key+": it is not used"); n != 1 {
+			t.Errorf("%d warnings about %s in\n%s", n, key, texts(got))
+		}
+	}
+}
+
 func TestWhatIsWrongInAClusterFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		file    string
@@ -207,7 +232,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"an engine without TLS":       {"current", []string{"https://engine", "http://engine"}, []string{"serverURL: \"http://engine.example.com/ovirt-engine\" is not the URL of an engine"}},
 		"a CA that is not there":      {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"}, []string{"serverCAPath: open ", "other.crt: no such file"}},
 		"a CA that is none":           {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"}, []string{"serverCAPath: it has no certificate in PEM"}},
-		"a CA of no use":              {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      insecureSkipTLSVerify: true"}, []string{"insecureSkipTLSVerify: with true the CA would be of no use"}},
+		"a CA of no use":              {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is of no use"}},
 		"a password in clear":         {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"}, []string{"password: it is not a hash"}},
 		"a key that is none":          {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "}, []string{"sshPublicKey: it is not a public key of SSH"}},
 		"Butane that is none":         {"current", []string{"variant: fcos", "variant: windows"}, []string{"extraIgnitionInline: it is neither Ignition nor Butane"}},

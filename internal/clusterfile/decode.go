@@ -211,6 +211,20 @@ func (s *Source) decode() error {
 	return nil
 }
 
+// passedOver are keys of Oracle's command that mean nothing here, with what to do instead. Files that have them work.
+var passedOver = map[string]string{
+	"autoStartUI":              "it is not used: no user interface is installed; leave it out",
+	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image with olvmctl image create",
+	"catalog":                  "it is not used: Oracle's catalog is not installed; name repositories of charts in catalogs",
+	"certificateInformation":   "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
+	"communityCatalog":         "it is not used: no catalog is installed; name repositories of charts in catalogs",
+	"directory":                "it is not used; leave it out",
+	"ephemeralCluster":         "it is not used: without --kubeconfig olvmctl runs the management cluster as processes of its own",
+	"kubeconfig":               "it is not used: name the management cluster with --kubeconfig",
+	"kubeProxyMode":            "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap kube-proxy of the cluster that runs",
+	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
+}
+
 // Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
 func Unknown[T any](file string, mapping *yaml.Node) []Problem {
 	return unknown(file, mapping, reflect.TypeFor[T](), "")
@@ -239,6 +253,8 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
 		if field, ok := known[key.Value]; ok {
 			out = append(out, unknown(file, node.Content[i+1], field, full)...)
+		} else if answer, ok := passedOver[full]; ok && t == reflect.TypeFor[File]() {
+			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: answer, Warning: true})
 		} else {
 			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: "there is no such key" + nearest(key.Value, known)})
 		}

@@ -287,7 +287,7 @@ func (s *Source) checkServer() {
 		s.note(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
 	}
 	if server.InsecureSkipTLSVerify && (server.ServerCA != "" || server.ServerCAPath != "") {
-		s.note(false, path+"insecureSkipTLSVerify", "with true the CA would be of no use; remove one of them")
+		s.note(true, path+"insecureSkipTLSVerify", "with true the CA is of no use, and anybody can pose as the engine; remove it")
 	}
 	if _, err := s.CA(); err != nil {
 		key := "serverCA"
@@ -298,9 +298,12 @@ func (s *Source) checkServer() {
 	}
 }
 
-// CA are the certificates of the engine's authorities, in PEM; none where the system's are used.
+// CA are the certificates of the engine's authorities, in PEM; none where the system's are used, or nothing is verified.
 func (s *Source) CA() ([][]byte, error) {
 	server := s.Providers.OLVM.OvirtAPIServer
+	if server.InsecureSkipTLSVerify {
+		return nil, nil
+	}
 	var out [][]byte
 	if server.ServerCA != "" {
 		out = append(out, []byte(server.ServerCA))
