@@ -101,9 +101,12 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 // withoutEmptyReplace takes out a config.replace that names nothing, as Oracle's command writes it: Ignition itself would refuse
 // its URL. Everything else comes back as it is.
 func withoutEmptyReplace(data []byte) ([]byte, error) {
-	var root map[string]any
-	if json.Unmarshal(data, &root) != nil {
+	if !json.Valid(data) {
 		return data, nil // which is told later
+	}
+	var root map[string]any
+	if err := json.Unmarshal(data, &root); err != nil {
+		return nil, fmt.Errorf("it is not an Ignition configuration: %w", err)
 	}
 	ignition, _ := root["ignition"].(map[string]any)
 	config, _ := ignition["config"].(map[string]any)
