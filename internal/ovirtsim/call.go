@@ -400,6 +400,9 @@ func (c *call) route() error {
 
 	c.query = c.r.URL.Query()
 	allowed := c.service.httpMethods(c.action)
+	if len(allowed) == 0 { // a step on the way to others, such as /options
+		return notThere
+	}
 	switch {
 	case c.r.Method == http.MethodOptions:
 		c.op = func(*call) (*element, error) { return nil, &optionsAnswer{allowed} }

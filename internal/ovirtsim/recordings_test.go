@@ -46,7 +46,6 @@ var allowed = map[string]string{
 	"bad-bodies/value <time_zone><name>Nowhere/Nothing</name></time_zone>": removedBetween,
 	"bad-bodies/an element twice":                                          removedBetween,
 	"bad-bodies/id, href, status in a create":                              removedBetween,
-	"lists/GET /options":                                                   "not modelled: the engine's options",
 	"lists/GET /templates?max=nonsense":                                    "the engine reads max for other collections only; the simulator for all",
 	"search/search page 0":                                                 "the engine tells its SQL statement",
 	"search//jobs search name=nothing":                                     "the engine tells its SQL statement",
