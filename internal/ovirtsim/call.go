@@ -400,7 +400,7 @@ func (c *call) route() error {
 
 	c.query = c.r.URL.Query()
 	allowed := c.service.httpMethods(c.action)
-	if len(allowed) == 0 { // a step on the way to others, such as /options
+	if len(c.service.methods) == 0 { // a step on the way to others, such as /options
 		return notThere
 	}
 	switch {
