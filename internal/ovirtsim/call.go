@@ -500,7 +500,9 @@ func (c *call) readBody() error {
 	if c.body.name != root {
 		return &refusal{status: http.StatusInternalServerError, page: "java.lang.ClassCastException@1f", plain: true}
 	}
-	if err = api().shape(c.body, api().roots[root]); errors.Is(err, errSyntax) {
+	// In JSON a value that its element cannot have is no document of the API.
+	err = api().shape(c.body, api().roots[root])
+	if media, _ := mediaOf(r); errors.Is(err, errSyntax) || err != nil && media == "application/json" {
 		err = c.syntaxError()
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // element is a document of the API, or a part of one, in the shape that its XML and its JSON have in common. Documents
@@ -221,11 +222,25 @@ func (e *element) writeXML(out *bytes.Buffer) {
 	out.WriteByte('>')
 }
 
-// writeJSON writes the element without its name, as the engine does: every value is a string, attributes are members,
-// and elements of a list are an array.
+// times are the elements that hold a time. In JSON it is a number, of milliseconds since 1970.
+var times = map[string]bool{"creation_time": true, "start_time": true, "stop_time": true, "end_time": true, "time": true, "date": true, "last_updated": true}
+
+// writeValue writes a text as JSON.
+func (e *element) writeValue(out *bytes.Buffer) {
+	if times[e.name] {
+		if at, err := time.Parse(time.RFC3339, e.text); err == nil {
+			out.WriteString(strconv.FormatInt(at.UnixMilli(), 10))
+			return
+		}
+	}
+	writeString(out, e.text)
+}
+
+// writeJSON writes the element without its name, as the engine does: every value but a time is a string, attributes are
+// members, and elements of a list are an array.
 func (e *element) writeJSON(out *bytes.Buffer) {
 	if len(e.attrs) == 0 && len(e.kids) == 0 && !e.structured {
-		writeString(out, e.text)
+		e.writeValue(out)
 		return
 	}
 	out.WriteByte('{')

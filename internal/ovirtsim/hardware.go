@@ -399,8 +399,10 @@ func (c *call) changeSettings(h *hardware, in *element, fail failure) error {
 		return err
 	}
 	zone := h.Settings.value("time_zone", "name")
+	region, _, isGeneral := strings.Cut(zone, "/")
+	isGeneral = isGeneral && slices.Contains(timeZoneRegions, region)
 	windows := strings.HasPrefix(h.OSType, "windows")
-	if (in.has("time_zone") || in.has("os", "type")) && (windows == strings.Contains(zone, "/")) {
+	if (in.has("time_zone") || in.has("os", "type")) && (windows && isGeneral || !windows && !isGeneral) {
 		return invalid("%s", strings.TrimSuffix(strings.TrimPrefix(fail("Invalid time zone for given OS type.").Error(), "["), "]")+", Attribute: vmStatic")
 	}
 	if in.yes("tpm_enabled") && !catalog().tpm(h.OSType) {
@@ -409,6 +411,9 @@ func (c *call) changeSettings(h *hardware, in *element, fail failure) error {
 	}
 	return nil
 }
+
+// timeZoneRegions are the first parts of the time zones of guests that are not Windows.
+var timeZoneRegions = []string{"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific"}
 
 // without is a copy of a structure that lacks some of its elements.
 func without(e *element, names []string) *element {
