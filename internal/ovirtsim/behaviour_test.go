@@ -502,7 +502,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	r.refused(409, "(COW Preallocated backup-None) is incompatible", "POST", "/api/disks", body("cow", "false", file, 1))
 	r.refused(409, "Low disk space on Storage Domain block", "POST", "/api/disks", body("raw", "false", block, 101))
 	r.refused(400, "Storage Domain doesn't exist", "POST", "/api/disks", body("raw", "false", "6a0d7b86-6c0a-4b9e-8a52-000000000000", 1))
-	r.refused(400, "Disk [provisioned_size] required for add", "POST", "/api/disks", `{"alias":"d","format":"cow"}`)
+	r.refused(400, "Disk [provisionedSize|size] required for add", "POST", "/api/disks", `{"alias":"d","format":"cow"}`)
 	r.refused(400, "'disk.format' is mandatory", "POST", "/api/disks", `{"alias":"d"}`)
 	r.refused(400, "Disk [storage_domains] required for add", "POST", "/api/disks", `{"format":"raw","provisioned_size":"1"}`)
 

@@ -173,7 +173,10 @@ func require(in *element, what string, elements ...string) error {
 	var missing []string
 	for _, want := range elements {
 		path, alternatives, _ := strings.Cut(want, ".")
-		found := in.get(camel.ReplaceAllStringFunc(path, func(letter string) string { return "_" + strings.ToLower(letter) }))
+		var found *element
+		for _, name := range strings.Split(path, "|") {
+			found = orElse(found, in.get(camel.ReplaceAllStringFunc(name, func(letter string) string { return "_" + strings.ToLower(letter) })))
+		}
 		if alternatives == "" && (found == nil || found.text == "" && len(found.kids) == 0 && len(found.attrs) == 0) {
 			missing = append(missing, want)
 			continue

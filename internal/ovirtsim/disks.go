@@ -2,6 +2,7 @@ package ovirtsim
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -206,7 +207,7 @@ func (c *call) sameCenter(d *disk, domain *storageDomain) error {
 
 // newDisk makes a disk as a document describes it; it is not stored yet.
 func (c *call) newDisk(in *element, dataCenterID string) (*disk, error) {
-	if err := require(in, "Disk", "provisioned_size", "format"); err != nil {
+	if err := require(in, "Disk", "provisionedSize|size", "format"); err != nil {
 		return nil, err
 	}
 	domain, err := c.domainFor(in, dataCenterID, addDiskCommand)
@@ -571,6 +572,9 @@ func addAttachment(c *call) (*element, error) {
 	}
 	if err := checkRef(in.get("disk")); err != nil {
 		return nil, err
+	}
+	if refID(in.get("disk")) == "" && !in.has("disk", "provisioned_size") {
+		return nil, &refusal{status: http.StatusBadRequest, reason: "Incomplete parameters", detail: "Disk [provisionedSize|size] required for invoke"}
 	}
 	d := c.store.disks.get(refID(in.get("disk")))
 	fresh := d == nil && in.has("disk", "provisioned_size")

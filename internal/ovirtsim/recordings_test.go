@@ -39,7 +39,6 @@ var notReplayed = map[string]string{
 
 // allowed are the steps that the simulator answers otherwise, by scenario and label, and why that may stay.
 var allowed = map[string]string{
-	"rebuild-root-disk/a new disk of the template's":                       "the engine checks that the size is there before it looks at the disk's template",
 	"bad-bodies/XML with a DTD":                                            "the simulator refuses document types, which the engine passes over",
 	"bad-bodies/XML with an external entity":                               "the simulator refuses document types, which the engine passes over",
 	"bad-bodies/JSON with the element around it":                           "the engine answers with the text of a Java exception",
