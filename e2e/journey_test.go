@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -557,7 +558,13 @@ func TestTheQuickStart(t *testing.T) {
 	command.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path)
 	stop := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(suite.binDir, "olvmctl"), "local", "stop")
 	stop.Env = command.Env
-	t.Cleanup(func() { _ = stop.Run() })
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	t.Cleanup(func() {
+		_ = stop.Run()
+		if command.Process != nil { // what fails leaves the simulator, whose address the next run needs
+			_ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM)
+		}
+	})
 	log, err := os.Create(filepath.Join(filepath.Dir(suite.binDir), t.Name()+".log"))
 	if err != nil {
 		t.Fatal(err)
