@@ -480,7 +480,12 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 		if errors.As(err, &about) { // the URL is the ticket
 			err = about.Err
 		}
-		return nil, transportError(err)
+		err = transportError(err)
+		var untrusted *TLSError
+		if errors.As(err, &untrusted) { // that of a host, not the engine's
+			return nil, fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", parsed.Host, untrusted.Err)
+		}
+		return nil, err
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))

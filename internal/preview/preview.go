@@ -65,6 +65,12 @@ func Explain(err error) error {
 		return err
 	}
 	_, message := resolve.EngineReason(err)
+	switch { // what the manifests say, the command may be given as well
+	case errors.As(err, &tls):
+		message += ", or give it with --ca-file"
+	case errors.As(err, &auth):
+		message += ", or in OLVM_USERNAME and OLVM_PASSWORD"
+	}
 	return &explained{message, err}
 }
 
