@@ -76,23 +76,23 @@ func cpuOf(vm *VM) *CPU {
 	return &CPU{Topology: vm.CPU.Topology}
 }
 
-// Complete sets what a change leaves out to what is said again.
-func (change *VM) Complete(again *VM) {
-	fill(&change.Memory, again.Memory)
+// Complete sets what the request leaves out to what is said again.
+func (v *VM) Complete(again *VM) {
+	fill(&v.Memory, again.Memory)
 	if again.MemoryPolicy != nil {
-		policy := policyOf(change)
+		policy := policyOf(v)
 		fill(&policy.Guaranteed, again.MemoryPolicy.Guaranteed)
 		fill(&policy.Max, again.MemoryPolicy.Max)
 		fill(&policy.Ballooning, again.MemoryPolicy.Ballooning)
-		change.MemoryPolicy = &policy
+		v.MemoryPolicy = &policy
 	}
-	fill(&change.CPU, again.CPU)
-	fill(&change.OS, again.OS)
-	fill(&change.Console, again.Console)
-	fill(&change.Soundcard, again.Soundcard)
-	fill(&change.Properties, again.Properties)
-	if change.Type == "" {
-		change.Type = again.Type
+	fill(&v.CPU, again.CPU)
+	fill(&v.OS, again.OS)
+	fill(&v.Console, again.Console)
+	fill(&v.Soundcard, again.Soundcard)
+	fill(&v.Properties, again.Properties)
+	if v.Type == "" {
+		v.Type = again.Type
 	}
 }
 
