@@ -745,3 +745,26 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 		t.Errorf("made %d, refused %d, there are %d", count(&made), count(&conflicts), r.sim.Summary().VMs)
 	}
 }
+
+func TestDevicesThatHostsDoNotHave(t *testing.T) {
+	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+	id := r.newVM("a", "")
+	path := "/api/vms/" + id
+
+	node := r.ok("POST", path+"/numanodes", `{"index":"0","memory":"512","cpu":{"cores":{"core":[{"index":"0"}]}}}`)
+	r.refused(400, "The index 0 is in use", "POST", path+"/numanodes", `{"index":"0","memory":"512"}`)
+	r.refused(400, "does not have NUMA nodes", "POST", path+"/numanodes", `{"index":"1","numa_node_pins":{"numa_node_pin":[{"index":"0"}]}}`)
+	if nodes := r.ok("GET", path+"/numanodes", ""); nodes.at("vm_numa_node", 0, "memory") != "512" {
+		t.Errorf("nodes: %v", nodes)
+	}
+	r.ok("DELETE", path+"/numanodes/"+node.at("id"), "")
+
+	device := r.ok("POST", path+"/mediateddevices", `{"spec_params":{"property":[{"name":"mdevType","value":"nvidia-11"}]}}`)
+	r.refused(409, "no host that satisfies", "POST", path+"/start", "{}")
+	r.refused(403, "not authorized", "PUT", path+"/mediateddevices/"+device.at("id"), "{}")
+	r.ok("DELETE", path+"/mediateddevices/"+device.at("id"), "")
+
+	r.refused(409, "not pinned", "POST", path+"/hostdevices", `{"name":"pci_0000_00_00_0"}`)
+	r.refused(400, "required for add", "POST", path+"/hostdevices", `{}`)
+	r.start(id)
+}

@@ -204,6 +204,9 @@ func (c *call) checkStart(v *vm) error {
 	if err := c.store.settledSnapshots(v, "run VM"); err != nil {
 		return err
 	}
+	if len(v.MediatedDevices) > 0 {
+		return conflict("Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:")
+	}
 	switch v.Status {
 	case statusDown, statusSuspended, statusPaused:
 	case statusImageLocked:

@@ -216,6 +216,8 @@ type (
 		Created, Started, Stopped time.Time
 		StopReason                *string
 		Boots                     int
+		NUMANodes                 []numaNode
+		MediatedDevices           []mediatedDevice
 		// CDROM is the ID of the image in the drive; empty where there is none.
 		CDROM string
 		// Watchdog of the VM; nil where it has none.
@@ -239,6 +241,18 @@ type (
 	property struct{ Name, Value string }
 
 	watchdog struct{ ID, Model, Action string }
+
+	// numaNode of a VM; Memory in MiB.
+	numaNode struct {
+		ID            string
+		Index, Memory int64
+		Cores         []int64
+	}
+
+	mediatedDevice struct {
+		ID         string
+		Parameters []property
+	}
 )
 
 const gib = 1 << 30

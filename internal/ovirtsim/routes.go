@@ -62,6 +62,7 @@ func (s *Server) routes() *http.ServeMux {
 		"DELETE /clusters/{cluster}/affinitygroups/{id}/hostlabels/{label}": removeGroupLabel(hostLabelsOf),
 
 		"GET /hosts": listHosts, "GET /hosts/{host}": getHost, "GET /hosts/{host}/statistics": hostStatistics, "GET /hosts/{host}/statistics/{id}": itemOf(hostStatistics),
+		"GET /hosts/{host}/devices": listNothing("host_devices"), "GET /hosts/{host}/numanodes": listNothing("host_numa_nodes"),
 		"GET /hosts/{host}/nics": listHostNICs, "GET /hosts/{host}/nics/{id}": itemOf(listHostNICs),
 		"GET /hosts/{host}/networkattachments": listNetworkAttachments, "GET /hosts/{host}/networkattachments/{id}": itemOf(listNetworkAttachments),
 		"GET /hosts/{host}/permissions":    permissionsOf("host", "hosts", "host"),
@@ -132,8 +133,13 @@ func (s *Server) routes() *http.ServeMux {
 		"GET /vms/{vm}/applications": ofVM(listNothing("applications")), "GET /vms/{vm}/watchdogs": listWatchdogs, "POST /vms/{vm}/watchdogs": addWatchdog,
 		"GET /vms/{vm}/watchdogs/{id}": getWatchdog, "PUT /vms/{vm}/watchdogs/{id}": updateWatchdog, "DELETE /vms/{vm}/watchdogs/{id}": removeWatchdog,
 		"GET /vms/{vm}/backups":     listNothing("backups"),
-		"GET /vms/{vm}/hostdevices": listNothing("host_devices"), "GET /vms/{vm}/numanodes": listNothing("vm_numa_nodes"), "GET /vms/{vm}/checkpoints": listNothing("checkpoints"),
-		"GET /vms/{vm}/sessions": listNothing("sessions"), "GET /vms/{vm}/katelloerrata": listNothing("katello_errata"), "GET /vms/{vm}/mediateddevices": listNothing("vm_mediated_devices"),
+		"GET /vms/{vm}/hostdevices": listNothing("host_devices"), "POST /vms/{vm}/hostdevices": addHostDevice,
+		"GET /vms/{vm}/numanodes": listNUMANodes, "POST /vms/{vm}/numanodes": addNUMANode, "GET /vms/{vm}/numanodes/{id}": getNUMANode,
+		"PUT /vms/{vm}/numanodes/{id}": updateNUMANode, "DELETE /vms/{vm}/numanodes/{id}": removeNUMANode,
+		"GET /vms/{vm}/checkpoints": listNothing("checkpoints"),
+		"GET /vms/{vm}/sessions":    listNothing("sessions"), "GET /vms/{vm}/katelloerrata": listNothing("katello_errata"), "GET /vms/{vm}/mediateddevices": listMediatedDevices, "POST /vms/{vm}/mediateddevices": addMediatedDevice,
+		"GET /vms/{vm}/mediateddevices/{id}": itemOf(listMediatedDevices), "PUT /vms/{vm}/mediateddevices/{id}": updateMediatedDevice,
+		"DELETE /vms/{vm}/mediateddevices/{id}": removeMediatedDevice,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" "+apiPath+path, func(_ http.ResponseWriter, r *http.Request) {
