@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"maps"
 	"net/http"
 	"net/url"
@@ -274,14 +275,12 @@ func unauthorized(w http.ResponseWriter, text string) {
 	errorPage(w, http.StatusUnauthorized, text)
 }
 
-// pageEscapes keeps the text of a page text. The engine escapes nothing; quotes are left as it has them.
-var pageEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
 // errorPage is how the servlet container tells an error.
 func errorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", pageEscapes.Replace(text))
+	escaped := strings.ReplaceAll(html.EscapeString(text), "&#39;", "'") // which the engine leaves as it is
+	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", escaped)
 }
 
 // useSession returns the user of a session and prolongs it: the engine counts from the last use.
