@@ -148,7 +148,7 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 			l.eventually("all know each other", failover, func() error { return c.knowEachOther(all, test.config) })
 			l.eventually("all API servers get connections", failover, func() error { return c.spread(all) })
 
-			third.fail() // its load balancer goes on, with the other ones
+			third.fail()   // its load balancer goes on, with the other ones
 			for range 20 { // also before a health check knows; a busy computer takes its time
 				if by := l.askWithin(c.endpoint.String()+":6443", 10*time.Second); by != first.name && by != second.name {
 					t.Errorf("%q answers, whose API server has ended", by)
