@@ -306,7 +306,7 @@ func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 		}); err == nil {
 			err = session.DeleteVM(ctx, vm.ID)
 		}
-	case vm.Status == engine.VMImageLocked || vm.Status == engine.VMPoweringDown:
+	case vm.Status.Busy():
 	default:
 		err = session.StopVM(ctx, vm.ID, true)
 	}

@@ -34,6 +34,9 @@ const (
 // Off says whether the VM needs no stop before it is removed. An engine refuses to stop one that is on no host.
 func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "" }
 
+// Busy says whether the VM can be neither stopped nor removed before the engine or the guest has ended what it does.
+func (s VMStatus) Busy() bool { return s == VMImageLocked || s == VMPoweringDown }
+
 // Asleep says whether the VM keeps its state until somebody resumes it, or is on the way there or back.
 func (s VMStatus) Asleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState

@@ -34,14 +34,25 @@ func (s *store) snapshotsOf(vmID string) []*snapshot {
 	return s.snapshotsByVM.where(vmID, func(found *snapshot) string { return fmt.Sprintf("%020d", found.Order) })
 }
 
-// previewed is the snapshot that a VM shows for a while instead of itself; nil where there is none.
-func (s *store) previewed(v *vm) *snapshot {
-	all := s.snapshotsOf(v.ID)
-	at := slices.IndexFunc(all, func(found *snapshot) bool { return found.Status == statusInPreview })
-	if at < 0 {
-		return nil
+// preview is the snapshot that a VM shows for a while instead of itself, and what the VM was before; nil where it shows none.
+func (s *store) preview(v *vm) (shown, before *snapshot) {
+	for _, found := range s.snapshotsOf(v.ID) {
+		if found.Kind == snapshotPreview {
+			before = found
+		}
+		if found.Status == statusInPreview {
+			shown = found
+		}
 	}
-	return all[at]
+	return shown, before
+}
+
+// notPreviewing refuses a command such as "create Snapshot" while the VM shows a snapshot.
+func (s *store) notPreviewing(v *vm, command string) error {
+	if shown, _ := s.preview(v); shown != nil {
+		return conflict("Cannot %s. VM is previewing a Snapshot.", command)
+	}
+	return nil
 }
 
 // keep stores a snapshot behind the others.
@@ -61,11 +72,18 @@ func (s *store) take(v *vm, kind, description string) *snapshot {
 	return made
 }
 
-// restoreDisks gives the disks of a VM the sizes that they had.
-func (s *store) restoreDisks(from *snapshot) {
+// lockForSnapshot locks a VM while its disks change over to those of a snapshot.
+func (s *Server) lockForSnapshot(v *vm) {
+	v.Status = statusImageLocked
+	s.arrange(v, statusDown, s.options.Timings.Clone)
+}
+
+// restoreDisks gives the disks of a VM the sizes that they had. profiled says that they have their disk profile again, which
+// those of a snapshot have not.
+func (s *store) restoreDisks(from *snapshot, profiled bool) {
 	for _, was := range from.Disks {
 		if d := s.disks.get(was.Disk); d != nil {
-			d.Provisioned, d.NoProfile = was.Provisioned, true
+			d.Provisioned, d.NoProfile = was.Provisioned, !profiled
 			s.disks.put(d.ID, d)
 		}
 	}
@@ -149,8 +167,8 @@ func addSnapshot(c *call) (*element, error) {
 	if err := mandatory(c.body, "snapshot", "description"); err != nil {
 		return nil, err
 	}
-	if c.store.previewed(v) != nil {
-		return nil, conflict("Cannot create Snapshot. VM is previewing a Snapshot.")
+	if err := c.store.notPreviewing(v, "create Snapshot"); err != nil {
+		return nil, err
 	}
 	if err := c.store.settledSnapshots(v, "create Snapshot"); err != nil {
 		return nil, err
@@ -218,8 +236,8 @@ func removeSnapshot(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.store.previewed(v) != nil {
-		return nil, conflict("Cannot remove Snapshot. VM is previewing a Snapshot.")
+	if err := c.store.notPreviewing(v, "remove Snapshot"); err != nil {
+		return nil, err
 	}
 	if err := c.store.settledSnapshots(v, "remove Snapshot"); err != nil {
 		return nil, err
@@ -244,10 +262,7 @@ func (c *call) previewable(v *vm) error {
 	if err := c.store.settledSnapshots(v, command); err != nil {
 		return err
 	}
-	if c.store.previewed(v) != nil {
-		return conflict("Cannot preview Snapshot. VM is previewing a Snapshot.")
-	}
-	return nil
+	return c.store.notPreviewing(v, command)
 }
 
 // restoreSnapshot goes back to a snapshot for good. Newer ones are lost.
@@ -261,10 +276,9 @@ func restoreSnapshot(c *call) (*element, error) {
 	}
 	c.store.dropNewer(v, found)
 	v.hardware = found.Hardware.copyOf()
-	c.store.restoreDisks(found)
+	c.store.restoreDisks(found, false)
 	c.work("Restoring VM "+v.Name+" to Snapshot "+found.Description, v.ID)
-	v.Status = statusImageLocked
-	c.arrange(v, statusDown, c.options.Timings.Clone)
+	c.lockForSnapshot(v)
 	restored := el("snapshot").set("href", href("vms", v.ID, "snapshots", found.ID)).set("id", found.ID).add(ref("vm", "vms", v.ID))
 	return c.complete(leaf("async", "false"), restored), nil
 }
@@ -311,11 +325,10 @@ func previewSnapshot(c *call) (*element, error) {
 	now := &snapshot{ID: newID(), VM: v.ID, Description: activeText, Kind: snapshotActive, Status: statusOK, Date: time.Now()}
 	c.store.snapshots.put(now.ID, now)
 	v.hardware = found.Hardware.copyOf()
-	c.store.restoreDisks(found)
+	c.store.restoreDisks(found, false)
 	found.Previews = true
 	c.work("Previewing Snapshot "+found.Description+" of VM "+v.Name, v.ID)
-	v.Status = statusImageLocked
-	c.arrange(v, statusDown, c.options.Timings.Clone)
+	c.lockForSnapshot(v)
 	return c.pending(), nil
 }
 
@@ -346,24 +359,11 @@ func (c *call) pending() *element {
 	return out.str("status", "pending")
 }
 
-// beforeOf is what a VM was before its preview; nil where it shows none.
-func (s *store) beforeOf(v *vm) (shown, before *snapshot) {
-	for _, found := range s.snapshotsOf(v.ID) {
-		if found.Kind == snapshotPreview {
-			before = found
-		}
-		if found.Status == statusInPreview {
-			shown = found
-		}
-	}
-	return shown, before
-}
-
 func (c *call) endPreview() (v *vm, shown, before *snapshot, err error) {
 	if v, err = c.actionVM("revert to Snapshot"); err != nil {
 		return nil, nil, nil, err
 	}
-	if shown, before = c.store.beforeOf(v); shown == nil || before == nil {
+	if shown, before = c.store.preview(v); shown == nil || before == nil {
 		return nil, nil, nil, invalid("Cannot revert to Snapshot. VM's Snapshot does not exist.")
 	}
 	if v.Status != statusDown {
@@ -383,12 +383,7 @@ func undoSnapshot(c *call) (*element, error) {
 	}
 	v.hardware = before.Hardware.copyOf()
 	c.store.vms.put(v.ID, v)
-	c.store.restoreDisks(before)
-	for _, was := range before.Disks {
-		if d := c.store.disks.get(was.Disk); d != nil {
-			d.NoProfile = false
-		}
-	}
+	c.store.restoreDisks(before, true)
 	before.Kind, before.Description = snapshotActive, activeText
 	c.work("Undoing the preview of VM "+v.Name, before.ID)
 	c.arrangeSnapshot(before, statusOK)
@@ -405,8 +400,7 @@ func commitSnapshot(c *call) (*element, error) {
 	c.store.snapshots.drop(before.ID)
 	c.store.keep(&snapshot{ID: newID(), VM: v.ID, Description: activeText, Kind: snapshotActive, Status: statusOK, Date: time.Now()})
 	c.work("Committing the preview of VM "+v.Name, v.ID)
-	v.Status = statusImageLocked
-	c.arrange(v, statusDown, c.options.Timings.Clone)
+	c.lockForSnapshot(v)
 	return c.pending(), nil
 }
 

@@ -1,7 +1,5 @@
 package ovirtsim
 
-import "slices"
-
 // This file has the watchdogs of VMs. A guest that hangs does not set them off: guests do not hang here.
 
 func (c *call) watchdogDocument(v *vm) *element {
@@ -57,7 +55,7 @@ func addWatchdog(c *call) (*element, error) {
 
 // check refuses a model that no operating system here has.
 func (w *watchdog) check() error {
-	if !slices.Contains([]string{"i6300esb"}, w.Model) {
+	if w.Model != "i6300esb" {
 		return invalid("Cannot ${action} ${type}. Selected watchdog model is not supported by the operating system.")
 	}
 	return nil

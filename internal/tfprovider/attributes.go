@@ -34,7 +34,7 @@ var (
 	nicName     = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`), "may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
 	description = stringvalidator.RegexMatches(regexp.MustCompile(`^[\x{0}-\x{FFFF}]{0,255}$`), "may hold 255 characters, and none beyond U+FFFF, such as emoji")
 	// wholeMiB is for sizes that the engine keeps in MiB, and cuts down to these.
-	wholeMiB   = wholeMiBValidator{}
+	wholeMiB   = wholeMiBValidator{"must be a multiple of 1048576 (1 MiB), and more than 0"}
 	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`), "must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
@@ -106,20 +106,20 @@ func theID(description string) schema.StringAttribute {
 
 var diskInterfaces = []string{"ide", "sata", "spapr_vscsi", "virtio", "virtio_scsi"}
 
+// ruleText says in words what a validator accepts, for Terraform's documentation of the attribute.
+type ruleText string
+
+func (t ruleText) Description(context.Context) string         { return string(t) }
+func (t ruleText) MarkdownDescription(context.Context) string { return string(t) }
+
 // wholeMiBValidator accepts bytes that are whole MiB, at least one.
-type wholeMiBValidator struct{}
+type wholeMiBValidator struct{ ruleText }
 
-func (wholeMiBValidator) Description(context.Context) string {
-	return "must be a multiple of 1048576 (1 MiB), and more than 0"
-}
-
-func (v wholeMiBValidator) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (v wholeMiBValidator) ValidateInt64(ctx context.Context, req validator.Int64Request, resp *validator.Int64Response) {
+func (v wholeMiBValidator) ValidateInt64(_ context.Context, req validator.Int64Request, resp *validator.Int64Response) {
 	if !isKnown(req.ConfigValue) {
 		return
 	}
 	if bytes := req.ConfigValue.ValueInt64(); bytes <= 0 || bytes%(1<<20) != 0 {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid size", fmt.Sprintf("%s %s; it is %d.", req.Path, v.Description(ctx), bytes))
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid size", fmt.Sprintf("%s %s; it is %d.", req.Path, v.ruleText, bytes))
 	}
 }

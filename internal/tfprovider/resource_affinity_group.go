@@ -54,7 +54,7 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 			"enforcing": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. The engine keeps this and `enforcing` of `vms_rule` in one place."},
 			"priority": schema.Float64Attribute{Optional: true, Computed: true, MarkdownDescription: "Order in which groups are looked at; at most seven decimals.",
-				Validators:    []validator.Float64{sevenDecimals{}},
+				Validators:    []validator.Float64{sevenDecimals{"must have at most seven decimals, which the engine keeps"}},
 				PlanModifiers: []planmodifier.Float64{float64planmodifier.UseStateForUnknown()}},
 		},
 		Blocks: map[string]schema.Block{
@@ -245,20 +245,14 @@ func (r *affinityGroupResource) ImportState(ctx context.Context, req resource.Im
 }
 
 // sevenDecimals accepts numbers that the engine keeps as they are.
-type sevenDecimals struct{}
+type sevenDecimals struct{ ruleText }
 
-func (sevenDecimals) Description(context.Context) string {
-	return "must have at most seven decimals, which the engine keeps"
-}
-
-func (v sevenDecimals) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
-
-func (v sevenDecimals) ValidateFloat64(ctx context.Context, req validator.Float64Request, resp *validator.Float64Response) {
+func (v sevenDecimals) ValidateFloat64(_ context.Context, req validator.Float64Request, resp *validator.Float64Response) {
 	if !isKnown(req.ConfigValue) {
 		return
 	}
 	value := req.ConfigValue.ValueFloat64()
 	if math.Round(value*1e7)/1e7 != value {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid number", fmt.Sprintf("%s %s; it is %v.", req.Path, v.Description(ctx), value))
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid number", fmt.Sprintf("%s %s; it is %v.", req.Path, v.ruleText, value))
 	}
 }

@@ -78,13 +78,10 @@ const (
 
 // objectRule is about the attributes of one block together.
 type objectRule struct {
-	// wants says in words what is right; check says what is wrong.
-	wants string
+	ruleText
+	// check says what is wrong.
 	check func(map[string]attr.Value) string
 }
-
-func (r objectRule) Description(context.Context) string         { return r.wants }
-func (r objectRule) MarkdownDescription(context.Context) string { return r.wants }
 
 func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectRequest, resp *validator.ObjectResponse) {
 	if !isKnown(req.ConfigValue) {

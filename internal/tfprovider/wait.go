@@ -37,7 +37,7 @@ func powerOff(ctx context.Context, client *engine.Client, id string, graceful, f
 		switch {
 		case vm.Status.Off():
 			return true, seen, nil
-		case vm.Status == engine.VMImageLocked || vm.Status == engine.VMPoweringDown:
+		case vm.Status.Busy():
 			return false, seen, nil
 		}
 		if !asked.IsZero() && (graceful || time.Since(asked) < engine.StopPatience) {
