@@ -488,10 +488,9 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		if err != nil {
 			return terraform.Summary{}, err
 		}
-		// Until a run has ended well, an earlier one may have made things that it did not live to record.
-		vmID, first := state.ResourceID("ovirt_vm"), state == nil || state.AppliedDigest == ""
+		vmID := state.ResourceID("ovirt_vm")
 		fresh := state == nil && !hadVM
-		if vmID == "" || first {
+		if !state.Complete() {
 			found, err := resolve.FindExisting(ctx, session, dcName, name, owner.Spec)
 			if err != nil {
 				return terraform.Summary{}, err
@@ -526,7 +525,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		if err != nil {
 			return summary, err
 		}
-		if first {
+		if !state.Complete() {
 			if err := r.removeStrays(ctx, session, owner); err != nil {
 				return summary, err
 			}

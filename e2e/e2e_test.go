@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -368,6 +370,7 @@ func TestClustersAtOnce(t *testing.T) {
 		}
 		w.expectMachines(3, 4)
 		w.expectDescribed(3, 4)
+		w.expectEmptyPlans(7)
 		w.scale(3, 1)
 		w.expectMachines(3, 1)
 		w.delete()
@@ -421,6 +424,7 @@ func TestClustersAtOnce(t *testing.T) {
 		w := newTopologyWorkload(t, "gamma", 33)
 		w.expectMachines(1, 1)
 		w.expectPlaced()
+		w.expectEmptyPlans(2)
 		w.loseAWorker()
 		w.expectMachines(1, 1)
 		w.rollWorkersOut("6GB")
@@ -446,6 +450,7 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	if plan, code := w.plan(t, w.manifests, "--kubeconfig", w.plane.Kubeconfig); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
 		t.Errorf("the manifests that made it, beside what runs: exit code %d, %+v", code, plan)
 	}
+	w.planOfDrift(t)
 	before, md, _ := strings.Cut(w.manifests, "kind: MachineDeployment\n")
 	newer := before + "kind: MachineDeployment\n" + strings.Replace(md, "version: v1.36.1", "version: v1.36.2", 1)
 	plan, code := w.plan(t, newer, "--kubeconfig", w.plane.Kubeconfig)
@@ -454,9 +459,54 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	}
 }
 
-// plan is what olvmctl says of manifests, with its exit code.
+// planOfDrift has an administrator rename a network interface, which a plan must show.
+func (w *workload) planOfDrift(t *testing.T) {
+	var vm engine.VM
+	for _, vm = range w.vms() {
+		break
+	}
+	nics, err := suite.engine.NICs(t.Context(), vm.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nic := nics[0]
+	rename := func(name string) {
+		if _, err := suite.engine.UpdateNIC(t.Context(), vm.ID, nic.ID, &engine.NIC{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename("renamed")
+	defer rename(nic.Name)
+
+	plan, code := w.plan(t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)
+	if code != 2 || plan.Changed != 1 {
+		t.Fatalf("exit code %d, %d machines would change", code, plan.Changed)
+	}
+	at := slices.IndexFunc(plan.Machines, func(m plannedMachine) bool { return len(m.Changes) > 0 })
+	if m := plan.Machines[at]; m.Name != vm.Name || len(m.Changes) != 1 || m.Changes[0].Type != "ovirt_nic" {
+		t.Errorf("%s of %s was changed, the plan shows %+v", vm.Name, w.name, m)
+	}
+}
+
+// plannedMachine is a machine in what olvmctl plan says.
+type plannedMachine struct {
+	Name, Replaced, Replaces string
+	Changes                  []terraform.Change
+}
+
+// expectEmptyPlans has olvmctl plan each machine that runs, from the state that the manager left, and without the filter that
+// plans from nothing but imports need.
+func (w *workload) expectEmptyPlans(machines int) {
+	w.t.Helper()
+	plan, code := w.plan(w.t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)
+	if code != 0 || len(plan.Machines) != machines || plan.Changed != 0 {
+		w.t.Errorf("a second plan: exit code %d, %d of %d machines, %+v", code, len(plan.Machines), machines, plan)
+	}
+}
+
+// plan is what olvmctl says of manifests, or of what runs where there are none, with its exit code.
 func (w *workload) plan(t *testing.T, manifests string, more ...string) (out struct {
-	Machines []struct{ Name, Replaced, Replaces string }
+	Machines []plannedMachine
 	Owners   []struct{ Replaced, Reasons []string }
 	Changed  int
 }, code int) {
@@ -465,7 +515,11 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 	if err := os.WriteFile(ca, suite.plane.EngineCA, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), append([]string{"plan", "-f", "-", "-o", "json", "--ca-file", ca}, more...)...)
+	args := append([]string{"plan", "-o", "json", "--ca-file", ca}, more...)
+	if manifests != "" {
+		args = append(args, "-f", "-")
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
 	command.Stdin = strings.NewReader(manifests)
 	var problems strings.Builder
 	command.Stderr = &problems

@@ -79,6 +79,7 @@ func TestFlavors(t *testing.T) {
 			f.variables["CONTROL_PLANE_MACHINE_COUNT"] = fmt.Sprint(controlPlanes)
 			w.applyTemplates(f.subnet, f.variables, f.change, file)
 			w.expectMachines(controlPlanes, workers)
+			w.expectEmptyPlans(controlPlanes + workers)
 			if f.expect != nil {
 				f.expect(w)
 			}

@@ -31,12 +31,21 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 	})
 	change([]string{"spec", "topology", "variables"}, func(list []any) []any {
 		for _, entry := range list {
-			if v := entry.(map[string]any); v["name"] == "workerMachines" {
-				value := v["value"].(map[string]any)
+			v := entry.(map[string]any)
+			value, _ := v["value"].(map[string]any)
+			switch v["name"] {
+			case "controlPlaneMachines":
+				value["rootDisk"] = map[string]any{"storageDomainName": "olvm-data-2"}
+				value["dataDisks"] = []any{map[string]any{"name": "etcd", "size": "2GB", "format": "raw"}}
+				value["placement"] = map[string]any{"affinityGroupNames": []any{"together"}}
+				value["additionalNetworks"] = []any{map[string]any{"networkName": "leased", "vnicProfileName": "leased", "vnicName": "storage"}}
+			case "workerMachines":
 				delete(value, "ipAddresses")
 				value["network"] = map[string]any{"ipProfileName": "workers"}
 				value["rootDisk"] = map[string]any{"size": "25GB"}
 				value["dataDisks"] = []any{map[string]any{"name": "images", "size": "5GB"}}
+				value["placement"] = map[string]any{"affinityGroupNames": []any{"together"}}
+				value["additionalNetworks"] = []any{map[string]any{"networkName": "leased", "vnicProfileName": "leased", "vnicName": "storage"}}
 			}
 		}
 		return append(list,
@@ -47,7 +56,8 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 			map[string]any{"name": "ipProfiles", "value": []any{map[string]any{
 				"name": "workers", "ipv4": map[string]any{"subnet": fmt.Sprintf("127.20.%d.0/24", subnet), "ipAddresses": []any{fmt.Sprintf("127.20.%d.100-127.20.%d.119", subnet, subnet)}},
 			}}},
-			map[string]any{"name": "affinityGroups", "value": []any{}})
+			map[string]any{"name": "userData", "value": map[string]any{"ssh": map[string]any{"user": "olvm", "authorizedKeys": []any{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP8 e2e"}}}},
+			map[string]any{"name": "affinityGroups", "value": []any{map[string]any{"name": "together", "positive": true, "priority": int64(3)}}})
 	})
 }
 
@@ -83,7 +93,7 @@ func (w *workload) expectPlaced() {
 			}
 			disks[strings.TrimPrefix(disk.AliasText(), vm.Name+"_")] = disk.ProvisionedSize >> 30
 		}
-		want := "[host-1] map[ol9-k8s_Disk1:20]"
+		want := "[host-1] map[etcd:2 ol9-k8s_Disk1:20]"
 		if vm.Name == worker.Name {
 			want = "[host-2 host-3] map[images:5 ol9-k8s_Disk1:25]"
 		}

@@ -93,9 +93,10 @@ func (o *source) load(s streams) (*preview.Manifests, error) {
 // plan are the flags of the plan command.
 type plan struct {
 	source
-	output     string
-	offline    bool
-	kubeconfig string
+	output  string
+	offline bool
+	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
+	kubeconfig, namespace string
 }
 
 // planned is what a plan says.
@@ -128,7 +129,8 @@ func newPlanCommand(s streams) *cobra.Command {
 ask for. Replicas are expanded. A machine whose VM exists is compared with it.
 
 With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown as one, with the machines that
-it replaces and why. Without -f that is the state of the management cluster itself, and shows drift alone.
+it replaces and why. Without -f that is the state of the management cluster itself, and shows drift alone. The plans begin with
+the Terraform states of the machines, as those of the controllers do, where you may read their Secrets.
 
 With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
 
@@ -153,6 +155,7 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
 	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
 	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
 	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
+	command.Flags().StringVarP(&p.namespace, "namespace", "n", "", "namespace of the management cluster to compare with; empty means those of the manifests, or all")
 	return command
 }
 
@@ -166,7 +169,7 @@ func (p *plan) run(ctx context.Context, s streams) error {
 		if err := live.connect(); err != nil {
 			return err
 		}
-		if err := manifests.AddLive(ctx, live); err != nil {
+		if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
 			return err
 		}
 	}

@@ -400,7 +400,7 @@ func (o *upgrade) manifests(ctx context.Context, cluster *clusterv1.Cluster, par
 	if err != nil {
 		return nil, err
 	}
-	return manifests, manifests.AddLive(ctx, o.Client)
+	return manifests, manifests.AddLive(ctx, o.Client, "")
 }
 
 // rollOut changes a part and follows it until its machines are new and ready.

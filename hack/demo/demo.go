@@ -274,8 +274,8 @@ func (d *demo) report(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n", d.plane.Kubeconfig, kubectl)
-	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=$(sed -n 's/.*\"password\": \"\\(.*\\)\".*/\\1/p' %s) bin/olvmctl plan -f %s --ca-file %s\n",
-		d.executor.Path, d.plane.Engine.Username, filepath.Join(d.dir, "ovirtsim.json"), d.manifestFile(), d.plane.Engine.CAFile)
+	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=$(sed -n 's/.*\"password\": \"\\(.*\\)\".*/\\1/p' %s) bin/olvmctl plan -f %s --kubeconfig %s --ca-file %s\n",
+		d.executor.Path, d.plane.Engine.Username, filepath.Join(d.dir, "ovirtsim.json"), d.manifestFile(), d.plane.Kubeconfig, d.plane.Engine.CAFile)
 	fmt.Fprintf(d.out, "  %s scale machinedeployment demo-md-0 --replicas=3  # and watch it come on %s\n\n", kubectl, d.plane.Engine.UIURL)
 	return nil
 }

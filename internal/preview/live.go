@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
 // liveKinds are what is read of a management cluster.
@@ -25,10 +26,13 @@ var liveKinds = []schema.GroupVersionKind{
 	infrav1.GroupVersion.WithKind("OLVMCluster"), infrav1.GroupVersion.WithKind("OLVMMachine"), infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
 }
 
-// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespaces that the manifests
-// are in, or of all where there are none.
-func (m *Manifests) AddLive(ctx context.Context, c client.Reader) error {
-	namespaces := m.namespaces()
+// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is given,
+// else of the namespaces that the manifests are in, or of all where there are none.
+func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace string) error {
+	namespaces := []string{namespace}
+	if namespace == "" {
+		namespaces = m.namespaces()
+	}
 	for _, kind := range liveKinds {
 		for _, namespace := range namespaces {
 			list := &unstructured.UnstructuredList{}
@@ -43,7 +47,10 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader) error {
 			}
 		}
 	}
-	return m.addAccess(ctx, c)
+	if err := m.addAccess(ctx, c); err != nil {
+		return err
+	}
+	return m.addStates(ctx, c)
 }
 
 // namespaces of the manifests; one without a name, which means all, where there are none.
@@ -106,30 +113,58 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	return m.add(object)
 }
 
-// addAccess reads the way to the engines: no other Secret is.
+// addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
 func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	for _, cluster := range m.olvmClusters {
 		server := cluster.Spec.OLVMOvirtAPIServer
-		if key := resolve.Key(server.CredentialsSecret, cluster); m.secrets[key] == nil {
-			secret := &corev1.Secret{}
-			if err := c.Get(ctx, key, secret); err == nil {
-				m.secrets[key] = secret
-			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // else OLVM_USERNAME may be set
-				return fmt.Errorf("failed to get Secret %s: %w", key, err)
-			}
+		if err := m.addSecret(ctx, c, resolve.Key(server.CredentialsSecret, cluster)); err != nil { // else OLVM_USERNAME may be set
+			return err
 		}
+
 		if server.CAConfigMap == nil {
 			continue
 		}
-		if key := resolve.Key(*server.CAConfigMap, cluster); m.configMaps[key] == nil {
-			configMap := &corev1.ConfigMap{}
-			if err := c.Get(ctx, key, configMap); err == nil {
-				m.configMaps[key] = configMap
-			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-				return fmt.Errorf("failed to get ConfigMap %s: %w", key, err)
-			}
+		key := resolve.Key(*server.CAConfigMap, cluster)
+		if m.configMaps[key] != nil {
+			continue
+		}
+		configMap := &corev1.ConfigMap{}
+		if err := c.Get(ctx, key, configMap); err == nil {
+			m.configMaps[key] = configMap
+		} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return fmt.Errorf("failed to get ConfigMap %s: %w", key, err)
 		}
 	}
+	return nil
+}
+
+// addStates reads the Terraform states of the machines that run. No Secret is read beside these and those of addAccess.
+func (m *Manifests) addStates(ctx context.Context, c client.Reader) error {
+	for _, machine := range m.olvmMachines {
+		if err := m.addSecret(ctx, c, stateKey(machine)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stateKey is the name of the Secret with the Terraform state of a machine.
+func stateKey(machine *infrav1.OLVMMachine) types.NamespacedName {
+	return types.NamespacedName{Namespace: machine.Namespace, Name: tfstate.SecretName(machine)}
+}
+
+// addSecret reads a Secret that the manifests do not have. One that is missing, or that the user may not read, is none.
+func (m *Manifests) addSecret(ctx context.Context, c client.Reader, key types.NamespacedName) error {
+	if m.secrets[key] != nil {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, key, secret); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get Secret %s: %w", key, err)
+	}
+	m.secrets[key] = secret
 	return nil
 }
 

@@ -97,7 +97,7 @@ func expand(t *testing.T, manifests string) (replaced, replaces []string, owners
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AddLive(t.Context(), management(t)); err != nil {
+	if err := m.AddLive(t.Context(), management(t), ""); err != nil {
 		return nil, nil, nil, err
 	}
 	machines, owners, err := m.Expand()

@@ -173,7 +173,8 @@ type Machine struct {
 	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for none.
 	Replaced, Replaces string
 
-	infraName string // of the OLVMMachine
+	infraName string    // of the OLVMMachine
+	uid       types.UID // of the OLVMMachine; empty where none is there yet
 	// controlPlane and failureDomain as the Machine would have them.
 	controlPlane  bool
 	failureDomain string
@@ -249,7 +250,7 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[ty
 		if found == nil {
 			return nil, nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 		}
-		base.infraName = found.Name
+		base.infraName, base.uid = found.Name, found.UID
 		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
 		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 		base.Name, base.spec, base.live = owner.GetName(), found.Spec, true

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -35,6 +37,8 @@ type Rendered struct {
 	Machine
 	Files   render.Files
 	Secrets []string
+	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then imported.
+	State []byte
 }
 
 // Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
@@ -148,17 +152,24 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	if err != nil {
 		return Rendered{}, err
 	}
+	state, err := m.state(machine)
+	if err != nil {
+		return Rendered{}, err
+	}
 	// A plan for machines that run shows what would change, not a second VM.
 	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
 	if err != nil {
 		return Rendered{}, err
 	}
-	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.infraName, UID: "preview"}
+	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.infraName, UID: cmp.Or(string(machine.uid), "preview")}
 	if existing != nil {
-		if existing.Owner.Namespace != owner.Namespace || existing.Owner.Name != owner.Name {
+		ours := existing.Owner.Namespace == owner.Namespace && existing.Owner.Name == owner.Name
+		if !ours && !state.Complete() {
 			return Rendered{}, existing.Conflict()
 		}
-		owner = existing.Owner
+		if ours {
+			owner = existing.Owner
+		}
 	}
 	groups, err := affinityGroups(ctx, session, machine)
 	if err != nil {
@@ -174,17 +185,35 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		return Rendered{}, err
 	}
 	input.UserData = userData
-	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
-		return Rendered{}, err
-	}
 	files, err := render.MachineFiles(input)
 	if err != nil {
 		return Rendered{}, err
 	}
-	if files, err = files.Adopting(existing.Imports()); err != nil {
+
+	out := Rendered{Machine: machine, Files: files, Secrets: []string{config.Password}}
+	if state.Complete() {
+		out.State = state.Raw
+		return out, nil
+	}
+	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
 		return Rendered{}, err
 	}
-	return Rendered{Machine: machine, Files: files, Secrets: []string{config.Password}}, nil
+	if out.Files, err = files.Adopting(existing.Imports()); err != nil {
+		return Rendered{}, err
+	}
+	return out, nil
+}
+
+// state is what Terraform knows of a machine that runs; nil where neither manifests nor management cluster have it.
+func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
+	if !machine.live {
+		return nil, nil
+	}
+	secret := m.secrets[stateKey(&infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.infraName}})]
+	if secret == nil {
+		return nil, nil
+	}
+	return tfstate.Decode(secret)
 }
 
 // engineConfig takes what the caller gave, else what the manifests have.
@@ -278,7 +307,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
 	defer os.RemoveAll(dir)
 	plan, err := executor.Plan(ctx, terraform.Request{
-		Dir: dir, Files: machine.Files, SecretFiles: []string{render.SecretsFile}, Secrets: machine.Secrets,
+		Dir: dir, Files: machine.Files, SecretFiles: []string{render.SecretsFile}, Secrets: machine.Secrets, State: machine.State,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
@@ -286,12 +315,15 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 	result := resultOf(machine.Machine)
 	result.Text, result.Plan = plan.Text, plan.JSON
 	for _, change := range plan.Changes {
-		// What exists is imported into the plan's own state, which nobody keeps. How a VM will be stopped is known to
-		// a state alone, so an imported start differs in nothing that the engine has.
-		if change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update" {
-			continue
+		// Without a state, what exists is imported into the plan's own, which nobody keeps. How a VM will be stopped is
+		// known to a state alone, so an imported start differs in nothing that the engine has.
+		imported := machine.State == nil && (change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")
+		if !imported {
+			result.Changes = append(result.Changes, change)
 		}
-		result.Changes = append(result.Changes, change)
+	}
+	if len(result.Changes) == 0 {
+		result.Text = "Nothing would change."
 	}
 	return result, nil
 }

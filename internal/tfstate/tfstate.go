@@ -117,6 +117,12 @@ func (s *State) Empty() bool {
 	return true
 }
 
+// Complete says whether a run has ended well that left a VM. Until then an earlier run may have made things that it did not live
+// to record.
+func (s *State) Complete() bool {
+	return s != nil && s.AppliedDigest != "" && s.ResourceID("ovirt_vm") != ""
+}
+
 // ResourceID is the id of the first instance of a resource of that type; empty where there is none.
 func (s *State) ResourceID(resourceType string) string {
 	if s == nil {
@@ -324,7 +330,7 @@ func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	if secret == nil {
 		return nil, nil
 	}
-	return decode(secret)
+	return Decode(secret)
 }
 
 // note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its version.
@@ -346,7 +352,8 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 	return secret, ok
 }
 
-func decode(secret *corev1.Secret) (*State, error) {
+// Decode returns the state that a Secret of a store holds. An *InvalidError says what is wrong with it.
+func Decode(secret *corev1.Secret) (*State, error) {
 	invalid := func(reason string) error {
 		return &InvalidError{Secret: secret.Namespace + "/" + secret.Name, Reason: reason}
 	}
@@ -381,7 +388,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 	if err != nil || secret == nil {
 		return nil, err
 	}
-	state, err := decode(secret)
+	state, err := Decode(secret)
 	if err != nil || !secret.DeletionTimestamp.IsZero() {
 		return state, err // what a person has to decide on, or has decided on, is left alone
 	}
@@ -453,7 +460,7 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	if create {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}, Type: SecretType}
 	} else {
-		current, err := decode(secret)
+		current, err := Decode(secret)
 		if err != nil {
 			return err
 		}
@@ -561,7 +568,7 @@ func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	if err != nil || secret == nil {
 		return err
 	}
-	state, err := decode(secret)
+	state, err := Decode(secret)
 	if err != nil {
 		return err
 	}
