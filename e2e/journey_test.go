@@ -427,6 +427,9 @@ func TestTheJourney(t *testing.T) {
 	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
 		t.Errorf("a second time:\n%s", problems)
 	}
+	if out, _ := j.does("plan", "--kubeconfig", started.Kubeconfig, "-n", "journey-trip"); strings.Count(out, "Nothing would change.") != 2 {
+		t.Errorf("a second plan, of states that moved along:\n%s", out)
+	}
 	for id, vm := range j.vms() {
 		if before[id].StartTime != vm.StartTime || len(before) != 2 {
 			t.Errorf("a second time has changed VM %s: %+v", vm.Name, vm)

@@ -92,23 +92,27 @@ func (c *Client) AffinityGroups(ctx context.Context, clusterID string) ([]Affini
 	return list.Items, nil
 }
 
-// FindAffinityGroup returns the group of that name in any cluster of the engine, or nil where there is none.
-func (c *Client) FindAffinityGroup(ctx context.Context, name string) (*AffinityGroup, error) {
+// AffinityGroupsNamed lists the groups of that name in all clusters of the engine. There are several only where they were
+// made at the same moment.
+func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]AffinityGroup, error) {
 	clusters, err := c.clusters(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 	}
 
+	var out []AffinityGroup
 	for _, cluster := range clusters {
 		groups, err := c.AffinityGroups(ctx, cluster.ID)
 		if err != nil {
 			return nil, fmt.Errorf("failed to look up affinity group %q: %w", name, err)
 		}
-		if at := slices.IndexFunc(groups, func(g AffinityGroup) bool { return g.Name == name }); at >= 0 {
-			return &groups[at], nil
+		for _, group := range groups {
+			if group.Name == name {
+				out = append(out, group)
+			}
 		}
 	}
-	return nil, nil
+	return out, nil
 }
 
 // CreateAffinityGroup makes a group in the cluster.

@@ -283,11 +283,20 @@ func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, 
 		Known: names(all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name })}
 }
 
-// TagByName returns the tag of that name, or a NameError. Unlike FindTag it may answer from a list that is a minute old.
+// TagByName returns the tag of that name, or a NameError. Of several it is always the same one. Unlike TagsNamed it may answer
+// from a list that is a minute old.
 func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 	item, all, err := find(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
-	if err != nil || item != nil {
-		return item, err
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if item != nil && all[i].Name == name && all[i].ID < item.ID {
+			item = &all[i]
+		}
+	}
+	if item != nil {
+		return item, nil
 	}
 	return nil, &NameError{Kind: "tag", Name: name, Scope: "the engine",
 		Known: names(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}

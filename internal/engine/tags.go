@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 )
 
 // Tag marks VMs. Its name is unique on the engine.
@@ -30,18 +31,13 @@ func (c *Client) Tag(ctx context.Context, id string) (*Tag, error) {
 	return &tag, nil
 }
 
-// FindTag returns the tag of that name, or nil where there is none.
-func (c *Client) FindTag(ctx context.Context, name string) (*Tag, error) {
+// TagsNamed lists the tags of that name. There are several only where they were made at the same moment.
+func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	var list tagList
 	if err := c.get(ctx, "/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up tag %q: %w", name, err)
 	}
-	for i := range list.Items {
-		if list.Items[i].Name == name {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, nil
+	return slices.DeleteFunc(list.Items, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
 // CreateTag makes a tag.

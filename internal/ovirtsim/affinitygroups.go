@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -81,7 +82,7 @@ func addAffinityGroup(c *call) (*element, error) {
 	if home == nil {
 		return nil, invalid("Cannot add Affinity Group. Provided Cluster is invalid.")
 	}
-	made := &affinityGroup{ID: newID(), Cluster: home.ID, Priority: 1}
+	made := &affinityGroup{ID: newID(), Cluster: home.ID, Priority: 1, made: time.Now()}
 	if err := c.changeGroup(made, "add"); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (c *call) changeGroup(g *affinityGroup, verb string) error {
 		return internalError()
 	}
 	for _, other := range c.store.groups.rows {
-		if other.ID != g.ID && other.Name == next.Name { // in any cluster
+		if other.ID != g.ID && other.Name == next.Name && !c.missed(other.made) { // in any cluster
 			return fail("Affinity Group name already exists.")
 		}
 	}

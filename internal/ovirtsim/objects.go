@@ -137,6 +137,7 @@ type (
 		// Description is nil where it was never set.
 		Description           *string
 		VMs, Hosts, Templates []string
+		made                  time.Time
 	}
 
 	rule struct{ Enabled, Enforcing, Positive bool }
@@ -149,6 +150,7 @@ type (
 		VMsRule, HostsRule   rule
 		VMs, Hosts           []string
 		VMLabels, HostLabels []string
+		made                 time.Time
 	}
 
 	imageTransfer struct {

@@ -292,6 +292,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	recorder := &statusRecorder{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 	entry := s.record(r)
 	defer func() { s.recorded(entry, recorder) }()
 	fault := s.faultFor(r)

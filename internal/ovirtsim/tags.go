@@ -3,6 +3,7 @@ package ovirtsim
 import (
 	"net/http"
 	"slices"
+	"time"
 	"unicode/utf8"
 )
 
@@ -65,7 +66,7 @@ func (c *call) changeTag(t *tag) error {
 		return invalid("Invalid tag name. Only letters, numbers, '-', and '_' are valid characters., Attribute: _tag.name")
 	}
 	for _, other := range c.store.tags.rows {
-		if other.ID != t.ID && other.Name == next.Name {
+		if other.ID != t.ID && other.Name == next.Name && !c.missed(other.made) {
 			return conflict("The specified Tag name already exists.")
 		}
 	}
@@ -90,7 +91,7 @@ func addTag(c *call) (*element, error) {
 	if err := require(c.body, "Tag", "name"); err != nil {
 		return nil, err
 	}
-	made := &tag{ID: newID(), Parent: rootTagID}
+	made := &tag{ID: newID(), Parent: rootTagID, made: time.Now()}
 	if err := c.changeTag(made); err != nil {
 		return nil, err
 	}

@@ -227,19 +227,25 @@ func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups 
 		if slices.Contains(inState, g.Key()) {
 			continue
 		}
-		found, err := client.FindAffinityGroup(ctx, GroupName(owner, g.Key()))
+		named, err := client.AffinityGroupsNamed(ctx, GroupName(owner, g.Key()))
 		if err != nil {
 			return nil, err
 		}
-		if found == nil {
+		if len(named) == 0 {
 			continue
 		}
-		if theirs, ok := GroupOwner(found.DescriptionText()); !ok || theirs != owner || engine.RefID(found.Cluster) != g.ClusterID {
+
+		at := slices.IndexFunc(named, func(found engine.AffinityGroup) bool {
+			theirs, ok := GroupOwner(found.DescriptionText())
+			return ok && theirs == owner && engine.RefID(found.Cluster) == g.ClusterID
+		})
+		if at < 0 {
+			found := named[0]
 			return nil, &Error{infrav1.AffinityGroupConflictReason, "spec.affinityGroups", fmt.Sprintf(
 				"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its description is %q); rename or delete it",
 				found.Name, found.ID, found.DescriptionText())}
 		}
-		imports[render.GroupAddress(g.Key().String())] = g.ClusterID + "/" + found.ID
+		imports[render.GroupAddress(g.Key().String())] = g.ClusterID + "/" + named[at].ID
 	}
 	return imports, nil
 }

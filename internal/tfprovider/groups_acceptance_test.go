@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
 func TestATagFromCreationToDestruction(t *testing.T) {
@@ -47,7 +48,7 @@ resource "ovirt_vm_tag" "t" {
 	w.apply()
 	w.settled()
 	w.destroy()
-	if left, err := s.client.FindTag(t.Context(), "green"); err != nil || left != nil {
+	if left, err := s.client.TagsNamed(t.Context(), "green"); err != nil || len(left) != 0 {
 		t.Errorf("the tag is left: %v, %v", left, err)
 	}
 }
@@ -131,7 +132,7 @@ data "ovirt_affinity_group" "g" {
 		w.apply()
 	})
 	w.destroy()
-	if left, err := s.client.FindAffinityGroup(t.Context(), "apart"); err != nil || left != nil {
+	if left, err := s.client.AffinityGroupsNamed(t.Context(), "apart"); err != nil || len(left) != 0 {
 		t.Errorf("the group is left: %v, %v", left, err)
 	}
 }
@@ -228,5 +229,47 @@ data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 	}
 	if message := newWorkspace(t, s).config("data \"ovirt_templates\" \"t\" {\n name = \"none\"\n fail_on_empty = true\n}\n").fail(); !strings.Contains(message, `no template named "none"`) {
 		t.Errorf("the message is %q", message)
+	}
+}
+
+// TestTwoOfOneNameAtTheSameMoment has the engine make two tags and two groups of one name, which it does where the requests
+// overlap: m6. One of each is left at most, and the next apply comes to an end.
+func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	must(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/(tags|affinitygroups)$", DelayMillis: 500}))
+	const one = `
+resource "ovirt_tag" "%[1]s" {
+  name = "twice"
+}
+resource "ovirt_affinity_group" "%[1]s" {
+  name       = "twice"
+  cluster_id = "$cluster"
+}
+`
+	first, second := fmt.Sprintf(one, "first"), fmt.Sprintf(one, "second")
+	count := func() (tags, groups int) {
+		t.Helper()
+		allTags, err := s.client.TagsNamed(t.Context(), "twice")
+		must(t, err)
+		allGroups, err := s.client.AffinityGroupsNamed(t.Context(), "twice")
+		must(t, err)
+		return len(allTags), len(allGroups)
+	}
+
+	w := newWorkspace(t, s).config(first + second)
+	message := w.fail()
+	if !strings.Contains(message, "tag twice exists already") || !strings.Contains(message, "affinity group twice exists already") {
+		t.Errorf("the message is %s", message)
+	}
+	if tags, groups := count(); tags > 1 || groups > 1 {
+		t.Errorf("%d tags and %d groups are left", tags, groups)
+	}
+
+	w.config(first)
+	w.apply()
+	w.settled()
+	if tags, groups := count(); tags != 1 || groups != 1 {
+		t.Errorf("there are %d tags and %d groups", tags, groups)
 	}
 }

@@ -173,14 +173,19 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 		return
 	}
 	cluster, name := model.ClusterID.ValueString(), model.Name.ValueString()
-	group, err := createNamed(ctx, "affinity group "+name,
-		func(ctx context.Context) (*engine.AffinityGroup, error) {
+	group, err := named[engine.AffinityGroup]{
+		kind: "affinity group", name: name,
+		create: func(ctx context.Context) (*engine.AffinityGroup, error) {
 			return r.client.CreateAffinityGroup(ctx, cluster, model.toEngine())
 		},
-		func(ctx context.Context) (*engine.AffinityGroup, error) {
-			return r.client.FindAffinityGroup(ctx, name)
+		list: func(ctx context.Context) ([]engine.AffinityGroup, error) {
+			return r.client.AffinityGroupsNamed(ctx, name)
 		},
-		func(owner *engine.AffinityGroup) string { return "affinity group " + owner.ID })
+		remove: func(ctx context.Context, group *engine.AffinityGroup) error {
+			return r.client.DeleteAffinityGroup(ctx, cluster, group.ID)
+		},
+		id: func(group *engine.AffinityGroup) string { return group.ID },
+	}.make(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
 		return

@@ -2,7 +2,6 @@ package tfprovider
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
@@ -53,12 +52,15 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 		return
 	}
 	name := model.Name.ValueString()
-	tag, err := createNamed(ctx, "tag "+name,
-		func(ctx context.Context) (*engine.Tag, error) {
+	tag, err := named[engine.Tag]{
+		kind: "tag", name: name,
+		create: func(ctx context.Context) (*engine.Tag, error) {
 			return r.client.CreateTag(ctx, &engine.Tag{Name: name, Description: model.Description.ValueString()})
 		},
-		func(ctx context.Context) (*engine.Tag, error) { return r.client.FindTag(ctx, name) },
-		func(owner *engine.Tag) string { return "tag " + owner.ID })
+		list:   func(ctx context.Context) ([]engine.Tag, error) { return r.client.TagsNamed(ctx, name) },
+		remove: func(ctx context.Context, tag *engine.Tag) error { return r.client.DeleteTag(ctx, tag.ID) },
+		id:     func(tag *engine.Tag) string { return tag.ID },
+	}.make(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The tag was not created", err.Error())
 		return
@@ -92,24 +94,4 @@ func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 
 func (r *tagResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
-}
-
-// createNamed creates an object whose name is unique. It first asks whether the name is taken, and says by whom: then an
-// object of that name that is found after a lost answer is the one that was asked for.
-func createNamed[T any](ctx context.Context, what string, create, find func(context.Context) (*T, error), describe func(*T) string) (*T, error) {
-	taken := func(owner *T) error {
-		return fmt.Errorf("%s exists already: the name is in use by %s; import that, or choose another name", what, describe(owner))
-	}
-	if owner, err := find(ctx); err != nil {
-		return nil, err
-	} else if owner != nil {
-		return nil, taken(owner)
-	}
-	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), create, find)
-	if engine.IsRefused(err) && !engine.IsTransient(err) { // 409 for a tag, 400 for an affinity group
-		if owner, findErr := find(ctx); findErr == nil && owner != nil { // somebody was faster
-			return nil, taken(owner)
-		}
-	}
-	return made, err
 }

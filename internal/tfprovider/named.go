@@ -1,0 +1,70 @@
+package tfprovider
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// named is an object whose name is to be unique in the engine: a tag or an affinity group.
+type named[T any] struct {
+	kind, name string
+	create     func(context.Context) (*T, error)
+	// list has the objects of the name.
+	list   func(context.Context) ([]T, error)
+	remove func(context.Context, *T) error
+	id     func(*T) string
+}
+
+// make creates the object, unless its name is taken. It asks first, so that an object of the name that is found after a lost
+// answer is the one that was asked for.
+//
+// The engine itself lets creates of one name pass that come at the same moment. So make looks once more, and takes its own
+// object away where it is not alone. If both do that, both fail, and the next run of either makes it.
+func (n named[T]) make(ctx context.Context) (*T, error) {
+	what := n.kind + " " + n.name
+	if others, err := n.list(ctx); err != nil {
+		return nil, err
+	} else if len(others) > 0 {
+		return nil, n.taken(&others[0])
+	}
+
+	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), n.create, n.first)
+	if engine.IsRefused(err) && !engine.IsTransient(err) { // 409 for a tag, 400 for an affinity group
+		if other, findErr := n.first(ctx); findErr == nil && other != nil { // somebody was faster
+			return nil, n.taken(other)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	// An interrupt must not leave the object without a state that knows it.
+	ctx = context.WithoutCancel(ctx)
+	all, err := n.list(ctx)
+	if err != nil {
+		return made, nil //nolint:nilerr // the object is made; the next plan reads it
+	}
+	at := slices.IndexFunc(all, func(other T) bool { return n.id(&other) != n.id(made) })
+	if at < 0 {
+		return made, nil
+	}
+	if err := n.remove(ctx, made); err != nil && !engine.IsNotFound(err) {
+		return nil, fmt.Errorf("%w; ours, %s, was made at the same moment and could not be removed: %w", n.taken(&all[at]), n.id(made), err)
+	}
+	return nil, n.taken(&all[at])
+}
+
+func (n named[T]) first(ctx context.Context) (*T, error) {
+	all, err := n.list(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+func (n named[T]) taken(by *T) error {
+	return fmt.Errorf("%s %s exists already: the name is in use by %s %s; import that, or choose another name", n.kind, n.name, n.kind, n.id(by))
+}
