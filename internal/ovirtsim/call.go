@@ -27,7 +27,7 @@ type operation func(c *call) (*element, error)
 
 // call is one request to the API.
 type call struct {
-	*Server
+	*Engine
 	r        *http.Request
 	user     *user
 	query    url.Values
@@ -242,13 +242,13 @@ func checkRef(e *element) error {
 }
 
 // serveAPI answers one call below /ovirt-engine/api.
-func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
+func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 	name, refused := s.authenticate(w, r)
 	if refused != "" {
 		unauthorized(w, refused)
 		return
 	}
-	c := &call{Server: s, r: r, correlationID: orElse(correlation(r), newID())}
+	c := &call{Engine: s, r: r, correlationID: orElse(correlation(r), newID())}
 	w.Header().Set("Correlation-Id", c.correlationID)
 	document, err := c.run(name)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(c.status)
 		return
 	}
-	s.reply(w, r, orElse(c.status, http.StatusOK), document)
+	reply(w, r, orElse(c.status, http.StatusOK), document)
 }
 
 // refuse answers with what went wrong.
@@ -300,9 +300,9 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 		if c.body != nil {
 			answer.kids = c.body.kids
 		}
-		c.reply(w, c.r, refused.status, answer.add(refused.beside, faultDocument(refused.reason, refused.detail)).str("status", "failed"))
+		reply(w, c.r, refused.status, answer.add(refused.beside, faultDocument(refused.reason, refused.detail)).str("status", "failed"))
 	default:
-		c.reply(w, c.r, refused.status, faultDocument(refused.reason, refused.detail))
+		reply(w, c.r, refused.status, faultDocument(refused.reason, refused.detail))
 	}
 }
 
@@ -322,7 +322,7 @@ func (c *call) run(userName string) (*element, error) {
 	}
 	document, err := c.execute(userName)
 	if c.r.Method != http.MethodGet {
-		c.watchers.changed()
+		c.settings.Changed()
 	}
 	return document, err
 }

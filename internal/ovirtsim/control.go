@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -16,6 +17,41 @@ import (
 // This file has what tests and people see and do besides the engine's API: in Go, and over HTTP below controlPath.
 
 const controlPath = "/ovirtsim"
+
+// Control is what tests and people see and do besides the engine's API. It stands in front of the engine: it records
+// requests and applies faults.
+type Control struct {
+	engine   *Engine
+	watchers *watchers
+	mux      *http.ServeMux
+
+	// mu guards what follows.
+	mu       sync.Mutex
+	requests []*Request
+	received int
+	faults   []*Fault
+	faultIDs int
+	random   *rand.Rand
+}
+
+// NewControl makes one with faults that are set from the beginning; a seed makes those with a probability repeatable, 0 means
+// random. It has an engine once watch has given it one.
+func NewControl(faults []Fault, seed uint64) (*Control, error) {
+	s := &Control{watchers: newWatchers(), random: newRandom(seed)}
+	s.mux = s.routes()
+	for _, fault := range faults {
+		if err := s.Inject(fault); err != nil {
+			return nil, fmt.Errorf("fault: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// watch says which engine is behind it.
+func (s *Control) watch(engine *Engine) { s.engine = engine }
+
+// changed wakes those who look.
+func (s *Control) changed() { s.watchers.changed() }
 
 // Request is one request that the engine received.
 type Request struct {
@@ -38,9 +74,9 @@ type Request struct {
 const maxRequests = 20000
 
 // record notes a request that has come in.
-func (s *Server) record(r *http.Request) *Request {
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) record(r *http.Request) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.requests) >= maxRequests {
 		s.requests = append([]*Request(nil), s.requests[maxRequests/2:]...)
 	}
@@ -50,25 +86,25 @@ func (s *Server) record(r *http.Request) *Request {
 	return entry
 }
 
-func (s *Server) recorded(entry *Request, answer *statusRecorder) {
-	s.front.Lock()
+func (s *Control) recorded(entry *Request, answer *statusRecorder) {
+	s.mu.Lock()
 	entry.Status, entry.Millis = answer.status, time.Since(entry.Time).Milliseconds()
-	s.front.Unlock()
-	s.watchers.changed()
+	s.mu.Unlock()
+	s.changed()
 }
 
-func (s *Server) noteFault(entry *Request, fault *Fault) {
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) noteFault(entry *Request, fault *Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	entry.Fault = fault.ID
 }
 
 // Requests returns the requests received so far, oldest first.
-func (s *Server) Requests() []Request { return s.requestsAfter(0) }
+func (s *Control) Requests() []Request { return s.requestsAfter(0) }
 
-func (s *Server) requestsAfter(seq int) []Request {
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) requestsAfter(seq int) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := []Request{}
 	for _, r := range s.requests {
 		if r.Seq > seq {
@@ -79,11 +115,13 @@ func (s *Server) requestsAfter(seq int) []Request {
 }
 
 // Logins counts the successful logins so far.
-func (s *Server) Logins() int {
-	s.front.Lock()
-	defer s.front.Unlock()
-	return s.logins
+func (s *Control) Logins() int {
+	_, logins := s.engine.Sessions()
+	return logins
 }
+
+// ExpireSessions ends all sessions.
+func (s *Control) ExpireSessions() { s.engine.ExpireSessions() }
 
 // Summary counts what is in the engine.
 type Summary struct {
@@ -101,28 +139,27 @@ type Summary struct {
 }
 
 // Summary counts what is in the engine now.
-func (s *Server) Summary() Summary {
-	s.mu.Lock()
-	out := Summary{VMs: len(s.store.vms.rows), Templates: len(s.store.templates.rows) - 1, Tags: len(s.store.tags.rows) - 1, AffinityGroups: len(s.store.groups.rows)}
-	for _, n := range s.store.nics.rows {
-		if s.store.vms.get(n.Owner) != nil {
+func (s *Control) Summary() Summary {
+	st := s.engine.Lock()
+	out := Summary{VMs: len(st.vms.rows), Templates: len(st.templates.rows) - 1, Tags: len(st.tags.rows) - 1, AffinityGroups: len(st.groups.rows)}
+	for _, n := range st.nics.rows {
+		if st.vms.get(n.Owner) != nil {
 			out.NICs++
 		}
 	}
-	for _, d := range s.store.disks.rows {
-		if !s.store.ofTemplate(d) {
+	for _, d := range st.disks.rows {
+		if !st.ofTemplate(d) {
 			out.Disks++
 		}
 	}
-	for _, t := range s.store.transfers.rows {
+	for _, t := range st.transfers.rows {
 		if t.Until.Status != statusRemoved {
 			out.Transfers++
 		}
 	}
-	s.mu.Unlock()
-	s.front.Lock()
-	out.Sessions, out.Logins = s.liveSessions(), s.logins
-	s.front.Unlock()
+	s.engine.Unlock()
+
+	out.Sessions, out.Logins = s.engine.Sessions()
 	return out
 }
 
@@ -175,25 +212,25 @@ type DiskInfo struct {
 	SHA256 string `json:"sha256,omitempty"`
 }
 
-func (s *Server) diskInfo(d *disk) DiskInfo {
+func diskInfo(st *store, d *disk) DiskInfo {
 	out := DiskInfo{ID: d.ID, Name: d.Name, Status: d.Status, Format: d.Format, Sparse: d.Sparse, ProvisionedBytes: d.Provisioned, ActualBytes: d.Actual, SHA256: d.SHA256}
-	if domain := s.store.storageDomains.get(d.Domain); domain != nil {
+	if domain := st.storageDomains.get(d.Domain); domain != nil {
 		out.StorageDomain = domain.Name
 	}
 	return out
 }
 
 // vmInfo is all but the node, which the guest knows.
-func (s *Server) vmInfo(v *vm, tags map[string][]string) VMInfo {
+func vmInfo(st *store, v *vm, tags map[string][]string) VMInfo {
 	out := VMInfo{
-		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, DataCenter: s.store.dataCenterName(s.store.dataCenterOf(v.Cluster)),
-		Cluster: s.store.clusterName(v.Cluster), Host: s.store.hostName(v.Host),
+		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, DataCenter: st.dataCenterName(st.dataCenterOf(v.Cluster)),
+		Cluster: st.clusterName(v.Cluster), Host: st.hostName(v.Host),
 		MemoryBytes: v.Memory, CPUs: v.CPU.count(), Addresses: v.addresses(), GuestError: v.GuestError, Boots: v.Boots, Tags: tags[v.ID],
 	}
-	for _, n := range s.store.nicsOf(v.ID) {
+	for _, n := range st.nicsOf(v.ID) {
 		info := NICInfo{Name: n.Name, MAC: n.MAC}
-		if p := s.store.vnicProfiles.get(n.Profile); p != nil {
-			info.Network = s.store.networks.get(p.Network).Name
+		if p := st.vnicProfiles.get(n.Profile); p != nil {
+			info.Network = st.networks.get(p.Network).Name
 		}
 		for _, device := range v.reported {
 			if device.MAC == n.MAC {
@@ -202,31 +239,31 @@ func (s *Server) vmInfo(v *vm, tags map[string][]string) VMInfo {
 		}
 		out.NICs = append(out.NICs, info)
 	}
-	for _, a := range s.store.attachmentsOf(v.ID) {
-		info := s.diskInfo(s.store.disks.get(a.Disk))
+	for _, a := range st.attachmentsOf(v.ID) {
+		info := diskInfo(st, st.disks.get(a.Disk))
 		info.Bootable = a.Bootable
 		out.Disks = append(out.Disks, info)
 	}
 	return out
 }
 
-func (s *Server) vmInfos() []VMInfo {
-	s.mu.Lock()
+func (s *Control) vmInfos() []VMInfo {
+	st := s.engine.Lock()
 	tags := map[string][]string{}
-	for _, t := range s.store.tags.where(nil, tagKey) {
+	for _, t := range st.tags.where(nil, tagKey) {
 		for _, id := range t.VMs {
 			tags[id] = append(tags[id], t.Name)
 		}
 	}
-	vms := s.store.vms.where(nil, vmKey)
+	vms := st.vms.where(nil, vmKey)
 	out := make([]VMInfo, 0, len(vms))
 	for _, v := range vms {
-		out = append(out, s.vmInfo(v, tags))
+		out = append(out, vmInfo(st, v, tags))
 	}
-	s.mu.Unlock()
-	if s.options.Guest != nil { // not under our lock: guests have one of their own
+	s.engine.Unlock()
+	if s.engine.settings.Guest != nil { // not under our lock: guests have one of their own
 		for i := range out {
-			if node, ok := s.options.Guest.Node(out[i].ID); ok {
+			if node, ok := s.engine.settings.Guest.Node(out[i].ID); ok {
 				out[i].Node = &node
 			}
 		}
@@ -235,15 +272,15 @@ func (s *Server) vmInfos() []VMInfo {
 }
 
 // VMs lists the VMs by name, with what their guests did.
-func (s *Server) VMs() []VMInfo { return s.vmInfos() }
+func (s *Control) VMs() []VMInfo { return s.vmInfos() }
 
 // Disks lists the disks besides those of templates, by name.
-func (s *Server) Disks() []DiskInfo {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Control) Disks() []DiskInfo {
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
 	out := []DiskInfo{}
-	for _, d := range s.store.disks.where(func(d *disk) bool { return !s.store.ofTemplate(d) }, func(d *disk) string { return d.Name + d.ID }) {
-		out = append(out, s.diskInfo(d))
+	for _, d := range st.disks.where(func(d *disk) bool { return !st.ofTemplate(d) }, func(d *disk) string { return d.Name + d.ID }) {
+		out = append(out, diskInfo(st, d))
 	}
 	return out
 }
@@ -316,17 +353,16 @@ type EventInfo struct {
 const latest = 40
 
 // State describes the site now.
-func (s *Server) State() State {
-	out := State{Version: s.version, URL: s.URL(), Time: time.Now(), Summary: s.Summary(), VMs: s.vmInfos(), Disks: []DiskInfo{}, Faults: s.Faults(), Events: []EventInfo{}, DataCenters: []DataCenterInfo{}}
+func (s *Control) State() State {
+	out := State{Version: s.engine.Version(), URL: s.engine.URL(), Time: time.Now(), Summary: s.Summary(), VMs: s.vmInfos(), Disks: []DiskInfo{}, Faults: s.Faults(), Events: []EventInfo{}, DataCenters: []DataCenterInfo{}}
 	requests := s.Requests()
 	slices.Reverse(requests)
 	out.Requests = requests[:min(len(requests), latest)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.store
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
 	for _, d := range st.disks.where(nil, func(d *disk) string { return d.Name + d.ID }) {
 		if len(st.attachmentsOfDisk(d.ID)) == 0 {
-			out.Disks = append(out.Disks, s.diskInfo(d))
+			out.Disks = append(out.Disks, diskInfo(st, d))
 		}
 	}
 	events := st.events.where(nil, eventKey)
@@ -369,11 +405,11 @@ func (s *Server) State() State {
 }
 
 // withVM runs a change on the VM of an ID or a name.
-func (s *Server) withVM(idOrName string, change func(*vm) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := s.store.vms.get(idOrName)
-	for _, other := range s.store.vms.rows {
+func (s *Control) withVM(idOrName string, change func(*vm) error) error {
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
+	v := st.vms.get(idOrName)
+	for _, other := range st.vms.rows {
 		if v == nil && other.Name == idOrName {
 			v = other
 		}
@@ -382,17 +418,17 @@ func (s *Server) withVM(idOrName string, change func(*vm) error) error {
 		return fmt.Errorf("there is no VM %q", idOrName)
 	}
 	err := change(v)
-	s.watchers.changed()
-	return errors.Join(err, s.store.flush())
+	s.changed()
+	return errors.Join(err, st.flush())
 }
 
 // Crash makes a running VM die by itself; a highly available one starts again.
-func (s *Server) Crash(vm string) error {
+func (s *Control) Crash(vm string) error {
 	return s.withVM(vm, func(v *vmObject) error {
 		if v.Status != statusUp && v.Status != statusPoweringUp {
 			return fmt.Errorf("VM %s is %s, not up", v.Name, v.Status)
 		}
-		s.crash(v)
+		s.engine.Crash(v)
 		return nil
 	})
 }
@@ -401,8 +437,8 @@ func (s *Server) Crash(vm string) error {
 type vmObject = vm
 
 // SetNodeReady makes the kubelet of a VM report a Ready condition of True, False or Unknown.
-func (s *Server) SetNodeReady(vm, status, reason string) error {
-	if s.options.Guest == nil {
+func (s *Control) SetNodeReady(vm, status, reason string) error {
+	if s.engine.settings.Guest == nil {
 		return errors.New("nothing runs in the VMs")
 	}
 	id := ""
@@ -412,69 +448,68 @@ func (s *Server) SetNodeReady(vm, status, reason string) error {
 	}); err != nil {
 		return err
 	}
-	defer s.watchers.changed()
-	return s.options.Guest.SetNodeReady(id, status, reason)
+	defer s.changed()
+	return s.engine.settings.Guest.SetNodeReady(id, status, reason)
 }
 
-func (s *Server) withHost(name string, change func(*host) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.store.hosts.rows {
+func (s *Control) withHost(name string, change func(*host) error) error {
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
+	for _, h := range st.hosts.rows {
 		if h.Name == name || h.ID == name {
 			err := change(h)
-			s.watchers.changed()
-			return errors.Join(err, s.store.flush())
+			s.changed()
+			return errors.Join(err, st.flush())
 		}
 	}
 	return fmt.Errorf("there is no host %q", name)
 }
 
 // FailHost makes a host unreachable: its VMs are unknown, and down once it has been fenced.
-func (s *Server) FailHost(name string) error {
+func (s *Control) FailHost(name string) error {
 	return s.withHost(name, func(h *host) error {
-		s.lose(h)
+		s.engine.Lose(h)
 		return nil
 	})
 }
 
 // RecoverHost brings a host back, from failure or from maintenance.
-func (s *Server) RecoverHost(name string) error {
+func (s *Control) RecoverHost(name string) error {
 	return s.withHost(name, func(h *host) error {
-		s.fenced(h)
-		s.hostStatus(h, hostUp)
+		s.engine.Recover(h)
 		return nil
 	})
 }
 
 // MaintainHost empties a host by migration and takes it out of service.
-func (s *Server) MaintainHost(name string) error {
-	return s.withHost(name, s.maintain)
+func (s *Control) MaintainHost(name string) error {
+	return s.withHost(name, s.engine.Maintain)
 }
 
 // UnlockUser lets a user log in again after too many wrong passwords.
-func (s *Server) UnlockUser(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.store.userNamed(name)
+func (s *Control) UnlockUser(name string) error {
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
+	u := st.userNamed(name)
 	if u == nil {
 		return fmt.Errorf("there is no user %q", name)
 	}
 	u.Failures, u.Locked = 0, false
-	s.store.users.put(u.ID, u)
-	return s.store.flush()
+	st.users.put(u.ID, u)
+	return st.flush()
 }
 
 // SetPassword changes a user's password. Sessions that are open stay.
-func (s *Server) SetPassword(name, password string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.store.userNamed(name)
+func (s *Control) SetPassword(name, password string) error {
+	st := s.engine.Lock()
+	defer s.engine.Unlock()
+	u := st.userNamed(name)
 	if u == nil {
 		return fmt.Errorf("there is no user %q", name)
 	}
 	u.Password = password
-	s.store.users.put(u.ID, u)
-	return s.store.flush()
+	st.users.put(u.ID, u)
+	return st.flush()
 }
 
 const controlHelp = `known:
@@ -486,7 +521,7 @@ const controlHelp = `known:
 `
 
 // controlRoutes is the API for tests and for people who look.
-func (s *Server) controlRoutes() *http.ServeMux {
+func (s *Control) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
 		mux.HandleFunc("GET "+controlPath+pattern, func(w http.ResponseWriter, r *http.Request) { answerJSON(w, http.StatusOK, what(r)) })
@@ -522,8 +557,8 @@ func (s *Server) controlRoutes() *http.ServeMux {
 		return nil
 	})
 	do("DELETE /faults/{id}", func(r *http.Request) error {
-		s.front.Lock()
-		defer s.front.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		before := len(s.faults)
 		s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return strconv.Itoa(f.ID) == r.PathValue("id") })
 		if len(s.faults) == before {

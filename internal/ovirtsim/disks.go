@@ -14,13 +14,13 @@ import (
 // This file has disks and how they are attached. What is written into them is in transfers.go.
 
 // arrangeDisk locks a disk until an operation on it ends.
-func (s *Server) arrangeDisk(d *disk, status string, in time.Duration) {
+func (s *Engine) arrangeDisk(d *disk, status string, in time.Duration) {
 	d.Status, d.Until = statusLocked, transition{Status: status, At: time.Now().Add(in)}
 	s.store.disks.put(d.ID, d)
 	s.wakeDisk(d)
 }
 
-func (s *Server) wakeDisk(d *disk) {
+func (s *Engine) wakeDisk(d *disk) {
 	due := d.Until
 	s.at(due.At, func() {
 		if s.store.disks.get(d.ID) != d || d.Until != due {
@@ -45,7 +45,7 @@ func (d *disk) on(domainID string) bool {
 }
 
 // dropDisk takes a disk out of the inventory, with its content and where it is attached.
-func (s *Server) dropDisk(d *disk) {
+func (s *Engine) dropDisk(d *disk) {
 	for _, a := range s.store.attachmentsOfDisk(d.ID) {
 		s.store.attachments.drop(a.Owner + "/" + d.ID)
 	}
@@ -54,11 +54,11 @@ func (s *Server) dropDisk(d *disk) {
 }
 
 // removeLater removes a disk that is locked until it is gone. Its template is in use meanwhile.
-func (s *Server) removeLater(d *disk) {
+func (s *Engine) removeLater(d *disk) {
 	for _, a := range s.store.attachmentsOfDisk(d.ID) {
 		s.store.attachments.drop(a.Owner + "/" + d.ID)
 	}
-	if wait := s.options.Timings.Remove; wait > 0 {
+	if wait := s.settings.Timings.Remove; wait > 0 {
 		s.arrangeDisk(d, statusRemoved, wait)
 		return
 	}
@@ -66,7 +66,9 @@ func (s *Server) removeLater(d *disk) {
 	s.finish(d.ID)
 }
 
-func (s *Server) imagePath(diskID string) string { return filepath.Join(s.images, diskID+".img") }
+func (s *Engine) imagePath(diskID string) string {
+	return filepath.Join(s.settings.Images, diskID+".img")
+}
 
 func diskDocument(c *call, d *disk) *element {
 	out := object("disk", d.ID, "disks", d.ID).str("name", d.Name).str("alias", d.Name).str("description", d.Description).
@@ -262,7 +264,7 @@ func addDisk(c *call) (*element, error) {
 		return nil, err
 	}
 	c.work("Adding Disk "+made.Name, made.ID)
-	c.arrangeDisk(made, statusOK, c.options.Timings.Disk)
+	c.arrangeDisk(made, statusOK, c.settings.Timings.Disk)
 	c.event(2020, "normal", fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user.Name), eventOf{})
 	return c.created(diskDocument(c, made)), nil
 }
@@ -321,7 +323,7 @@ func (c *call) editDisk(d *disk, in *element) error {
 	if in.has("shareable") {
 		d.Shareable = in.yes("shareable")
 	}
-	c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
+	c.arrangeDisk(d, statusOK, c.settings.Timings.Disk)
 	return nil
 }
 
@@ -390,7 +392,7 @@ func copyDisk(c *call) (*element, error) {
 		}
 		d.Copies = append(d.Copies, domain.ID)
 		c.work("Copying Disk "+d.Name, d.ID)
-		c.arrangeDisk(d, statusOK, 2*c.options.Timings.Disk)
+		c.arrangeDisk(d, statusOK, 2*c.settings.Timings.Disk)
 		return c.complete(answer), nil
 	}
 	made := *d
@@ -400,7 +402,7 @@ func copyDisk(c *call) (*element, error) {
 		return nil, err
 	}
 	c.work("Copying Disk "+d.Name, made.ID)
-	c.arrangeDisk(&made, statusOK, 2*c.options.Timings.Disk)
+	c.arrangeDisk(&made, statusOK, 2*c.settings.Timings.Disk)
 	return c.complete(answer), nil
 }
 
@@ -428,7 +430,7 @@ func moveDisk(c *call) (*element, error) {
 	}
 	d.Domain = domain.ID
 	c.work("Moving Disk "+d.Name, d.ID)
-	c.arrangeDisk(d, statusOK, 2*c.options.Timings.Disk)
+	c.arrangeDisk(d, statusOK, 2*c.settings.Timings.Disk)
 	return c.complete(), nil
 }
 
@@ -604,7 +606,7 @@ func addAttachment(c *call) (*element, error) {
 	}
 	waits := ""
 	if fresh {
-		c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
+		c.arrangeDisk(d, statusOK, c.settings.Timings.Disk)
 		waits = d.ID
 	}
 	c.store.attachments.put(v.ID+"/"+d.ID, made)
@@ -727,6 +729,6 @@ func removeTemplateDisk(c *call) (*element, error) {
 	all := slices.DeleteFunc(append([]string{d.Domain}, d.Copies...), func(id string) bool { return id == domain })
 	d.Domain, d.Copies = all[0], all[1:]
 	c.work("Removing Disk "+d.Name, d.ID)
-	c.arrangeDisk(d, statusOK, c.options.Timings.Disk)
+	c.arrangeDisk(d, statusOK, c.settings.Timings.Disk)
 	return c.complete(), nil
 }

@@ -105,7 +105,7 @@ func (f *Fault) compile() error {
 }
 
 // hit counts a match and says whether the rule applies to it; front is held.
-func (s *Server) hit(f *Fault) bool {
+func (s *Control) hit(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
 		return false
@@ -118,13 +118,13 @@ func (s *Server) hit(f *Fault) bool {
 }
 
 // Inject adds a fault; later ones win. ClearFaults removes all.
-func (s *Server) Inject(fault Fault) error {
+func (s *Control) Inject(fault Fault) error {
 	if err := fault.compile(); err != nil {
 		return err
 	}
-	defer s.watchers.changed()
-	s.front.Lock()
-	defer s.front.Unlock()
+	defer s.changed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.faultIDs++
 	fault.ID, fault.Seen, fault.Hits = s.faultIDs, 0, 0
 	s.faults = append([]*Fault{&fault}, s.faults...)
@@ -132,9 +132,9 @@ func (s *Server) Inject(fault Fault) error {
 }
 
 // Faults lists the rules that are set, the newest first, with their counts.
-func (s *Server) Faults() []Fault {
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) Faults() []Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := make([]Fault, 0, len(s.faults))
 	for _, f := range s.faults {
 		out = append(out, *f)
@@ -143,7 +143,7 @@ func (s *Server) Faults() []Fault {
 }
 
 // Hits counts the requests that met a fault of those that are set now, also while they are delayed.
-func (s *Server) Hits() int {
+func (s *Control) Hits() int {
 	hits := 0
 	for _, f := range s.Faults() {
 		hits += f.Hits
@@ -152,18 +152,18 @@ func (s *Server) Hits() int {
 }
 
 // ClearFaults removes all faults.
-func (s *Server) ClearFaults() {
-	defer s.watchers.changed()
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) ClearFaults() {
+	defer s.changed()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.faults = nil
 }
 
 // faultFor is the first rule that applies to a request; nil where none does.
-func (s *Server) faultFor(r *http.Request) *Fault {
+func (s *Control) faultFor(r *http.Request) *Fault {
 	path := strings.TrimPrefix(r.URL.Path, enginePath)
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, f := range s.faults {
 		if f.Guest == "" && (f.Method == "" || f.Method == r.Method) && f.path.MatchString(path) && s.hit(f) {
 			applied := *f
@@ -174,9 +174,9 @@ func (s *Server) faultFor(r *http.Request) *Fault {
 }
 
 // guestFault says whether a rule of that kind applies to a VM.
-func (s *Server) guestFault(kind, vmName string) bool {
-	s.front.Lock()
-	defer s.front.Unlock()
+func (s *Control) guestFault(kind, vmName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, f := range s.faults {
 		if f.Guest == kind && f.vm.MatchString(vmName) && s.hit(f) {
 			return true
@@ -189,27 +189,25 @@ func (s *Server) guestFault(kind, vmName string) bool {
 func cut() { panic(http.ErrAbortHandler) }
 
 // before applies what a fault does ahead of the request, and says whether that was the answer.
-func (s *Server) before(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
+func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
 	select {
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
-	case <-s.ctx.Done(): // not the request's: an engine finishes what a client gave up on
+	case <-s.engine.Done(): // not the request's: an engine finishes what a client gave up on
 	}
 	switch {
 	case f.Action == actionHang:
 		_, _ = io.Copy(io.Discard, r.Body) // the client's leaving is seen only behind the body
 		select {
 		case <-r.Context().Done():
-		case <-s.ctx.Done():
+		case <-s.engine.Done():
 		}
 		cut()
 	case f.Action == actionCutBefore:
 		cut()
 	case f.Action == actionExpireToken:
-		s.front.Lock()
-		delete(s.sessions, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		s.front.Unlock()
+		s.engine.closeSession(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	case f.Status != 0 && (f.Reason != "" || f.Detail != ""):
-		s.reply(w, r, f.Status, faultDocument(orElse(f.Reason, operationFailed), f.Detail))
+		reply(w, r, f.Status, faultDocument(orElse(f.Reason, operationFailed), f.Detail))
 		return true
 	case f.Status != 0:
 		// A failing engine is seen through the web server before it, which speaks HTML.

@@ -99,7 +99,7 @@ func (c *call) resolve(path string) (*element, error) {
 		return nil, err
 	}
 	r.Header = c.r.Header
-	inner := &call{Server: c.Server, r: r, user: c.user, filtered: c.filtered}
+	inner := &call{Engine: c.Engine, r: r, user: c.user, filtered: c.filtered}
 	if refused := inner.route(); refused != nil {
 		return nil, refused
 	}

@@ -104,8 +104,8 @@ type GuestNode struct {
 }
 
 // boot hands the VM to the guest; the inventory is locked.
-func (s *Server) boot(v *vm) {
-	if s.options.Guest == nil {
+func (s *Engine) boot(v *vm) {
+	if s.settings.Guest == nil {
 		return
 	}
 	machine := s.guestVM(v)
@@ -113,14 +113,14 @@ func (s *Server) boot(v *vm) {
 	s.store.vms.put(v.ID, v)
 	ctx, cancel := context.WithCancel(s.ctx)
 	v.cancel = cancel
-	quiet := s.guestFault(guestNoAgent, v.Name)
+	quiet := s.settings.GuestFault(guestNoAgent, v.Name)
 	update := func(change func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.store.vms.get(v.ID) == v && ctx.Err() == nil {
 			change()
 			_ = s.store.flush()
-			s.watchers.changed()
+			s.settings.Changed()
 		}
 	}
 	s.tell(func() {
@@ -128,8 +128,8 @@ func (s *Server) boot(v *vm) {
 	})
 }
 
-func (s *Server) runGuest(ctx context.Context, v *vm, machine GuestVM, quiet bool, update func(func())) {
-	err := s.options.Guest.Boot(ctx, machine, func(reported []ReportedInterface) {
+func (s *Engine) runGuest(ctx context.Context, v *vm, machine GuestVM, quiet bool, update func(func())) {
+	err := s.settings.Guest.Boot(ctx, machine, func(reported []ReportedInterface) {
 		if !quiet {
 			update(func() { v.reported = reported })
 		}
@@ -140,12 +140,12 @@ func (s *Server) runGuest(ctx context.Context, v *vm, machine GuestVM, quiet boo
 			s.store.vms.put(v.ID, v)
 		})
 	}
-	s.watchers.changed()
+	s.settings.Changed()
 }
 
 // tell queues what guests are told, so that they hear it in the order in which it happened, and not under the lock.
-func (s *Server) tell(what func()) {
-	if s.options.Guest == nil {
+func (s *Engine) tell(what func()) {
+	if s.settings.Guest == nil {
 		return
 	}
 	select {
@@ -155,7 +155,7 @@ func (s *Server) tell(what func()) {
 }
 
 // telling runs what is told.
-func (s *Server) telling() {
+func (s *Engine) telling() {
 	for {
 		select {
 		case what := <-s.told:
@@ -167,7 +167,7 @@ func (s *Server) telling() {
 }
 
 // guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
-func (s *Server) guestVM(v *vm) GuestVM {
+func (s *Engine) guestVM(v *vm) GuestVM {
 	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == osRHCOS, KubernetesVersion: v.Kubernetes, IgnitionVersion: v.Ignition}
 	if init := orElse(v.RunOnce, v.Initialization); init != nil {
 		machine.UserData, machine.HostName = init.value("custom_script"), init.value("host_name")
@@ -202,12 +202,12 @@ func (s *Server) guestVM(v *vm) GuestVM {
 }
 
 // halt ends the guest; the inventory is locked.
-func (s *Server) halt(v *vm) {
+func (s *Engine) halt(v *vm) {
 	v.reported = nil
 	if v.cancel != nil {
 		v.cancel()
 		v.cancel = nil
 	}
 	id := v.ID
-	s.tell(func() { s.options.Guest.Halted(id) })
+	s.tell(func() { s.settings.Guest.Halted(id) })
 }

@@ -33,7 +33,7 @@ func rootRels() (rels []string, paths map[string]string) {
 }
 
 // rootLinks is the header of the root document.
-func (s *Server) rootLinks() string {
+func (s *Engine) rootLinks() string {
 	rels, paths := rootRels()
 	var out []string
 	for _, rel := range rels {
@@ -120,7 +120,7 @@ func (s *store) hostName(id string) string {
 }
 
 // level is the compatibility version of clusters and data centers.
-func (s *Server) level() string {
+func (s *Engine) level() string {
 	switch {
 	case s.atLeast(4, 5, 7):
 		return "4.8"

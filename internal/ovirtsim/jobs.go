@@ -28,7 +28,7 @@ func (c *call) work(description, waits string) {
 }
 
 // finish ends the jobs that wait for an object.
-func (s *Server) finish(waits string) {
+func (s *Engine) finish(waits string) {
 	for _, j := range s.store.jobs.rows {
 		if j.Waits == waits && j.Status == "started" {
 			j.Status, j.Ended = "finished", time.Now()
@@ -86,14 +86,14 @@ type eventOf struct{ vm, host string }
 
 // event adds to the engine's audit log what a request has done.
 func (c *call) event(code int64, severity, description string, of eventOf) {
-	c.Server.event(code, severity, description, of)
+	c.Engine.event(code, severity, description, of)
 	if last := c.store.events.get(fmt.Sprintf("%012d", c.store.counters.get("events").Value)); last != nil && c.r != nil {
 		last.Correlation = c.correlationID
 	}
 }
 
 // event adds to the engine's audit log.
-func (s *Server) event(code int64, severity, description string, of eventOf) {
+func (s *Engine) event(code int64, severity, description string, of eventOf) {
 	made := &event{ID: s.store.next("events"), Code: code, Severity: severity, Description: description, VM: of.vm, Host: of.host, Time: time.Now()}
 	s.store.events.put(fmt.Sprintf("%012d", made.ID), made)
 	trim(s.store.events, maxEvents, eventKey)

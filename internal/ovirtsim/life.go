@@ -10,7 +10,7 @@ import (
 // This file has the life of VMs and hosts: every change of status, by request or by itself.
 
 // arrange plans the VM's next change of status, instead of what was planned before.
-func (s *Server) arrange(v *vm, status string, in time.Duration) {
+func (s *Engine) arrange(v *vm, status string, in time.Duration) {
 	v.epoch++
 	v.Until = transition{Status: status, At: time.Now().Add(in)}
 	s.store.vms.put(v.ID, v)
@@ -18,14 +18,14 @@ func (s *Server) arrange(v *vm, status string, in time.Duration) {
 }
 
 // settle gives the VM a status that stays.
-func (s *Server) settle(v *vm, status string) {
+func (s *Engine) settle(v *vm, status string) {
 	v.epoch++
 	v.Status, v.Until = status, transition{}
 	s.store.vms.put(v.ID, v)
 }
 
 // wake sets the timer of the VM's next change.
-func (s *Server) wake(v *vm) {
+func (s *Engine) wake(v *vm) {
 	epoch := v.epoch
 	s.at(v.Until.At, func() {
 		if s.store.vms.get(v.ID) == v && v.epoch == epoch {
@@ -35,7 +35,7 @@ func (s *Server) wake(v *vm) {
 }
 
 // at runs a change of the inventory at a time, unless the simulator has ended.
-func (s *Server) at(when time.Time, change func()) {
+func (s *Engine) at(when time.Time, change func()) {
 	time.AfterFunc(time.Until(when), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -44,23 +44,23 @@ func (s *Server) at(when time.Time, change func()) {
 		}
 		change()
 		_ = s.store.flush()
-		s.watchers.changed()
+		s.settings.Changed()
 	})
 }
 
 // advance makes the change that was planned.
-func (s *Server) advance(v *vm) {
+func (s *Engine) advance(v *vm) {
 	from, to := v.Status, v.Until.Status
 	switch to {
 	case statusPoweringUp:
 		v.Status = to
 		switch {
-		case s.guestFault(guestNeverBoots, v.Name):
+		case s.settings.GuestFault(guestNeverBoots, v.Name):
 			s.settle(v, statusPoweringUp)
-		case s.guestFault(guestLostBoot, v.Name):
-			s.arrange(v, statusDown, s.options.Timings.PowerUp)
+		case s.settings.GuestFault(guestLostBoot, v.Name):
+			s.arrange(v, statusDown, s.settings.Timings.PowerUp)
 		default:
-			s.arrange(v, statusUp, s.options.Timings.PowerUp)
+			s.arrange(v, statusUp, s.settings.Timings.PowerUp)
 		}
 	case statusUp:
 		if from == statusMigrating {
@@ -84,8 +84,8 @@ func (s *Server) advance(v *vm) {
 		s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.hostName(v.Host), eventOf{vm: v.ID, host: v.Host})
 		s.boot(v)
 		s.drain()
-		if s.guestFault(guestCrashes, v.Name) {
-			s.at(time.Now().Add(s.options.Timings.PowerUp), func() { s.crash(v) })
+		if s.settings.GuestFault(guestCrashes, v.Name) {
+			s.at(time.Now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
 		}
 	case statusDown:
 		if from == statusDown && v.Applied != nil {
@@ -120,7 +120,7 @@ func (s *Server) advance(v *vm) {
 }
 
 // down is the end of a VM's run, however it came.
-func (s *Server) down(v *vm) {
+func (s *Engine) down(v *vm) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.RunOnce, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
 	waited := v.Next
@@ -128,7 +128,7 @@ func (s *Server) down(v *vm) {
 	s.settle(v, statusDown)
 	if waited != nil {
 		v.Applied = waited
-		s.arrange(v, statusDown, s.options.Timings.PowerDown)
+		s.arrange(v, statusDown, s.settings.Timings.PowerDown)
 	}
 	s.finish(v.ID)
 	s.drain()
@@ -142,8 +142,8 @@ func (v *vm) notUpdating(command string) error {
 	return nil
 }
 
-// crash is a guest that dies by itself.
-func (s *Server) crash(v *vm) {
+// Crash is a guest that dies by itself.
+func (s *Engine) Crash(v *vm) {
 	if v.Status != statusUp && v.Status != statusPoweringUp && v.Status != statusRebootInProgress {
 		return
 	}
@@ -157,15 +157,15 @@ func (s *Server) crash(v *vm) {
 }
 
 // launch puts a VM that is down on a host.
-func (s *Server) launch(v *vm) error { return s.launchOn(v, "") }
+func (s *Engine) launch(v *vm) error { return s.launchOn(v, "") }
 
-func (s *Server) launchOn(v *vm, want string) error {
+func (s *Engine) launchOn(v *vm, want string) error {
 	placed, err := s.place(v, want)
 	if err != nil {
 		return err
 	}
 	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, statusWaitForLaunch, "", nil, time.Now()
-	s.arrange(v, statusPoweringUp, s.options.Timings.Launch)
+	s.arrange(v, statusPoweringUp, s.settings.Timings.Launch)
 	return nil
 }
 
@@ -322,7 +322,7 @@ func stopVM(c *call) (*element, error) {
 	c.work("Stopping VM "+v.Name, v.ID)
 	c.halt(v)
 	v.Destination = ""
-	c.arrange(v, statusDown, c.options.Timings.PowerDown)
+	c.arrange(v, statusDown, c.settings.Timings.PowerDown)
 	return c.done(v), nil
 }
 
@@ -340,9 +340,9 @@ func shutdownVM(c *call) (*element, error) {
 		return nil, conflict("Cannot shutdown VM. VM is not running.")
 	case statusUp:
 		c.event(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
-		if c.guestFault(guestIgnoresShutdown, v.Name) {
+		if c.settings.GuestFault(guestIgnoresShutdown, v.Name) {
 			v.Status = statusPoweringDown
-			c.arrange(v, statusUp, 4*c.options.Timings.PowerDown)
+			c.arrange(v, statusUp, 4*c.settings.Timings.PowerDown)
 			return c.done(v), nil
 		}
 	}
@@ -351,7 +351,7 @@ func shutdownVM(c *call) (*element, error) {
 	c.work("Shutting down VM "+v.Name, v.ID)
 	c.halt(v)
 	v.Status, v.Destination = statusPoweringDown, ""
-	c.arrange(v, statusDown, c.options.Timings.PowerDown)
+	c.arrange(v, statusDown, c.settings.Timings.PowerDown)
 	return c.done(v), nil
 }
 
@@ -366,7 +366,7 @@ func (c *call) restart(command string) (*element, error) {
 	}
 	c.halt(v)
 	v.Status = statusRebootInProgress
-	c.arrange(v, statusUp, c.options.Timings.PowerUp)
+	c.arrange(v, statusUp, c.settings.Timings.PowerUp)
 	c.work("Restarting VM "+v.Name, "")
 	c.event(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
 	return c.done(v), nil
@@ -385,7 +385,7 @@ func suspendVM(c *call) (*element, error) {
 	}
 	c.halt(v)
 	v.Status = statusSavingState
-	c.arrange(v, statusSuspended, c.options.Timings.PowerDown)
+	c.arrange(v, statusSuspended, c.settings.Timings.PowerDown)
 	c.work("Hibernating VM "+v.Name, "")
 	c.status = http.StatusAccepted
 	return el("action").flag("async", true).add(ref("job", "jobs", c.job), ref("vm", "vms", v.ID)).str("status", "pending"), nil
@@ -509,18 +509,18 @@ func autoPinVM(c *call) (*element, error) {
 }
 
 // move begins the migration of a VM, to a host or to the best one.
-func (s *Server) move(v *vm, hostID string) error {
+func (s *Engine) move(v *vm, hostID string) error {
 	to, err := s.place(v, hostID)
 	if err != nil {
 		return conflict("%s", "Cannot migrate VM. "+trimVerdict(err))
 	}
 	v.Status, v.Destination = statusMigrating, to.ID
 	s.event(62, "normal", "Migration started (VM: "+v.Name+", Source: "+s.store.hostName(v.Host)+", Destination: "+to.Name+").", eventOf{vm: v.ID, host: v.Host})
-	s.arrange(v, statusUp, s.options.Timings.Migrate)
+	s.arrange(v, statusUp, s.settings.Timings.Migrate)
 	return nil
 }
 
-func (s *Server) vmsOn(hostID string) []*vm {
+func (s *Engine) vmsOn(hostID string) []*vm {
 	return s.store.vms.where(func(v *vm) bool { return v.Host == hostID }, vmKey)
 }
 
@@ -542,14 +542,14 @@ func deactivateHost(c *call) (*element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.maintain(h); err != nil {
+	if err := c.Maintain(h); err != nil {
 		return nil, err
 	}
 	return c.complete(), nil
 }
 
-// maintain empties a host and takes it out of service.
-func (s *Server) maintain(h *host) error {
+// Maintain empties a host and takes it out of service.
+func (s *Engine) Maintain(h *host) error {
 	if h.Status != hostUp {
 		return conflict("Cannot switch Host to Maintenance mode. The Host is not up.")
 	}
@@ -566,7 +566,7 @@ func (s *Server) maintain(h *host) error {
 }
 
 // turnBack ends migrations to a host that is no place to go any more.
-func (s *Server) turnBack(h *host) {
+func (s *Engine) turnBack(h *host) {
 	for _, v := range s.store.vms.rows {
 		if v.Destination == h.ID {
 			v.Destination = ""
@@ -578,7 +578,7 @@ func (s *Server) turnBack(h *host) {
 
 // drain moves VMs off hosts that prepare for maintenance, as far as other hosts take them now, and completes the
 // maintenance of those whose last VM has left. It is called whenever a VM has settled.
-func (s *Server) drain() {
+func (s *Engine) drain() {
 	for _, h := range s.store.hosts.rows {
 		if h.Status != hostPreparing {
 			continue
@@ -595,7 +595,7 @@ func (s *Server) drain() {
 	}
 }
 
-func (s *Server) hostStatus(h *host, status string) {
+func (s *Engine) hostStatus(h *host, status string) {
 	h.Status, h.FailedAt = status, time.Time{}
 	s.store.hosts.put(h.ID, h)
 	s.event(13, "normal", "Status of host "+h.Name+" was set to "+status+".", eventOf{host: h.ID})
@@ -612,14 +612,14 @@ func fenceHost(c *call) (*element, error) {
 		return c.complete().str("power_management_status", "on"), nil
 	case slices.Contains([]string{"restart", "stop", "start", ""}, kind):
 	}
-	c.lose(h)
+	c.Lose(h)
 	c.fenced(h)
 	c.hostStatus(h, hostUp)
 	return c.complete(), nil
 }
 
-// lose is a host that is not reached any more: its VMs are unknown until it has been fenced.
-func (s *Server) lose(h *host) {
+// Lose is a host that is not reached any more: its VMs are unknown until it has been fenced.
+func (s *Engine) Lose(h *host) {
 	h.Status, h.FailedAt = hostNonResponsive, time.Now()
 	s.store.hosts.put(h.ID, h)
 	s.event(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
@@ -630,7 +630,7 @@ func (s *Server) lose(h *host) {
 		s.settle(v, statusUnknown)
 	}
 	failed := h.FailedAt
-	s.at(failed.Add(s.options.Timings.Fence), func() {
+	s.at(failed.Add(s.settings.Timings.Fence), func() {
 		if h.Status == hostNonResponsive && h.FailedAt.Equal(failed) {
 			s.fenced(h)
 		}
@@ -638,7 +638,7 @@ func (s *Server) lose(h *host) {
 }
 
 // fenced is the moment from which the VMs of a lost host are known to be down. Highly available ones start elsewhere.
-func (s *Server) fenced(h *host) {
+func (s *Engine) fenced(h *host) {
 	for _, v := range s.vmsOn(h.ID) {
 		if v.Status != statusUnknown {
 			continue
@@ -652,8 +652,14 @@ func (s *Server) fenced(h *host) {
 	}
 }
 
+// Recover brings a host back, from failure or from maintenance; the store is locked.
+func (s *Engine) Recover(h *host) {
+	s.fenced(h)
+	s.hostStatus(h, hostUp)
+}
+
 // resume continues after a restart of the simulator: what was on its way goes on, and what ran boots again.
-func (s *Server) resume() {
+func (s *Engine) resume() {
 	for _, v := range s.store.vms.rows {
 		switch {
 		case v.Until.Status != "":
@@ -685,13 +691,13 @@ func (s *Server) resume() {
 	}
 	for _, h := range s.store.hosts.rows {
 		if h.Status == hostNonResponsive {
-			s.lose(h)
+			s.Lose(h)
 		}
 	}
 }
 
 // seed makes what an inventory wants beyond the objects that fill made: VMs and their affinity groups.
-func (s *Server) seed(inv Inventory) error {
+func (s *Engine) seed(inv Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {
 			if err := s.seedVM(dc, want); err != nil {
@@ -714,8 +720,8 @@ func (s *Server) seed(inv Inventory) error {
 	return nil
 }
 
-func (s *Server) seedVM(dc DataCenter, want VM) error {
-	c := &call{Server: s}
+func (s *Engine) seedVM(dc DataCenter, want VM) error {
+	c := &call{Engine: s}
 	source := c.templateFor(el("template").str("name", want.Template), s.store.idOf(dc.ID, "datacenter", dc.Name))
 	home := &cluster{}
 	for _, one := range dc.Clusters {

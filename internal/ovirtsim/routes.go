@@ -9,7 +9,7 @@ const apiPath = enginePath + "/api"
 
 // routes is the table of all calls below /ovirt-engine/api. A handler only leaves its operation in the call: who runs it
 // holds the lock, and may also be a link that is followed.
-func (s *Server) routes() *http.ServeMux {
+func (s *Engine) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, op := range map[string]operation{
 		"GET ": rootDocument,

@@ -9,7 +9,7 @@ import (
 
 // place picks the host for a VM: those that fit are filtered by hard rules, then weighed by soft ones and free memory.
 // An answer of nil comes with the engine's words for each host that was ruled out.
-func (s *Server) place(v *vm, want string) (*host, error) {
+func (s *Engine) place(v *vm, want string) (*host, error) {
 	free := map[string]int64{}
 	for _, h := range s.store.hosts.rows {
 		free[h.ID] = h.Memory
@@ -76,7 +76,7 @@ func trimVerdict(err error) string {
 const softWeight = 1 << 40
 
 // affinity judges a host by the rules that the VM is under: the reason why it is ruled out, or the weight of soft rules.
-func (s *Server) affinity(v *vm, h *host) (reason string, weight int64) {
+func (s *Engine) affinity(v *vm, h *host) (reason string, weight int64) {
 	for _, g := range s.store.groups.where(func(g *affinityGroup) bool { return slices.Contains(g.VMs, v.ID) }, groupKey) {
 		if g.VMsRule.Enabled {
 			good := s.vmsRuleHolds(g, v, h)
@@ -106,7 +106,7 @@ func (s *Server) affinity(v *vm, h *host) (reason string, weight int64) {
 }
 
 // vmsRuleHolds says whether the VM on this host would keep a group's rule among VMs.
-func (s *Server) vmsRuleHolds(g *affinityGroup, v *vm, h *host) bool {
+func (s *Engine) vmsRuleHolds(g *affinityGroup, v *vm, h *host) bool {
 	others := map[string]bool{}
 	for _, id := range g.VMs {
 		if other := s.store.vms.get(id); other != nil && other.ID != v.ID && other.Host != "" {

@@ -73,9 +73,9 @@ func (s *store) take(v *vm, kind, description string) *snapshot {
 }
 
 // lockForSnapshot locks a VM while its disks change over to those of a snapshot.
-func (s *Server) lockForSnapshot(v *vm) {
+func (s *Engine) lockForSnapshot(v *vm) {
 	v.Status = statusImageLocked
-	s.arrange(v, statusDown, s.options.Timings.Clone)
+	s.arrange(v, statusDown, s.settings.Timings.Clone)
 }
 
 // restoreDisks gives the disks of a VM the sizes that they had. profiled says that they have their disk profile again, which
@@ -195,13 +195,13 @@ func addSnapshot(c *call) (*element, error) {
 }
 
 // arrangeSnapshot locks a snapshot until an operation on it ends.
-func (s *Server) arrangeSnapshot(of *snapshot, status string) {
-	of.Status, of.Until = statusLocked, transition{Status: status, At: time.Now().Add(s.options.Timings.Clone)}
+func (s *Engine) arrangeSnapshot(of *snapshot, status string) {
+	of.Status, of.Until = statusLocked, transition{Status: status, At: time.Now().Add(s.settings.Timings.Clone)}
 	s.store.snapshots.put(of.ID, of)
 	s.wakeSnapshot(of)
 }
 
-func (s *Server) wakeSnapshot(of *snapshot) {
+func (s *Engine) wakeSnapshot(of *snapshot) {
 	due := of.Until
 	s.at(due.At, func() {
 		if s.store.snapshots.get(of.ID) != of || of.Until != due {
@@ -333,7 +333,7 @@ func previewSnapshot(c *call) (*element, error) {
 }
 
 // showPreview ends the work on a VM that has snapshots; false where it has none, and was locked for something else.
-func (s *Server) showPreview(v *vm) bool {
+func (s *Engine) showPreview(v *vm) bool {
 	all := s.store.snapshotsOf(v.ID)
 	for _, found := range all {
 		if found.Previews {

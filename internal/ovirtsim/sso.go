@@ -64,7 +64,7 @@ const (
 )
 
 // token is the token endpoint. It takes parameters from the query and the form, in a GET as well.
-func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 	secured(w)
 	refuse := func(code, text string) {
 		answerJSON(w, http.StatusBadRequest, map[string]any{"error_code": code, "error": text})
@@ -118,7 +118,7 @@ func grantedScope(asked string) string {
 }
 
 // login checks a password, and locks the user of too many wrong ones. What follows the last @ of a name is its profile.
-func (s *Server) login(name, password string) *loginError {
+func (s *Engine) login(name, password string) *loginError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { _ = s.store.flush() }() // a lock must hold over a restart
@@ -151,12 +151,12 @@ func (s *Server) login(name, password string) *loginError {
 	return nil
 }
 
-func (s *Server) openSession(user string) (token string) {
+func (s *Engine) openSession(user string) (token string) {
 	token = randomHex(32)
 	s.front.Lock()
 	defer s.front.Unlock()
-	s.liveSessions() // those of clients that never log out must not pile up
-	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.options.TokenLifetime)}
+	s.forgetExpired() // those of clients that never log out must not pile up
+	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.settings.TokenLifetime)}
 	return token
 }
 
@@ -180,7 +180,7 @@ func (s *store) hasProfile(profile string) bool {
 }
 
 // logout ends a session. The engine says yes to whatever it is sent.
-func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
 	localeCookie(w)
 	if r.ParseForm() == nil {
 		s.closeSession(r.Form.Get("token"))
@@ -221,7 +221,7 @@ const (
 // authenticate returns the user of a request, or what the page of the refusal says: by the cookie of a session, by the
 // token of one, or by HTTP Basic. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the
 // first request with the cookie and without that header ends the session, which is how such clients log out.
-func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
+func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
 	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
 	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak), "persistent-auth")
 	authorization := r.Header.Get("Authorization")
@@ -255,7 +255,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 	return "", nothingSent
 }
 
-func (s *Server) authenticateCookie(w http.ResponseWriter, value string, persistent bool) (user, refused string) {
+func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persistent bool) (user, refused string) {
 	user, known := s.useSession(value)
 	switch {
 	case known && persistent:
@@ -284,7 +284,7 @@ func errorPage(w http.ResponseWriter, status int, text string) {
 }
 
 // useSession returns the user of a session and prolongs it: the engine counts from the last use.
-func (s *Server) useSession(token string) (string, bool) {
+func (s *Engine) useSession(token string) (string, bool) {
 	s.front.Lock()
 	defer s.front.Unlock()
 	found, known := s.sessions[token]
@@ -292,37 +292,44 @@ func (s *Server) useSession(token string) (string, bool) {
 		delete(s.sessions, token)
 		return "", false
 	}
-	found.expiry = time.Now().Add(s.options.TokenLifetime)
+	found.expiry = time.Now().Add(s.settings.TokenLifetime)
 	s.sessions[token] = found
 	return found.user, true
 }
 
-func (s *Server) closeSession(token string) {
+func (s *Engine) closeSession(token string) {
 	s.front.Lock()
 	defer s.front.Unlock()
 	delete(s.sessions, token)
 }
 
 // ExpireSessions makes every token invalid, as a restart of the engine does.
-func (s *Server) ExpireSessions() {
+func (s *Engine) ExpireSessions() {
 	s.front.Lock()
 	defer s.front.Unlock()
 	s.sessions = map[string]session{}
 }
 
-// liveSessions are those that have not expired; front is held.
-func (s *Server) liveSessions() int {
+// Sessions counts those that have not expired, and the successful logins so far.
+func (s *Engine) Sessions() (live, logins int) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	s.forgetExpired()
+	return len(s.sessions), s.logins
+}
+
+// forgetExpired drops the sessions that have expired; front is held.
+func (s *Engine) forgetExpired() {
 	now := time.Now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
-	return len(s.sessions)
 }
 
 // pkiResource gives certificates to those who do not trust them yet; it needs no session.
-func (s *Server) pkiResource(w http.ResponseWriter, r *http.Request) {
+func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 	localeCookie(w)
 	query := r.URL.Query()
 	resource, format := query.Get("resource"), query.Get("format")
-	content := map[string][]byte{"ca-certificate": s.caPEM, "engine-certificate": s.certPEM}[resource]
+	content := map[string][]byte{"ca-certificate": s.settings.CA, "engine-certificate": s.settings.Certificate}[resource]
 	switch {
 	case resource == "":
 		errorPage(w, http.StatusBadRequest, "Missing resource name")
@@ -341,7 +348,7 @@ func (s *Server) pkiResource(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if format == "OPENSSH-PUBKEY" {
-		content = s.sshKeys[resource]
+		content = s.settings.SSHKeys[resource]
 	}
 	if r.Method != http.MethodHead {
 		media += "; charset=ISO-8859-1"

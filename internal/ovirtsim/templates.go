@@ -150,7 +150,7 @@ func addTemplate(c *call) (*element, error) {
 		return nil, err
 	}
 	c.copyInto(made, v)
-	wait := 2 * c.options.Timings.Clone
+	wait := 2 * c.settings.Timings.Clone
 	v.Status = statusImageLocked
 	c.arrange(v, statusDown, wait)
 	c.arrangeTemplate(made, statusOK, wait)
@@ -204,13 +204,13 @@ func (c *call) copyInto(made *template, v *vm) {
 	}
 }
 
-func (s *Server) arrangeTemplate(t *template, status string, in time.Duration) {
+func (s *Engine) arrangeTemplate(t *template, status string, in time.Duration) {
 	t.Status, t.Until = statusLocked, transition{Status: status, At: time.Now().Add(in)}
 	s.store.templates.put(t.ID, t)
 	s.wakeTemplate(t)
 }
 
-func (s *Server) wakeTemplate(t *template) {
+func (s *Engine) wakeTemplate(t *template) {
 	due := t.Until
 	s.at(due.At, func() {
 		if s.store.templates.get(t.ID) != t || t.Until != due {
@@ -231,7 +231,7 @@ func (s *Server) wakeTemplate(t *template) {
 	})
 }
 
-func (s *Server) dropTemplate(t *template) {
+func (s *Engine) dropTemplate(t *template) {
 	for _, a := range s.store.attachmentsOf(t.ID) {
 		s.dropDisk(s.store.disks.get(a.Disk))
 	}
@@ -302,7 +302,7 @@ func removeTemplate(c *call) (*element, error) {
 		return nil, conflict("%s", command+"The following Disk(s) are based on it: "+strings.Join(based, ", ")+".")
 	}
 	c.work("Removing Template "+t.Name, t.ID)
-	if wait := c.options.Timings.Remove; wait > 0 {
+	if wait := c.settings.Timings.Remove; wait > 0 {
 		c.arrangeTemplate(t, statusRemoved, wait)
 	} else {
 		c.dropTemplate(t)

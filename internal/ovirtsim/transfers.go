@@ -38,8 +38,8 @@ const (
 // imagesPath is where the data endpoint is served, beside the engine.
 const imagesPath = "/images/"
 
-func (s *Server) transferURL(t *imageTransfer) string {
-	return "https://" + s.listener.Addr().String() + imagesPath + t.Ticket
+func (s *Engine) transferURL(t *imageTransfer) string {
+	return "https://" + s.settings.Address + imagesPath + t.Ticket
 }
 
 // hasTicket are the phases in which data can be sent, and the URLs are told.
@@ -121,13 +121,13 @@ func (c *call) transferHost(d *disk) string {
 	return ""
 }
 
-func (s *Server) arrangeTransfer(t *imageTransfer, phase string, in time.Duration) {
+func (s *Engine) arrangeTransfer(t *imageTransfer, phase string, in time.Duration) {
 	t.Until = transition{Status: phase, At: time.Now().Add(in)}
 	s.store.transfers.put(t.ID, t)
 	s.wakeTransfer(t)
 }
 
-func (s *Server) wakeTransfer(t *imageTransfer) {
+func (s *Engine) wakeTransfer(t *imageTransfer) {
 	due := t.Until
 	s.at(due.At, func() {
 		if s.store.transfers.get(t.ID) != t || t.Until != due {
@@ -143,7 +143,7 @@ func (s *Server) wakeTransfer(t *imageTransfer) {
 }
 
 // step is how long a phase lasts in which the engine does its part.
-func (s *Server) step() time.Duration { return s.options.Timings.Disk / 2 }
+func (s *Engine) step() time.Duration { return s.settings.Timings.Disk / 2 }
 
 // afterwards are the phases that follow by themselves.
 var afterwards = map[string]string{
@@ -153,7 +153,7 @@ var afterwards = map[string]string{
 
 // enter is the beginning of a phase. The disk of an upload that comes to nothing is illegal for a moment, then locked while it
 // is removed, then gone; that of a download stays.
-func (s *Server) enter(t *imageTransfer, phase string) {
+func (s *Engine) enter(t *imageTransfer, phase string) {
 	t.Phase = phase
 	s.store.transfers.put(t.ID, t)
 	d := s.store.disks.get(t.Disk)
@@ -191,7 +191,7 @@ func (s *Server) enter(t *imageTransfer, phase string) {
 	}
 }
 
-func (s *Server) resumeUpload(t *imageTransfer) {
+func (s *Engine) resumeUpload(t *imageTransfer) {
 	switch {
 	case t.Until.Status != "":
 		s.wakeTransfer(t)
@@ -204,7 +204,7 @@ func (s *Server) resumeUpload(t *imageTransfer) {
 }
 
 // watchActivity ends a transfer that nobody feeds.
-func (s *Server) watchActivity(t *imageTransfer) {
+func (s *Engine) watchActivity(t *imageTransfer) {
 	if t.InactivityTimeout <= 0 {
 		return
 	}
@@ -279,7 +279,7 @@ func extendTransfer(_ *call, t *imageTransfer) error {
 }
 
 // verify looks at what was uploaded, outside of the lock, and ends the transfer.
-func (s *Server) verify(t *imageTransfer) {
+func (s *Engine) verify(t *imageTransfer) {
 	if t.Direction == "download" {
 		s.arrangeTransfer(t, phaseFinishedSuccess, s.step())
 		return
@@ -311,7 +311,7 @@ func (s *Server) verify(t *imageTransfer) {
 			s.arrangeTransfer(t, phaseFinishedSuccess, s.step())
 		}
 		_ = s.store.flush()
-		s.watchers.changed()
+		s.settings.Changed()
 	}()
 }
 
@@ -354,7 +354,7 @@ type ticket struct {
 	size            int64
 }
 
-func (s *Server) ticket(id string) (*ticket, error) {
+func (s *Engine) ticket(id string) (*ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.store.transfers.rows {
@@ -376,7 +376,7 @@ func (s *Server) ticket(id string) (*ticket, error) {
 }
 
 // touch records the progress of a transfer; written is the part that has arrived.
-func (s *Server) touch(t *ticket, first, end int64) error {
+func (s *Engine) touch(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store.transfers.get(t.transfer.ID) != t.transfer || !slices.Contains(hasTicket, t.transfer.Phase) {
@@ -389,7 +389,7 @@ func (s *Server) touch(t *ticket, first, end int64) error {
 		t.transfer.Transferred += r[1] - r[0]
 	}
 	s.store.transfers.put(t.transfer.ID, t.transfer)
-	s.watchers.changed()
+	s.settings.Changed()
 	return s.store.flush()
 }
 
@@ -413,7 +413,7 @@ func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 var contentRange = regexp.MustCompile(`^bytes (\d+)-(\d+|\*)/(\d+|\*)$`)
 
 // serveImage is the data endpoint. It needs no session: knowing the ticket is the right to it.
-func (s *Server) serveImage(w http.ResponseWriter, r *http.Request) {
+func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", "OPTIONS,GET,PUT,PATCH")
@@ -457,7 +457,7 @@ func dataError(status int, format string, args ...any) error {
 	return &refusal{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
-func (s *Server) putImage(t *ticket, r *http.Request) error {
+func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	if t.direction != "upload" {
 		return dataError(http.StatusForbidden, "%s", "the ticket is for downloads")
 	}
@@ -498,7 +498,7 @@ func (s *Server) putImage(t *ticket, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) patchImage(t *ticket, r *http.Request) error {
+func (s *Engine) patchImage(t *ticket, r *http.Request) error {
 	var in struct {
 		Op     string `json:"op"`
 		Offset int64  `json:"offset"`

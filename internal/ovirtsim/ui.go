@@ -16,26 +16,41 @@ import (
 //go:embed page/index.html
 var page embed.FS
 
-// UIURL is the address of the page; empty without one.
-func (s *Server) UIURL() string { return s.uiURL }
+// ui is the page that is served; nil means none.
+type ui struct {
+	server  *http.Server
+	address string
+}
+
+func (u *ui) url() string {
+	if u == nil {
+		return ""
+	}
+	return "http://" + u.address + "/"
+}
+
+func (u *ui) close() {
+	if u != nil {
+		_ = u.server.Close()
+	}
+}
 
 // serveUI serves the page in plain HTTP, since a browser does not trust our CA, and therefore on loopback only.
-func (s *Server) serveUI() error {
-	if s.options.UI == "" {
-		return nil
+func (s *Control) serveUI(address string) (*ui, error) {
+	if address == "" {
+		return nil, nil
 	}
-	host, _, err := net.SplitHostPort(s.options.UI)
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("the address of the page %q is not HOST:PORT: %w", s.options.UI, err)
+		return nil, fmt.Errorf("the address of the page %q is not HOST:PORT: %w", address, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
+		return nil, fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
 	}
-	listener, err := net.Listen("tcp", s.options.UI) //nolint:noctx // at once
+	listener, err := net.Listen("tcp", address) //nolint:noctx // at once
 	if err != nil {
-		return fmt.Errorf("failed to listen on %s for the page: %w", s.options.UI, err)
+		return nil, fmt.Errorf("failed to listen on %s for the page: %w", address, err)
 	}
-	s.uiURL = "http://" + listener.Addr().String() + "/"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -43,9 +58,9 @@ func (s *Server) serveUI() error {
 	})
 	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, http.StatusOK, s.State()) })
 	mux.HandleFunc("GET /events", s.stream)
-	s.ui = &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog()}
-	go func() { _ = s.ui.Serve(listener) }()
-	return nil
+	out := &ui{server: &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog()}, address: listener.Addr().String()}
+	go func() { _ = out.server.Serve(listener) }()
+	return out, nil
 }
 
 // guarded keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and ours
@@ -79,7 +94,7 @@ const (
 
 // stream sends the state whenever it has changed, as server-sent events, and else an event "same" now and then, by which
 // the page knows that the engine is there.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+func (s *Control) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	controller := http.NewResponseController(w)
@@ -109,11 +124,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // pause waits for a time or a change; false means that nobody looks any more.
-func pause(r *http.Request, s *Server, wait <-chan time.Time, changed <-chan struct{}) bool {
+func pause(r *http.Request, s *Control, wait <-chan time.Time, changed <-chan struct{}) bool {
 	select {
 	case <-r.Context().Done():
 		return false
-	case <-s.ctx.Done():
+	case <-s.engine.Done():
 		return false
 	case <-wait:
 	case <-changed:

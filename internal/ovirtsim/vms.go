@@ -35,7 +35,7 @@ func vmDocument(c *call, v *vm) *element {
 	}
 	if h := c.store.hosts.get(v.Host); h != nil && len(v.Consoles) > 0 {
 		out.put(h.Address, "display", "address").put("5900", "display", "port")
-		certificate := el("certificate").str("content", string(c.caPEM)).str("organization", "ovirtsim").str("subject", "O=ovirtsim,CN="+h.Address)
+		certificate := el("certificate").str("content", string(c.settings.CA)).str("organization", "ovirtsim").str("subject", "O=ovirtsim,CN="+h.Address)
 		out.get("display").add(certificate)
 	}
 	if v.Host != "" {
@@ -377,7 +377,7 @@ func (c *call) lockNew(made *vm, clone, disks bool) {
 	if !disks {
 		return
 	}
-	wait := c.options.Timings.Clone
+	wait := c.settings.Timings.Clone
 	if clone {
 		wait *= 2
 	}
@@ -448,7 +448,7 @@ func updateVM(c *call) (*element, error) {
 	if leased { // which takes its storage domain a while
 		after := v.copyOf()
 		v.Applied = &after
-		c.arrange(v, statusDown, c.options.Timings.PowerDown)
+		c.arrange(v, statusDown, c.settings.Timings.PowerDown)
 	}
 	c.work("Editing VM "+v.Name, "")
 	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
@@ -583,7 +583,7 @@ func removeVM(c *call) (*element, error) {
 const statusRemoved = "removed"
 
 // forget takes a VM out of the inventory. Its disks stay.
-func (s *Server) forget(v *vm) {
+func (s *Engine) forget(v *vm) {
 	for _, n := range s.store.nicsOf(v.ID) {
 		s.store.release(n.MAC)
 		s.store.nics.drop(n.ID)
@@ -612,7 +612,7 @@ func (s *Server) forget(v *vm) {
 	s.store.vms.drop(v.ID)
 	s.finish(v.ID)
 	id := v.ID
-	s.tell(func() { s.options.Guest.Removed(id) })
+	s.tell(func() { s.settings.Guest.Removed(id) })
 }
 
 func vmStatistics(c *call) (*element, error) {
@@ -631,7 +631,7 @@ func vmStatistics(c *call) (*element, error) {
 }
 
 // atLeast compares the version of the engine.
-func (s *Server) atLeast(version ...int) bool {
+func (s *Engine) atLeast(version ...int) bool {
 	for i, part := range strings.Split(s.version, ".") {
 		n, _ := strconv.Atoi(part)
 		if i >= len(version) || n > version[i] {

@@ -1,0 +1,61 @@
+package ovirtsim
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// ServeHTTP puts the control API, faults and the record of requests in front of the engine.
+func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	for strings.Contains(path, "//") { // clients append "/vms" to a URL that ends in a slash
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	r.URL.Path, r.URL.RawPath = path, ""
+	if strings.HasPrefix(path, controlPath) {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	recorder := &statusRecorder{ResponseWriter: w}
+	r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
+	entry := s.record(r)
+	defer func() { s.recorded(entry, recorder) }()
+	fault := s.faultFor(r)
+	if fault != nil {
+		s.noteFault(entry, fault)
+		if s.before(fault, recorder, r) {
+			return
+		}
+	}
+	if !fault.late() {
+		s.engine.ServeHTTP(recorder, r)
+		return
+	}
+	back := &held{header: http.Header{}}
+	s.engine.ServeHTTP(back, r)
+	fault.after(back, recorder)
+}
+
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *statusRecorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *statusRecorder) Write(body []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(body)
+}
