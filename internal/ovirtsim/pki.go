@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
 // identity is by what clients know an engine.
@@ -103,7 +105,7 @@ func authority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error)
 		return nil, nil, fmt.Errorf("failed to make the CA's key: %w", err)
 	}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "ovirtsim CA " + randomHex(4)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "ovirtsim CA " + wire.RandomHex(4)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := sign(template, template, &key.PublicKey, key)
 	if err != nil {

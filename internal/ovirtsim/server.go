@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -8,6 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/control"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
 // Options configure a simulated engine. The zero value is a usable one.
@@ -21,31 +28,31 @@ type Options struct {
 	// TokenLifetime is how long a session lives; 0 means 30 minutes.
 	TokenLifetime time.Duration
 	// Inventory to start with; an empty one means DefaultInventory. A state folder that was used before wins over it.
-	Inventory Inventory
+	Inventory inventory.Inventory
 	// StateFolder keeps the inventory over restarts; empty means that it is forgotten.
 	StateFolder string
 	// Timings of asynchronous operations; zero means DefaultTimings.
-	Timings Timings
+	Timings api.Timings
 	// Faults that are set from the beginning.
-	Faults []Fault
+	Faults []control.Fault
 	// Seed makes faults with a probability repeatable; 0 means random.
 	Seed uint64
 	// Guest is what runs in the VMs; nil means that they start and do nothing.
-	Guest Guest
+	Guest api.Guest
 	// Gate is a handler in front of the engine, for tests that must act at a request; nil means none.
 	Gate func(engine http.Handler) http.Handler
 }
 
 // Server is a running simulated engine: what serves it, and with Control what tests and people see and do besides its API.
 type Server struct {
-	*Control
+	*control.Control
 
 	options  Options
-	engine   *Engine
+	engine   *api.Engine
 	identity *identity
 	listener net.Listener
 	http     *http.Server
-	ui       *ui
+	ui       *control.UI
 	images   string
 }
 
@@ -70,7 +77,7 @@ func New(options Options) (*Server, error) {
 	if err := options.Inventory.Validate(); err != nil {
 		return nil, fmt.Errorf("the inventory is not valid: %w", err)
 	}
-	control, err := NewControl(options.Faults, options.Seed)
+	control, err := control.New(options.Faults, options.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -85,21 +92,21 @@ func New(options Options) (*Server, error) {
 
 // fillIn sets what nobody has set.
 func (o *Options) fillIn() {
-	o.Listen = orElse(o.Listen, "127.0.0.1:0")
-	o.Username = orElse(o.Username, "admin@internal")
-	o.Password = orElse(o.Password, randomHex(12))
-	o.TokenLifetime = orElse(o.TokenLifetime, 30*time.Minute)
+	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
+	o.Username = cmp.Or(o.Username, "admin@internal")
+	o.Password = cmp.Or(o.Password, wire.RandomHex(12))
+	o.TokenLifetime = cmp.Or(o.TokenLifetime, 30*time.Minute)
 	if len(o.Inventory.DataCenters) == 0 {
-		o.Inventory = DefaultInventory()
+		o.Inventory = inventory.Default()
 	}
 
 	t := &o.Timings
-	if *t == (Timings{}) {
-		*t = DefaultTimings()
+	if *t == (api.Timings{}) {
+		*t = api.DefaultTimings()
 	}
-	t.Disk = orElse(t.Disk, t.Clone)
-	t.Migrate = orElse(t.Migrate, t.PowerUp)
-	t.Fence = orElse(t.Fence, 4*t.PowerDown)
+	t.Disk = cmp.Or(t.Disk, t.Clone)
+	t.Migrate = cmp.Or(t.Migrate, t.PowerUp)
+	t.Fence = cmp.Or(t.Fence, 4*t.PowerDown)
 }
 
 // start fills or restores the inventory and serves.
@@ -114,7 +121,7 @@ func (s *Server) start() error {
 	if err := s.startEngine(); err != nil {
 		return err
 	}
-	if s.ui, err = s.serveUI(s.options.UI); err != nil {
+	if s.ui, err = s.ServeUI(s.options.UI); err != nil {
 		return err
 	}
 
@@ -123,7 +130,7 @@ func (s *Server) start() error {
 		handler = s.options.Gate(handler)
 	}
 	s.http = &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quietLog(),
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: control.QuietLog(),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.identity.tls}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = s.http.ServeTLS(s.listener, "", "") }()
@@ -136,24 +143,24 @@ func (s *Server) startEngine() error {
 	if err != nil {
 		return err
 	}
-	s.engine, err = NewEngine(Settings{
+	s.engine, err = api.NewEngine(api.Settings{
 		Address: s.listener.Addr().String(), CA: s.identity.ca, Certificate: s.identity.certificate, SSHKeys: s.identity.sshKeys,
 		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Guest: s.options.Guest, Images: s.images,
-		Changed: s.changed, GuestFault: s.guestFault,
+		Changed: s.Changed, GuestFault: s.GuestFault,
 	}, objects, s.options.Inventory, resumed)
 	if err != nil {
-		objects.close()
+		objects.Close()
 		return err
 	}
-	s.watch(s.engine)
+	s.Watch(s.engine)
 	return nil
 }
 
 // openStore opens the state folder, if there is one, and makes the folder of images.
-func (s *Server) openStore() (objects *store, resumed bool, err error) {
-	objects = newStore()
+func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
+	objects = store.New()
 	if folder := s.options.StateFolder; folder != "" {
-		if resumed, err = objects.open(folder); err != nil {
+		if resumed, err = objects.Open(folder); err != nil {
 			return nil, false, err
 		}
 		s.images = filepath.Join(folder, "images")
@@ -161,14 +168,14 @@ func (s *Server) openStore() (objects *store, resumed bool, err error) {
 		return nil, false, fmt.Errorf("failed to make a folder for images: %w", err)
 	}
 	if err := os.MkdirAll(s.images, 0o700); err != nil {
-		objects.close()
+		objects.Close()
 		return nil, false, fmt.Errorf("failed to make a folder for images: %w", err)
 	}
 
 	if !resumed {
-		objects.fill(s.options.Inventory)
+		s.options.Inventory.Fill(objects)
 	}
-	objects.ensureUser(s.options.Username, s.options.Password, superUser)
+	objects.EnsureUser(s.options.Username, s.options.Password, api.SuperUser)
 	return objects, resumed, nil
 }
 
@@ -176,10 +183,12 @@ func (s *Server) openStore() (objects *store, resumed bool, err error) {
 func (s *Server) URL() string { return s.engine.URL() }
 
 // ControlURL is the base of the control API.
-func (s *Server) ControlURL() string { return "https://" + s.listener.Addr().String() + controlPath }
+func (s *Server) ControlURL() string {
+	return "https://" + s.listener.Addr().String() + control.Path
+}
 
 // UIURL is the address of the page; empty without one.
-func (s *Server) UIURL() string { return s.ui.url() }
+func (s *Server) UIURL() string { return s.ui.URL() }
 
 // CA is the PEM certificate that signs the engine's.
 func (s *Server) CA() []byte { return s.identity.ca }
@@ -197,7 +206,7 @@ func (s *Server) Close() {
 	} else if s.listener != nil {
 		_ = s.listener.Close()
 	}
-	s.ui.close()
+	s.ui.Close()
 	if s.engine != nil {
 		s.engine.Close()
 	}

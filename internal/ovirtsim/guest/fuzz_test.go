@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 // FuzzUserData says that whatever the user data is, the guest fails with an error or comes up.
@@ -25,7 +25,7 @@ func FuzzUserData(f *testing.F) {
 	cancel() // nothing is fetched
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, specification := range []string{"", "2.4.0", "3.6.0"} {
-			m := ovirtsim.GuestVM{ID: "id", HostName: "vm", Ignition: specification != "", IgnitionVersion: specification, UserData: string(data), Interfaces: devices(1, "10.0.0.50/24")}
+			m := api.GuestVM{ID: "id", HostName: "vm", Ignition: specification != "", IgnitionVersion: specification, UserData: string(data), Interfaces: devices(1, "10.0.0.50/24")}
 			sys, err := provision(unplugged, m)
 			if sys == nil && err == nil {
 				t.Fatal("neither a system nor an error")

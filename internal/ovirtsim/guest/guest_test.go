@@ -16,7 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
 // site makes user data as the kubeadm bootstrap provider does, and runs VMs.
@@ -111,10 +112,10 @@ func (s *site) merged(data string) string {
 	return string(out)
 }
 
-func machine(name, address, data string) ovirtsim.GuestVM {
-	return ovirtsim.GuestVM{
-		ID: "id-" + name, Name: name, HostName: name, UserData: data, KubernetesVersion: "v1.36.1", Interfaces: []ovirtsim.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01"}},
-		NICs: []ovirtsim.GuestNIC{{Interface: "enp1s0", BootProtocol: "static", Address: address, Netmask: "255.255.255.0", Gateway: "127.40.0.1"}},
+func machine(name, address, data string) api.GuestVM {
+	return api.GuestVM{
+		ID: "id-" + name, Name: name, HostName: name, UserData: data, KubernetesVersion: "v1.36.1", Interfaces: []api.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01"}},
+		NICs: []api.GuestNIC{{Interface: "enp1s0", BootProtocol: "static", Address: address, Netmask: "255.255.255.0", Gateway: "127.40.0.1"}},
 	}
 }
 
@@ -124,15 +125,15 @@ type powered struct {
 	id       string
 	off      context.CancelFunc
 	done     chan error // what Boot returned
-	reported chan []ovirtsim.ReportedInterface
+	reported chan []store.ReportedInterface
 }
 
 // start powers a VM on.
-func (s *site) start(m ovirtsim.GuestVM) *powered {
+func (s *site) start(m api.GuestVM) *powered {
 	ctx, cancel := context.WithCancel(s.t.Context())
-	p := &powered{site: s, id: m.ID, off: cancel, done: make(chan error, 1), reported: make(chan []ovirtsim.ReportedInterface, 1)}
+	p := &powered{site: s, id: m.ID, off: cancel, done: make(chan error, 1), reported: make(chan []store.ReportedInterface, 1)}
 	go func() {
-		p.done <- s.guests.Boot(ctx, m, func(reported []ovirtsim.ReportedInterface) { p.reported <- reported })
+		p.done <- s.guests.Boot(ctx, m, func(reported []store.ReportedInterface) { p.reported <- reported })
 	}()
 	return p
 }
@@ -173,7 +174,7 @@ func eventually(t *testing.T, complaint string, holds func() bool) {
 }
 
 // mustStart powers a VM on and waits until it is a node.
-func (s *site) mustStart(m ovirtsim.GuestVM) *powered {
+func (s *site) mustStart(m api.GuestVM) *powered {
 	s.t.Helper()
 	p := s.start(m)
 	if err := p.up(); err != nil {
@@ -266,25 +267,25 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	with := func(change func(*ovirtsim.GuestVM)) ovirtsim.GuestVM {
+	with := func(change func(*api.GuestVM)) api.GuestVM {
 		m := machine("x", "127.40.0.20", "#cloud-config\n")
 		change(&m)
 		return m
 	}
-	data := func(text string) ovirtsim.GuestVM {
-		return with(func(m *ovirtsim.GuestVM) { m.UserData = text })
+	data := func(text string) api.GuestVM {
+		return with(func(m *api.GuestVM) { m.UserData = text })
 	}
 	initData, joinData := s.initData("v1.36.1"), s.joinData(good, s.ca.hash(), false)
 	stranger := *s
 	stranger.ca = newAuthority(t)
 	tests := map[string]struct {
-		machine ovirtsim.GuestVM
+		machine api.GuestVM
 		want    string
 	}{
-		"an image without kubeadm":                                {with(func(m *ovirtsim.GuestVM) { m.UserData, m.KubernetesVersion = initData, "" }), "kubeadm: command not found"},
+		"an image without kubeadm":                                {with(func(m *api.GuestVM) { m.UserData, m.KubernetesVersion = initData, "" }), "kubeadm: command not found"},
 		"kubeadm of another minor version than the cluster to be": {data(s.initData("v1.35.0")), "kubeadm: this version of kubeadm (v1.36.1) does not deploy clusters with version v1.35.0"},
 		"kubeadm two minor versions ahead of the control plane": {
-			with(func(m *ovirtsim.GuestVM) { m.UserData, m.KubernetesVersion = joinData, "v1.38.0" }), "only supports control plane versions from 1.37 on"},
+			with(func(m *api.GuestVM) { m.UserData, m.KubernetesVersion = joinData, "v1.38.0" }), "only supports control plane versions from 1.37 on"},
 		"an endpoint that another cluster serves":    {data(initData), "kubeadm: another cluster already serves"},
 		"an endpoint without a port":                 {data(strings.ReplaceAll(initData, s.endpoint, "127.40.2.5")), "is not host:port"},
 		"an endpoint that nothing serves":            {data(strings.ReplaceAll(joinData, s.endpoint, "127.40.2.77:6443")), "nothing serves the control plane endpoint 127.40.2.77:6443"},
@@ -297,8 +298,8 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 		"a hash of another CA":                       {data(s.joinData(good, "sha256:00", false)), "does not match discovery.bootstrapToken.caCertHashes"},
 		"no hash of a CA":                            {data(strings.ReplaceAll(joinData, s.ca.hash(), "")), "caCertHashes"},
 		"a control plane node with another CA":       {data(stranger.joinData(good, s.ca.hash(), true)), "/etc/kubernetes/pki/ca.crt is not the CA of this cluster"},
-		"a name that a node has":                     {with(func(m *ovirtsim.GuestVM) { m.UserData, m.HostName = joinData, "cp-1" }), `a Node with name "cp-1" and status "Ready" already exists`},
-		"no host name":                               {with(func(m *ovirtsim.GuestVM) { m.UserData, m.HostName = joinData, "" }), "the guest has no host name"},
+		"a name that a node has":                     {with(func(m *api.GuestVM) { m.UserData, m.HostName = joinData, "cp-1" }), `a Node with name "cp-1" and status "Ready" already exists`},
+		"no host name":                               {with(func(m *api.GuestVM) { m.UserData, m.HostName = joinData, "" }), "the guest has no host name"},
 		"a template that nothing renders":            {data(strings.ReplaceAll(joinData, "nodeRegistration:", "nodeRegistration:\n        name: '{{ ds.meta_data.local_hostname }}'")), "nodeRegistration.name: Invalid value: \"{{ ds.meta_data.local_hostname }}\""},
 		"a kubeadm API of the future":                {data(strings.ReplaceAll(joinData, "v1beta4", "v9")), `no kind "JoinConfiguration" is registered for version "kubeadm.k8s.io/v9"`},
 		"a configuration that is none":               {data("write_files: [{path: /k, content: 'a: ['}]\nruncmd: [kubeadm init --config /k]"), "kubeadm: /k: "},
@@ -400,14 +401,14 @@ users: [{name: core}]
 
 func TestTheNameOfANode(t *testing.T) {
 	tests := map[string]struct {
-		machine ovirtsim.GuestVM
+		machine api.GuestVM
 		file    string
 		want    string
 	}{
-		"cloud-init: what the engine says":              {ovirtsim.GuestVM{HostName: "Engine"}, "file", "engine"},
-		"cloud-init: the file, when the engine is mute": {ovirtsim.GuestVM{}, "file\n", "file"},
-		"Ignition: the file":                            {ovirtsim.GuestVM{Ignition: true, HostName: "engine"}, "File\n", "file"},
-		"Ignition: what the engine says, else":          {ovirtsim.GuestVM{Ignition: true, HostName: "engine"}, "", "engine"},
+		"cloud-init: what the engine says":              {api.GuestVM{HostName: "Engine"}, "file", "engine"},
+		"cloud-init: the file, when the engine is mute": {api.GuestVM{}, "file\n", "file"},
+		"Ignition: the file":                            {api.GuestVM{Ignition: true, HostName: "engine"}, "File\n", "file"},
+		"Ignition: what the engine says, else":          {api.GuestVM{Ignition: true, HostName: "engine"}, "", "engine"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

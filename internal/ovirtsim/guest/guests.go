@@ -13,7 +13,7 @@ import (
 
 	inmemoryruntime "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 // Guests runs the insides of all VMs of one engine.
@@ -53,7 +53,7 @@ type member struct {
 	boot *boot
 }
 
-var _ ovirtsim.Guest = &Guests{}
+var _ api.Guest = &Guests{}
 
 // New returns the guests of an engine.
 func New(log logr.Logger) (*Guests, error) {
@@ -74,14 +74,14 @@ func New(log logr.Logger) (*Guests, error) {
 }
 
 // Node is the Kubernetes node that the VM became.
-func (g *Guests) Node(vmID string) (ovirtsim.GuestNode, bool) {
+func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.members[vmID]
 	if m == nil {
-		return ovirtsim.GuestNode{}, false
+		return api.GuestNode{}, false
 	}
-	out := ovirtsim.GuestNode{Name: m.node.name, Endpoint: m.node.endpoint, ControlPlane: m.node.controlPlane, Ready: string(corev1.ConditionUnknown)}
+	out := api.GuestNode{Name: m.node.name, Endpoint: m.node.endpoint, ControlPlane: m.node.controlPlane, Ready: string(corev1.ConditionUnknown)}
 	var current corev1.Node
 	if err := m.cluster.client().Get(g.ctx, client.ObjectKey{Name: m.node.name}, &current); err == nil {
 		for _, condition := range current.Status.Conditions {

@@ -18,7 +18,7 @@ import (
 	"github.com/coreos/go-semver/semver"
 	"github.com/vincent-petithory/dataurl"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 const (
@@ -125,7 +125,7 @@ func (c *ignitionConfig) apply() (*system, error) {
 // initramfs is where Ignition runs: nothing that it writes is in force there. Its network is that of DHCP, on all interfaces.
 type initramfs struct {
 	ctx        context.Context //nolint:containedctx // the power of the VM
-	interfaces []ovirtsim.GuestInterface
+	interfaces []api.GuestInterface
 	// authorities are those that the configuration brings.
 	authorities *x509.CertPool
 }
@@ -165,7 +165,7 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 
 // download asks until there is an answer that is not the server's fault, as Ignition does.
 func (i *initramfs) download(r *resource) ([]byte, error) {
-	if !slices.ContainsFunc(i.interfaces, func(n ovirtsim.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
+	if !slices.ContainsFunc(i.interfaces, func(n api.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
 		return nil, errors.New("the network in the initramfs is up with DHCP or router advertisements only, and no network of the VM has either")
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: i.authorities}}

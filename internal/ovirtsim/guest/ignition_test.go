@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 const (
@@ -74,7 +74,7 @@ func (s *site) certificates() secret.Certificates {
 	return secret.Certificates{certificate(secret.ClusterCA, s.ca, "/etc/kubernetes/pki/ca"), certificate(secret.EtcdCA, s.etcd, "/etc/kubernetes/pki/etcd/ca")}
 }
 
-func ignitionMachine(name string, data []byte, specification string) ovirtsim.GuestVM {
+func ignitionMachine(name string, data []byte, specification string) api.GuestVM {
 	m := machine(name, "", string(data))
 	m.Ignition, m.IgnitionVersion, m.HostName, m.NICs = true, specification, "", nil
 	return m
@@ -386,7 +386,7 @@ func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	}
 	data := newConfig3("3.4.0").file("/real", 0o600, "real").raw()
 	online := func() *initramfs {
-		return &initramfs{ctx: t.Context(), interfaces: []ovirtsim.GuestInterface{{Name: "enp1s0", DHCP: "10.0.0.10/24"}}}
+		return &initramfs{ctx: t.Context(), interfaces: []api.GuestInterface{{Name: "enp1s0", DHCP: "10.0.0.10/24"}}}
 	}
 	sys, err := readIgnition(stub(server.URL, "token", authority, data), "", online())
 	if err != nil || sys.read("/real") != "real" || asked.Load() != 2 {

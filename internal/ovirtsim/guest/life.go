@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
 const (
@@ -30,7 +31,7 @@ var (
 // Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
 // Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short starts
 // over. After an error the VM is on, and nothing runs in it.
-func (g *Guests) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
 	if g.ctx.Err() != nil {
 		return errClosed
 	}
@@ -72,7 +73,7 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 }
 
 // run brings the guest up.
-func (g *Guests) run(b *boot, machine ovirtsim.GuestVM, known *member, ready func([]ovirtsim.ReportedInterface)) error {
+func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]store.ReportedInterface)) error {
 	if known != nil {
 		network, err := g.configure(machine, known.profiles, nil)
 		if err != nil {
@@ -118,7 +119,7 @@ func (g *Guests) run(b *boot, machine ovirtsim.GuestVM, known *member, ready fun
 	return g.join(machine.ID, m)
 }
 
-func (g *Guests) configure(machine ovirtsim.GuestVM, profiles []profile, warnings []string) (*network, error) {
+func (g *Guests) configure(machine api.GuestVM, profiles []profile, warnings []string) (*network, error) {
 	for _, warning := range warnings {
 		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
 	}

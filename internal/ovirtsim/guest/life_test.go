@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 // condition is the Ready condition of a node, which is there.
@@ -293,7 +293,7 @@ func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
 
 func TestAVMWithoutKubeadmIsJustAVM(t *testing.T) {
 	s := newSite(t, "127.41.7.5:6443")
-	for name, m := range map[string]ovirtsim.GuestVM{
+	for name, m := range map[string]api.GuestVM{
 		"no user data":          machine("a", "127.40.0.10", ""),
 		"no kubeadm":            machine("b", "127.40.0.10", "#cloud-config\nruncmd: [reboot]\n"),
 		"no user data, CoreOS":  {ID: "c", Ignition: true, Interfaces: devices(1, "10.0.0.50/24")},

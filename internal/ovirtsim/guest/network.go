@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
 // method is how a device gets its addresses of one family.
@@ -40,7 +41,7 @@ type profile struct {
 
 // network is a guest's network once it is up.
 type network struct {
-	reported []ovirtsim.ReportedInterface
+	reported []store.ReportedInterface
 	// nodeAddresses are those of the first interface that has any: IPv4 first.
 	nodeAddresses []string
 }
@@ -50,7 +51,7 @@ const engineSource = "the NIC configuration of the VM's initialization"
 
 // profilesOf is what configures the network of a guest. The engine hands NIC configurations to cloud-init only, so an
 // Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager ignores.
-func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
+func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
 	if !machine.Ignition {
 		for _, server := range machine.DNSServers {
 			if _, err := netip.ParseAddr(server); err != nil {
@@ -72,7 +73,7 @@ func profilesOf(machine ovirtsim.GuestVM, sys *system) (profiles []profile, warn
 
 	byFile := machine.NICs
 	if !machine.Ignition {
-		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic ovirtsim.GuestNIC) bool { return !sys.replaces(keyfiles, nic.Interface) })
+		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic api.GuestNIC) bool { return !sys.replaces(keyfiles, nic.Interface) })
 		profiles = slices.DeleteFunc(profiles, func(p profile) bool { return sys.replaces(keyfiles, p.device) })
 	}
 	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
@@ -89,7 +90,7 @@ func (s *system) replaces(keyfiles []profile, device string) bool {
 
 // compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have an
 // address that nobody expects, or that somebody else has. SLAAC is what no engine can be told.
-func compare(nics []ovirtsim.GuestNIC, keyfiles []profile) error {
+func compare(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
 		told, err := profileFromNIC(nic)
@@ -125,7 +126,7 @@ func (a addressing) String() string {
 
 // configureNetwork decides the addresses of all devices. A device that nothing configures uses DHCP, as NetworkManager
 // does by default. A guest none of whose devices gets an address does not come up: the warnings help to say why.
-func configureNetwork(devices []ovirtsim.GuestInterface, profiles []profile, warnings []string) (*network, error) {
+func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings []string) (*network, error) {
 	if len(devices) == 0 {
 		return nil, errors.New("network: the VM has no network interface")
 	}
@@ -149,7 +150,7 @@ func configureNetwork(devices []ovirtsim.GuestInterface, profiles []profile, war
 			reasons = append(reasons, p.whyNone(device))
 			continue
 		}
-		reported := ovirtsim.ReportedInterface{Name: device.Name, MAC: device.MAC}
+		reported := store.ReportedInterface{Name: device.Name, MAC: device.MAC}
 		var routable []string
 		for _, address := range addresses {
 			if owner, taken := owners[address]; taken {
@@ -180,7 +181,7 @@ func configureNetwork(devices []ovirtsim.GuestInterface, profiles []profile, war
 }
 
 // assign finds the device of each profile.
-func assign(devices []ovirtsim.GuestInterface, profiles []profile) (map[string]*profile, error) {
+func assign(devices []api.GuestInterface, profiles []profile) (map[string]*profile, error) {
 	chosen := map[string]*profile{}
 	var names []string
 	for _, device := range devices {
@@ -193,7 +194,7 @@ func assign(devices []ovirtsim.GuestInterface, profiles []profile) (map[string]*
 			free = append(free, p)
 			continue
 		}
-		at := slices.IndexFunc(devices, func(d ovirtsim.GuestInterface) bool {
+		at := slices.IndexFunc(devices, func(d api.GuestInterface) bool {
 			return (p.device == "" || p.device == d.Name) && (p.mac == "" || strings.EqualFold(p.mac, d.MAC))
 		})
 		if at < 0 {
@@ -217,7 +218,7 @@ func assign(devices []ovirtsim.GuestInterface, profiles []profile) (map[string]*
 }
 
 // addressesOf are the addresses of a device: IPv4 first.
-func (p *profile) addressesOf(device ovirtsim.GuestInterface) ([]netip.Addr, error) {
+func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 	var lease netip.Addr
 	if device.DHCP != "" {
 		prefix, err := netip.ParsePrefix(device.DHCP)
@@ -252,7 +253,7 @@ func (p *profile) addressesOf(device ovirtsim.GuestInterface) ([]netip.Addr, err
 }
 
 // whyNone says why a device has no address.
-func (p *profile) whyNone(device ovirtsim.GuestInterface) string {
+func (p *profile) whyNone(device api.GuestInterface) string {
 	if p.v4.method != dhcp && p.v6.method != dhcp {
 		return fmt.Sprintf("%s has none configured (%s)", device.Name, p.source)
 	}
@@ -288,7 +289,7 @@ func interfaceID(prefix, mac string) (netip.Addr, error) {
 }
 
 // profileFromNIC reads one NIC configuration of the engine.
-func profileFromNIC(nic ovirtsim.GuestNIC) (profile, error) {
+func profileFromNIC(nic api.GuestNIC) (profile, error) {
 	out := profile{source: engineSource, device: nic.Interface}
 	var err error
 	if out.v4.method, err = engineMethod(nic.BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {

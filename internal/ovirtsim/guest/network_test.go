@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 // networkOf brings up the network of a guest whose user data wrote the files, each with mode 0600 unless it says other.
-func networkOf(machine ovirtsim.GuestVM, keyfiles map[string]string, commands ...string) (*network, error) {
+func networkOf(machine api.GuestVM, keyfiles map[string]string, commands ...string) (*network, error) {
 	sys := newSystem()
 	sys.commands = commands
 	for name, content := range keyfiles {
@@ -35,10 +35,10 @@ func (n *network) says() string {
 	return out
 }
 
-func devices(count int, lease string) []ovirtsim.GuestInterface {
-	var out []ovirtsim.GuestInterface
+func devices(count int, lease string) []api.GuestInterface {
+	var out []api.GuestInterface
 	for i := range count {
-		out = append(out, ovirtsim.GuestInterface{Name: fmt.Sprintf("enp%ds0", i+1), MAC: fmt.Sprintf("56:6f:1a:00:00:%02x", i+1), Network: "ovirtmgmt"})
+		out = append(out, api.GuestInterface{Name: fmt.Sprintf("enp%ds0", i+1), MAC: fmt.Sprintf("56:6f:1a:00:00:%02x", i+1), Network: "ovirtmgmt"})
 	}
 	if count > 0 {
 		out[0].DHCP = lease
@@ -46,25 +46,25 @@ func devices(count int, lease string) []ovirtsim.GuestInterface {
 	return out
 }
 
-func v4(device, address, gateway string) ovirtsim.GuestNIC {
-	return ovirtsim.GuestNIC{Interface: device, BootProtocol: "static", Address: address, Netmask: "255.255.255.0", Gateway: gateway}
+func v4(device, address, gateway string) api.GuestNIC {
+	return api.GuestNIC{Interface: device, BootProtocol: "static", Address: address, Netmask: "255.255.255.0", Gateway: gateway}
 }
 
-func v6(nic ovirtsim.GuestNIC, address, prefix, gateway string) ovirtsim.GuestNIC {
+func v6(nic api.GuestNIC, address, prefix, gateway string) api.GuestNIC {
 	nic.IPv6BootProtocol, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway = "static", address, prefix, gateway
 	return nic
 }
 
-type nics = []ovirtsim.GuestNIC
+type nics = []api.GuestNIC
 
 func TestTheNetworkOfAGuest(t *testing.T) {
-	none := ovirtsim.GuestNIC{Interface: "enp1s0", BootProtocol: "none"}
+	none := api.GuestNIC{Interface: "enp1s0", BootProtocol: "none"}
 	slaac := map[string]string{"a.nmconnection": "[connection]|interface-name=enp1s0|[ipv4]|method=manual|address1=10.0.0.5/24,10.0.0.1|[ipv6]|method=auto"}
 	slaacAlone := map[string]string{"a.nmconnection": "[connection]|interface-name=enp1s0|[ipv4]|method=disabled|[ipv6]|method=auto"}
 	up := []string{"nmcli connection reload", "nmcli --wait 60 connection up enp1s0"}
 	tests := map[string]struct {
 		ignition bool
-		devices  []ovirtsim.GuestInterface
+		devices  []api.GuestInterface
 		nics     nics
 		files    map[string]string
 		commands []string
@@ -85,7 +85,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 			devices: devices(1, ""), nics: nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")}, files: slaac, commands: up,
 			want: "10.0.0.5 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1"},
 		"cloud-init: IPv4, and an address in the prefix that a router announces": {
-			devices: []ovirtsim.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01", SLAAC: "fd00:99::/64"}},
+			devices: []api.GuestInterface{{Name: "enp1s0", MAC: "56:6f:1a:00:00:01", SLAAC: "fd00:99::/64"}},
 			nics:    nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")}, files: slaac, commands: up,
 			want: "10.0.0.5,fd00:99::546f:1aff:fe00:1 enp1s0=10.0.0.5,fe80::546f:1aff:fe00:1,fd00:99::546f:1aff:fe00:1"},
 		"cloud-init: two interfaces": {
@@ -138,7 +138,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		"a link-local address only": {
 			devices: devices(1, ""), files: slaacAlone, want: "network: no interface has an address: enp1s0 has a link-local address only"},
 		"a link-local address of no MAC address": {
-			devices: []ovirtsim.GuestInterface{{Name: "enp1s0"}}, files: slaacAlone, want: "network: enp1s0: it has no usable MAC address"},
+			devices: []api.GuestInterface{{Name: "enp1s0"}}, files: slaacAlone, want: "network: enp1s0: it has no usable MAC address"},
 		"SLAAC by the engine, which no engine hands on": {
 			devices: devices(1, ""), nics: nics{{Interface: "enp1s0", IPv6BootProtocol: "autoconf"}}, want: `network: enp1s0: IPv6: there is no boot protocol "autoconf"`},
 		"a keyfile beside the engine's configuration that nothing puts to use": {
@@ -201,7 +201,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := networkOf(ovirtsim.GuestVM{Ignition: test.ignition, Interfaces: test.devices, NICs: test.nics}, test.files, test.commands...)
+			got, err := networkOf(api.GuestVM{Ignition: test.ignition, Interfaces: test.devices, NICs: test.nics}, test.files, test.commands...)
 			if err != nil {
 				if !strings.HasPrefix(err.Error(), "network: ") || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("got error %v, want %q", err, test.want)

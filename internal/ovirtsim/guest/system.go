@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
 // system is the disk of a VM after its first boot, as far as the user data decides it.
@@ -41,7 +41,7 @@ func (s *system) read(path string) string { return s.files[path].content }
 
 // provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user data
 // is bad and the guest comes up all the same, which is so with cloud-init.
-func provision(ctx context.Context, machine ovirtsim.GuestVM) (*system, error) {
+func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
 	if machine.Ignition {
 		return readIgnition(machine.UserData, machine.IgnitionVersion, &initramfs{ctx: ctx, interfaces: machine.Interfaces})
 	}
@@ -50,7 +50,7 @@ func provision(ctx context.Context, machine ovirtsim.GuestVM) (*system, error) {
 
 // hostName is what the guest calls itself. Ignition guests take the file before what the engine offers; cloud-init sets
 // what the engine says, and the file is only what the image is left with.
-func (s *system) hostName(machine ovirtsim.GuestVM) string {
+func (s *system) hostName(machine api.GuestVM) string {
 	fromFile := strings.TrimSpace(s.read("/etc/hostname"))
 	first, second := machine.HostName, fromFile
 	if machine.Ignition {

@@ -1,0 +1,215 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has affinity labels. A label with an implicit affinity group binds its VMs to its hosts.
+
+var affinityLabelRoutes = []route{
+	{"GET", "/affinitylabels", listLabels},
+	{"POST", "/affinitylabels", addLabel},
+	{"GET", "/affinitylabels/{id}", getLabel},
+	{"PUT", "/affinitylabels/{id}", updateLabel},
+	{"DELETE", "/affinitylabels/{id}", removeLabel},
+	{"GET", "/affinitylabels/{id}/hosts", labelledHost.members},
+	{"POST", "/affinitylabels/{id}/hosts", labelledHost.addMember},
+	{"DELETE", "/affinitylabels/{id}/hosts/{host}", labelledHost.removeMember},
+	{"GET", "/affinitylabels/{id}/vms", labelledVM.members},
+	{"POST", "/affinitylabels/{id}/vms", labelledVM.addMember},
+	{"DELETE", "/affinitylabels/{id}/vms/{vm}", labelledVM.removeMember},
+	{"GET", "/hosts/{host}/affinitylabels", labelledHost.assigned},
+	{"POST", "/hosts/{host}/affinitylabels", labelledHost.assign},
+	{"GET", "/hosts/{host}/affinitylabels/{id}", labelledHost.get},
+	{"DELETE", "/hosts/{host}/affinitylabels/{id}", labelledHost.unassign},
+	{"GET", "/vms/{vm}/affinitylabels", labelledVM.assigned},
+	{"POST", "/vms/{vm}/affinitylabels", labelledVM.assign},
+	{"GET", "/vms/{vm}/affinitylabels/{id}", labelledVM.get},
+	{"DELETE", "/vms/{vm}/affinitylabels/{id}", labelledVM.unassign},
+}
+
+func labelDocument(_ *call, l *store.AffinityLabel) *wire.Element {
+	return wire.Object("affinity_label", l.ID, "affinitylabels", l.ID).Str("name", l.Name).Flag("has_implicit_affinity_group", l.Implicit).Flag("read_only", false)
+}
+
+func labelsWhere(c *call, match func(*store.AffinityLabel) bool) (*wire.Element, error) {
+	of := fields[*store.AffinityLabel]{"name": val(store.LabelKey), "id": val(func(l *store.AffinityLabel) string { return l.ID })}
+	return collect(c, "affinity_labels", c.store.Labels.Where(match, store.LabelKey), of, labelDocument)
+}
+
+func listLabels(c *call) (*wire.Element, error) { return labelsWhere(c, nil) }
+
+func (c *call) label() (*store.AffinityLabel, error) { return one(c.store.Labels, c.id("id")) }
+
+func getLabel(c *call) (*wire.Element, error) {
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	return labelDocument(c, l), nil
+}
+
+// noLabel is what a change says of a label that is not there.
+func noLabel() error { return wire.Invalid("Affinity label does not exist.") }
+
+func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
+	for _, other := range c.store.Labels.Rows {
+		if other.ID != l.ID && other.Name == name {
+			return wire.Conflict("Affinity label already exists.")
+		}
+	}
+	return nil
+}
+
+func addLabel(c *call) (*wire.Element, error) {
+	if err := mandatory(c.body, "label", "name"); err != nil {
+		return nil, err
+	}
+	if err := require(c.body, "AffinityLabel", "name"); err != nil {
+		return nil, err
+	}
+	made := &store.AffinityLabel{ID: store.NewID(), Name: c.body.Value("name"), Implicit: c.body.Yes("has_implicit_affinity_group")}
+	if err := c.labelNameFree(made, made.Name); err != nil {
+		return nil, err
+	}
+	for name, set := range map[string]*[]string{"vms": &made.VMs, "hosts": &made.Hosts} {
+		if in := c.body.Get(name); in != nil {
+			for _, e := range in.Kids {
+				*set = append(*set, wire.RefID(e))
+			}
+		}
+	}
+	c.store.Labels.Put(made.ID, made)
+	return c.created(labelDocument(c, made)), nil
+}
+
+func updateLabel(c *call) (*wire.Element, error) {
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	if name := c.body.Value("name"); name != "" {
+		if err := c.labelNameFree(l, name); err != nil {
+			return nil, err
+		}
+		l.Name = name
+	}
+	if c.body.Has("has_implicit_affinity_group") {
+		l.Implicit = c.body.Yes("has_implicit_affinity_group")
+	}
+	c.store.Labels.Put(l.ID, l)
+	return labelDocument(c, l), nil
+}
+
+func removeLabel(c *call) (*wire.Element, error) {
+	l := c.store.Labels.Get(c.id("id"))
+	switch {
+	case l == nil:
+		return nil, noLabel()
+	case len(l.VMs)+len(l.Hosts) > 0:
+		return nil, wire.Conflict("Cannot delete affinity label, remove it from all entities first.")
+	}
+	c.store.Labels.Drop(l.ID)
+	return c.complete(), nil
+}
+
+// labelled is a kind of object that may have affinity labels.
+type labelled struct {
+	// owner and list name the object and several of it in documents; id is its parameter in paths.
+	owner, list, id string
+	// of is where a label keeps the objects that have it.
+	of func(*store.AffinityLabel) *[]string
+	// there says whether the object exists.
+	there func(c *call, id string) bool
+}
+
+var (
+	labelledVM   = labelled{"vm", "vms", "vm", func(l *store.AffinityLabel) *[]string { return &l.VMs }, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
+	labelledHost = labelled{"host", "hosts", "host", func(l *store.AffinityLabel) *[]string { return &l.Hosts }, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
+)
+
+// members lists the objects that have a label.
+func (k labelled) members(c *call) (*wire.Element, error) {
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	return wire.Refs(k.list, k.owner, k.list, *k.of(l)), nil
+}
+
+// addMember puts an object into a label.
+func (k labelled) addMember(c *call) (*wire.Element, error) {
+	if wire.RefID(c.body) == "" {
+		return nil, incomplete(map[string]string{"vm": "Vm", "host": "Host"}[k.owner], "id")
+	}
+	if err := checkRef(c.body); err != nil {
+		return nil, err
+	}
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	if !k.there(c, wire.RefID(c.body)) {
+		return nil, wire.Failed(http.StatusBadRequest, "[Affinity Label entity does not exist.]")
+	}
+	store.Member(k.of(l), wire.RefID(c.body), true)
+	c.store.Labels.Put(l.ID, l)
+	return wire.Ref(k.owner, k.list, wire.RefID(c.body)), nil
+}
+
+func (k labelled) removeMember(c *call) (*wire.Element, error) {
+	l, err := c.label()
+	if err != nil {
+		return nil, err
+	}
+	if !store.Member(k.of(l), c.id(k.id), false) {
+		return nil, wire.Gone()
+	}
+	c.store.Labels.Put(l.ID, l)
+	return c.complete(), nil
+}
+
+// assigned lists the labels of an object.
+func (k labelled) assigned(c *call) (*wire.Element, error) {
+	return labelsWhere(c, func(l *store.AffinityLabel) bool { return slices.Contains(*k.of(l), c.id(k.id)) })
+}
+
+// assign gives a label to an object.
+func (k labelled) assign(c *call) (*wire.Element, error) {
+	if wire.RefID(c.body) == "" {
+		return nil, incomplete("AffinityLabel", "id")
+	}
+	if err := checkRef(c.body); err != nil {
+		return nil, err
+	}
+	l := c.store.Labels.Get(wire.RefID(c.body))
+	if l == nil || !k.there(c, c.id(k.id)) {
+		return nil, noLabel()
+	}
+	store.Member(k.of(l), c.id(k.id), true)
+	c.store.Labels.Put(l.ID, l)
+	document := labelDocument(c, l)
+	document.Attrs[0].Value = wire.Href(k.list, c.id(k.id), "affinitylabels", l.ID)
+	return c.created(document), nil
+}
+
+func (k labelled) get(c *call) (*wire.Element, error) {
+	l := c.store.Labels.Get(c.id("id"))
+	if l == nil || !slices.Contains(*k.of(l), c.id(k.id)) {
+		return nil, wire.Gone()
+	}
+	return labelDocument(c, l), nil
+}
+
+func (k labelled) unassign(c *call) (*wire.Element, error) {
+	l := c.store.Labels.Get(c.id("id"))
+	if l == nil || !store.Member(k.of(l), c.id(k.id), false) {
+		return nil, wire.Gone()
+	}
+	c.store.Labels.Put(l.ID, l)
+	return c.complete(), nil
+}

@@ -1,0 +1,219 @@
+package api
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has what every engine has from the beginning: operating systems, roles, network filters and the like.
+
+var catalogRoutes = []route{
+	{"GET", "/bookmarks", listNothing("bookmarks")},
+	{"GET", "/clusterlevels", listClusterLevels},
+	{"GET", "/clusterlevels/{id}", getClusterLevel},
+	{"GET", "/clusters/{cluster}/networkfilters", listNetworkFilters},
+	{"GET", "/externalhostproviders", listNothing("external_host_providers")},
+	{"GET", "/icons", listNothing("icons")},
+	{"GET", "/katelloerrata", listNothing("katello_errata")},
+	{"GET", "/macpools", listMACPools},
+	{"GET", "/macpools/{id}", itemOf(listMACPools)},
+	{"GET", "/networkfilters", listNetworkFilters},
+	{"GET", "/networkfilters/{id}", itemOf(listNetworkFilters)},
+	{"GET", "/openstackimageproviders", listNothing("openstack_image_providers")},
+	{"GET", "/openstacknetworkproviders", listNothing("openstack_network_providers")},
+	{"GET", "/openstackvolumeproviders", listNothing("openstack_volume_providers")},
+	{"GET", "/operatingsystems", listOperatingSystems},
+	{"GET", "/operatingsystems/{id}", getOperatingSystem},
+	{"GET", "/schedulingpolicies", listSchedulingPolicies},
+	{"GET", "/schedulingpolicies/{id}", itemOf(listSchedulingPolicies)},
+	{"GET", "/vmpools", listNothing("vm_pools")},
+}
+
+//go:embed catalog.txt
+var catalogText string
+
+type (
+	operatingSystem  struct{ id, name, architecture, tpm, description string }
+	networkFilter    struct{ name, version string }
+	role             struct{ name, administrative, mutable, description string }
+	schedulingPolicy struct {
+		name, isDefault, locked string
+		properties              []store.Property
+	}
+	cpuType struct{ level, architecture, rank, name string }
+	permit  struct{ id, name, administrative string }
+)
+
+// catalogue is the parsed catalog.txt.
+type catalogue struct {
+	systems  []operatingSystem
+	filters  []networkFilter
+	roles    []role
+	policies []schedulingPolicy
+	cpus     []cpuType
+	permits  []permit
+}
+
+var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText) })
+
+func parseCatalog(text string) *catalogue {
+	out := &catalogue{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		words := strings.Fields(line)
+		rest := func(n int) string { return strings.SplitN(line, " ", n+1)[n] }
+		switch words[0] {
+		case "os":
+			out.systems = append(out.systems, operatingSystem{words[1], words[2], words[3], words[4], rest(5)})
+		case "filter":
+			out.filters = append(out.filters, networkFilter{words[1], words[2]})
+		case "role":
+			out.roles = append(out.roles, role{words[1], words[2], words[3], rest(4)})
+		case "policy":
+			made := schedulingPolicy{name: words[1], isDefault: words[2], locked: words[3]}
+			for _, word := range words[4:] {
+				name, value, _ := strings.Cut(word, "=")
+				made.properties = append(made.properties, store.Property{Name: name, Value: value})
+			}
+			out.policies = append(out.policies, made)
+		case "cpu":
+			out.cpus = append(out.cpus, cpuType{words[1], words[2], words[3], rest(4)})
+		case "permit":
+			out.permits = append(out.permits, permit{words[1], words[2], words[3]})
+		}
+	}
+	return out
+}
+
+// osNamed is the operating system of a name; nil where the engine does not know it.
+func (c *catalogue) osNamed(name string) *operatingSystem {
+	for i := range c.systems {
+		if c.systems[i].name == name {
+			return &c.systems[i]
+		}
+	}
+	return nil
+}
+
+// tpm says whether guests of an operating system can have a TPM.
+func (c *catalogue) tpm(os string) bool {
+	found := c.osNamed(os)
+	return found != nil && found.tpm != "unsupported"
+}
+
+// versionElement writes a version such as 4.8 or 3.2 in its parts.
+func versionElement(version string) *wire.Element {
+	out := wire.El("version")
+	for i, part := range strings.Split(version, ".") {
+		out.Str([]string{"major", "minor", "build", "revision"}[i], part)
+	}
+	return out
+}
+
+func (c *call) icons(of string) (large, small *wire.Element) {
+	return wire.Ref("large_icon", "icons", c.store.IDOf("", "large icon", of)), wire.Ref("small_icon", "icons", c.store.IDOf("", "small icon", of))
+}
+
+func osDocument(c *call, s operatingSystem) *wire.Element {
+	large, small := c.icons(strings.SplitN(s.name, "_", 2)[0])
+	return wire.Object("operating_system", s.id, "operatingsystems", s.id).Str("name", s.name).Str("description", s.description).
+		Str("architecture", s.architecture).Str("tpm_support", s.tpm).Add(large, small)
+}
+
+// listOperatingSystems has a root element that is not called as its path is.
+func listOperatingSystems(c *call) (*wire.Element, error) {
+	out := wire.El("operation_systems")
+	for _, s := range catalog().systems {
+		out.Items(osDocument(c, s))
+	}
+	return out, nil
+}
+
+func getOperatingSystem(c *call) (*wire.Element, error) {
+	for _, s := range catalog().systems {
+		if s.id == c.id("id") {
+			return osDocument(c, s), nil
+		}
+	}
+	return nil, wire.BrokenPage()
+}
+
+func filterDocument(c *call, f networkFilter) *wire.Element {
+	return wire.Object("network_filter", c.store.FilterID(f.name), "networkfilters", c.store.FilterID(f.name)).Str("name", f.name).Add(versionElement(f.version))
+}
+
+func listNetworkFilters(c *call) (*wire.Element, error) {
+	out := wire.El("network_filters")
+	for _, f := range catalog().filters {
+		out.Items(filterDocument(c, f))
+	}
+	return out, nil
+}
+
+func policyDocument(c *call, p schedulingPolicy) *wire.Element {
+	id := c.store.IDOf("", "schedulingpolicy", p.name)
+	properties := wire.El("properties")
+	for _, one := range p.properties {
+		properties.Items(wire.El("property").Str("name", one.Name).Str("value", one.Value))
+	}
+	return wire.Object("scheduling_policy", id, "schedulingpolicies", id).Str("name", p.name).Str("default_policy", p.isDefault).Str("locked", p.locked).Add(properties)
+}
+
+func listSchedulingPolicies(c *call) (*wire.Element, error) {
+	out := wire.El("scheduling_policies")
+	for _, p := range catalog().policies {
+		out.Items(policyDocument(c, p))
+	}
+	return out, nil
+}
+
+// clusterLevels are the compatibility versions of a 4.5 engine, in its order.
+var clusterLevels = []string{"4.2", "4.7", "4.8", "4.6", "4.5", "4.4", "4.3"}
+
+func levelDocument(level string) *wire.Element {
+	types := wire.El("cpu_types")
+	for _, t := range catalog().cpus {
+		if t.level == level {
+			types.Items(wire.El("cpu_type").Str("architecture", t.architecture).Str("level", t.rank).Str("name", t.name))
+		}
+	}
+	permits := wire.El("permits")
+	for _, p := range catalog().permits {
+		permits.Items(wire.El("permit").Set("id", p.id).Str("name", p.name).Str("administrative", p.administrative))
+	}
+	return wire.Object("cluster_level", level, "clusterlevels", level).Add(types, permits)
+}
+
+func listClusterLevels(*call) (*wire.Element, error) {
+	out := wire.El("cluster_levels")
+	for _, level := range clusterLevels {
+		out.Items(levelDocument(level))
+	}
+	return out, nil
+}
+
+func getClusterLevel(c *call) (*wire.Element, error) {
+	if !slices.Contains(clusterLevels, c.id("id")) {
+		return nil, wire.Gone()
+	}
+	return levelDocument(c.id("id")), nil
+}
+
+func macPoolDocument(c *call) *wire.Element {
+	id := c.store.MACPoolID()
+	ranges := wire.El("ranges").Items(wire.El("range").Str("from", "56:6f:1a:00:00:00").Str("to", "56:6f:1a:ff:ff:ff"))
+	return wire.Object("mac_pool", id, "macpools", id).Str("name", "Default").Str("description", "Default MAC pool").Flag("allow_duplicates", false).Flag("default_pool", true).Add(ranges)
+}
+
+func listMACPools(c *call) (*wire.Element, error) {
+	return wire.El("mac_pools").Items(macPoolDocument(c)), nil
+}
+
+// hexID is the ID of a directory's entry: the engine shows the bytes of its name.
+func hexID(text string) string { return fmt.Sprintf("%X", text) }

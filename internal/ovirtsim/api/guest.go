@@ -1,0 +1,214 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+)
+
+// What can go wrong in guests, as faults name it.
+const (
+	GuestNeverBoots      = "never-boots"
+	GuestLostBoot        = "lost-boot"
+	GuestNoAgent         = "no-agent"
+	GuestIgnoresShutdown = "ignores-shutdown"
+	GuestCrashes         = "crashes"
+)
+
+// Guest is what runs inside the VMs.
+type Guest interface {
+	// Boot runs the guest until ctx ends, or returns why it did not come up. It calls ready once its network is
+	// configured, with what the guest agent reports.
+	Boot(ctx context.Context, machine GuestVM, ready func([]store.ReportedInterface)) error
+	// Halted tells that the VM was powered off, or that it crashed.
+	Halted(vmID string)
+	// Removed tells that the VM does not exist any more.
+	Removed(vmID string)
+	// Node is the Kubernetes node that the VM became; false while it is none.
+	Node(vmID string) (GuestNode, bool)
+	// SetNodeReady makes the kubelet of a VM report a Ready condition: True, False or Unknown, with a reason. It is
+	// how tests make a node unhealthy without touching its VM.
+	SetNodeReady(vmID, status, reason string) error
+	// Close stops everything.
+	Close()
+}
+
+// GuestVM is what the engine gives to a guest, and no more.
+type GuestVM struct {
+	// ID is the VM's UUID, which the guest sees as its DMI product UUID.
+	ID string
+	// Name of the VM in the engine.
+	Name string
+	// Ignition says that the user data is for Ignition, else it is for cloud-init.
+	Ignition bool
+	// UserData is the custom script of the VM's initialization.
+	UserData string
+	// HostName of the VM's initialization.
+	HostName string
+	// NICs configured by the VM's initialization. An Ignition guest does not see them: the engine hands them to
+	// cloud-init only.
+	NICs []GuestNIC
+	// DNSServers and SearchDomains of the VM's initialization, for cloud-init too.
+	DNSServers, SearchDomains []string
+	// KubernetesVersion is the version of kubelet and kubeadm in the image; empty means that it has none.
+	KubernetesVersion string
+	// IgnitionVersion is the highest Ignition specification that the image reads, such as 3.4.0; empty means 3.4.0.
+	IgnitionVersion string
+	// Interfaces are the VM's network devices that are plugged and linked, in the order in which the guest finds them.
+	Interfaces []GuestInterface
+}
+
+// GuestNIC is one NIC configuration of a VM's initialization.
+type GuestNIC struct {
+	// Interface is the guest's name of it.
+	Interface string
+	// BootProtocol is static, dhcp or none.
+	BootProtocol string
+	// Address, Netmask (dotted) and Gateway for IPv4.
+	Address, Netmask, Gateway string
+	// IPv6BootProtocol is static, dhcp, none or empty.
+	IPv6BootProtocol string
+	// IPv6Address, IPv6Prefix (its length) and IPv6Gateway for IPv6.
+	IPv6Address, IPv6Prefix, IPv6Gateway string
+}
+
+// GuestInterface is a network device of a VM.
+type GuestInterface struct {
+	// Name that the guest gives it: enp1s0, enp2s0, ...
+	Name string
+	// MAC address.
+	MAC string
+	// Network it is connected to.
+	Network string
+	// DHCP is the lease that the network's DHCP server would give, as ADDRESS/BITS; empty where it has none.
+	DHCP string
+	// Gateway that comes with the lease.
+	Gateway string
+	// SLAAC is the IPv6 prefix that the network's router announces; empty where none does.
+	SLAAC string
+}
+
+// GuestNode is a Kubernetes node in a VM.
+type GuestNode struct {
+	// Name of the Node.
+	Name string `json:"name"`
+	// Endpoint of its cluster's control plane, host:port.
+	Endpoint string `json:"endpoint"`
+	// ControlPlane says whether it runs an API server.
+	ControlPlane bool `json:"controlPlane"`
+	// Ready is the status of its Ready condition.
+	Ready string `json:"ready"`
+}
+
+// boot hands the VM to the guest; the inventory is locked.
+func (s *Engine) boot(v *store.VM) {
+	if s.settings.Guest == nil {
+		return
+	}
+	machine := s.guestVM(v)
+	v.Boots++
+	s.store.VMs.Put(v.ID, v)
+	ctx, cancel := context.WithCancel(s.ctx)
+	v.Cancel = cancel
+	quiet := s.settings.GuestFault(GuestNoAgent, v.Name)
+	update := func(change func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.store.VMs.Get(v.ID) == v && ctx.Err() == nil {
+			change()
+			_ = s.store.Flush()
+			s.settings.Changed()
+		}
+	}
+	s.tell(func() {
+		go s.runGuest(ctx, v, machine, quiet, update)
+	})
+}
+
+func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, quiet bool, update func(func())) {
+	err := s.settings.Guest.Boot(ctx, machine, func(reported []store.ReportedInterface) {
+		if !quiet {
+			update(func() { v.Reported = reported })
+		}
+	})
+	if err != nil {
+		update(func() {
+			v.GuestError = err.Error()
+			s.store.VMs.Put(v.ID, v)
+		})
+	}
+	s.settings.Changed()
+}
+
+// tell queues what guests are told, so that they hear it in the order in which it happened, and not under the lock.
+func (s *Engine) tell(what func()) {
+	if s.settings.Guest == nil {
+		return
+	}
+	select {
+	case s.told <- what:
+	case <-s.ctx.Done():
+	}
+}
+
+// telling runs what is told.
+func (s *Engine) telling() {
+	for {
+		select {
+		case what := <-s.told:
+			what()
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
+func (s *Engine) guestVM(v *store.VM) GuestVM {
+	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == store.OSRHCOS, KubernetesVersion: v.Kubernetes, IgnitionVersion: v.Ignition}
+	if init := cmp.Or(v.RunOnce, v.Initialization); init != nil {
+		machine.UserData, machine.HostName = init.Value("custom_script"), init.Value("host_name")
+		machine.DNSServers, machine.SearchDomains = strings.Fields(init.Value("dns_servers")), strings.Fields(init.Value("dns_search"))
+		for _, n := range init.List("nic_configurations", "nic_configuration") {
+			machine.NICs = append(machine.NICs, GuestNIC{
+				Interface: n.Value("name"), BootProtocol: n.Value("boot_protocol"),
+				Address: n.Value("ip", "address"), Netmask: n.Value("ip", "netmask"), Gateway: n.Value("ip", "gateway"),
+				IPv6BootProtocol: n.Value("ipv6_boot_protocol"),
+				IPv6Address:      n.Value("ipv6", "address"), IPv6Prefix: n.Value("ipv6", "netmask"), IPv6Gateway: n.Value("ipv6", "gateway"),
+			})
+		}
+	}
+	devices := s.store.NICsOf(v.ID)
+	slices.SortFunc(devices, func(a, b *store.NIC) int { return cmp.Compare(a.Order, b.Order) })
+	for _, n := range devices {
+		if n.Unplugged {
+			continue
+		}
+		device := GuestInterface{Name: fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1), MAC: n.MAC}
+		if profile := s.store.VNICProfiles.Get(n.Profile); profile != nil && !n.Unlinked {
+			if net := s.store.Networks.Get(profile.Network); net != nil {
+				device.Network, device.DHCP, device.SLAAC = net.Name, s.store.Lease(net, n.MAC), net.SLAAC
+				if net.DHCP != nil {
+					device.Gateway = net.DHCP.Gateway
+				}
+			}
+		}
+		machine.Interfaces = append(machine.Interfaces, device)
+	}
+	return machine
+}
+
+// halt ends the guest; the inventory is locked.
+func (s *Engine) halt(v *store.VM) {
+	v.Reported = nil
+	if v.Cancel != nil {
+		v.Cancel()
+		v.Cancel = nil
+	}
+	id := v.ID
+	s.tell(func() { s.settings.Guest.Halted(id) })
+}

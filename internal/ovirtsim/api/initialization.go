@@ -1,0 +1,86 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has what a VM tells its guest at the first boot: how it is kept, checked and shown.
+
+// nicDefaults are the elements that the engine always shows of a network configuration.
+var nicDefaults = []string{"ip", "ipv6"}
+
+// layInitialization lays the initialization of a request over the one that is there. An empty one takes all away.
+func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, error) {
+	switch {
+	case in == nil:
+		return there, nil
+	case len(in.Kids) == 0:
+		return nil, nil
+	}
+	out := wire.El("initialization")
+	if there != nil {
+		out = there.Clone()
+	}
+	out.Merge(in, []string{"cloud_init", "configuration"})
+	if host := in.Value("cloud_init", "host", "address"); host != "" { // the form of old clients
+		out.Put(host, "host_name")
+	}
+	return out, checkInitialization(out, fail)
+}
+
+// checkInitialization refuses what the engine cannot hand to cloud-init. It looks at few things: addresses, names and
+// netmasks go through as they are.
+func checkInitialization(e *wire.Element, fail failure) error {
+	for _, n := range e.List("nic_configurations", "nic_configuration") {
+		v4, v6 := n.Value("boot_protocol"), n.Value("ipv6_boot_protocol")
+		switch {
+		case v4 == "autoconf" || v4 == "poly_dhcp_autoconf":
+			return wire.InvalidValue("Boot protocol = '%s' is not applicable for IPv4.", strings.ToUpper(v4))
+		case v6 == "autoconf" || v6 == "poly_dhcp_autoconf":
+			return fail("Option 'autoconf' in cloud-init configuration is not supported.")
+		case !n.Yes("on_boot"):
+			return fail("Start On Boot selection in cloud-init configuration is invalid. Only 'true' is supported.")
+		case v4 == "static" && n.Value("ip", "address") == "":
+			return fail("Static IPv4 address is missing in cloud-init configuration.")
+		case v6 == "static" && n.Value("ipv6", "address") == "":
+			return fail("Static IPv6 address is missing in cloud-init configuration.")
+		}
+	}
+	return nil
+}
+
+// shownInitialization is the initialization of a VM as the engine tells it: passwords as stars, and what was left out as
+// what it means.
+func shownInitialization(there *wire.Element) *wire.Element {
+	if there == nil || len(there.Kids) == 0 {
+		return nil
+	}
+	out := there.Clone()
+	if out.Has("root_password") {
+		out.Put("******", "root_password")
+	}
+	if !out.Has("regenerate_ssh_keys") {
+		out.Flag("regenerate_ssh_keys", false)
+	}
+	if !out.Has("nic_configurations") {
+		out.Add(wire.El("nic_configurations"))
+	}
+	for _, n := range out.List("nic_configurations", "nic_configuration") {
+		for _, name := range nicDefaults {
+			if ip := n.Get(name); ip != nil {
+				ip.Kids = slices.DeleteFunc(ip.Kids, func(e *wire.Element) bool { return e.Name == "version" })
+			} else {
+				n.Add(wire.El(name))
+			}
+		}
+		for _, name := range []string{"boot_protocol", "ipv6_boot_protocol"} {
+			if !n.Has(name) {
+				n.Str(name, "none")
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,265 @@
+package api
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"regexp"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has the network interfaces of VMs and templates, and what the guest agent reports of them.
+
+var nicRoutes = []route{
+	{"GET", "/vms/{vm}/nics", listNICs},
+	{"POST", "/vms/{vm}/nics", addNIC},
+	{"GET", "/vms/{vm}/nics/{id}", getNIC},
+	{"PUT", "/vms/{vm}/nics/{id}", updateNIC},
+	{"DELETE", "/vms/{vm}/nics/{id}", removeNIC},
+	{"POST", "/vms/{vm}/nics/{id}/activate", activateNIC},
+	{"POST", "/vms/{vm}/nics/{id}/deactivate", deactivateNIC},
+	{"GET", "/vms/{vm}/nics/{id}/reporteddevices", listNICReportedDevices},
+	{"GET", "/vms/{vm}/nics/{id}/statistics", nicStatistics},
+	{"GET", "/vms/{vm}/reporteddevices", listReportedDevices},
+	{"GET", "/vms/{vm}/reporteddevices/{id}", itemOf(listReportedDevices)},
+}
+
+// nicDocument shows an interface. Only in lists does it refer to where it is.
+func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
+	collection := owner + "s"
+	out := wire.Object("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).Str("interface", n.Interface).
+		Flag("linked", !n.Unlinked).Flag("plugged", !n.Unplugged).Flag("synced", true)
+	if n.MAC != "" {
+		out.Add(wire.El("mac").Str("address", n.MAC))
+	}
+	return out.Add(wire.Ref("vnic_profile", "vnicprofiles", n.Profile), wire.Ref(owner, collection, n.Owner))
+}
+
+func nicsOf(c *call, ownerID, owner string) *wire.Element {
+	out := wire.El("nics")
+	for _, n := range c.store.NICsOf(ownerID) {
+		out.Items(nicDocument(c, n, owner))
+	}
+	return out
+}
+
+func listNICs(c *call) (*wire.Element, error) { return nicsOf(c, c.id("vm"), "vm"), nil }
+
+func (c *call) nic() (*store.VM, *store.NIC, error) {
+	n := c.store.NICs.Get(c.id("id"))
+	if n == nil || n.Owner != c.id("vm") {
+		return nil, nil, wire.Gone()
+	}
+	return c.store.VMs.Get(n.Owner), n, nil
+}
+
+func getNIC(c *call) (*wire.Element, error) {
+	_, n, err := c.nic()
+	if err != nil {
+		return nil, err
+	}
+	return nicDocument(c, n, "vm"), nil
+}
+
+// maxNICName is the length of the name of an interface.
+const maxNICName = 50
+
+var (
+	nicName    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
+)
+
+// changeNIC applies a request to a network interface, which stays as it was on an error.
+func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
+	in, next := c.body, *n
+	next.Name = textOr(in, "name", n.Name)
+	switch {
+	case len(next.Name) > maxNICName || next.Name == "":
+		return wire.Invalid("size must be between 1 and %d, Attribute: nic.name", maxNICName)
+	case !nicName.MatchString(next.Name):
+		return wire.Invalid("%s", `Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`)
+	}
+	if err := c.changeMAC(v, n, &next); err != nil {
+		return err
+	}
+	for _, other := range c.store.NICsOf(v.ID) {
+		if other.ID != n.ID && other.Name == next.Name {
+			return wire.Conflict("Network interface name is already in use")
+		}
+	}
+	if p := in.Get("vnic_profile"); p != nil {
+		if err := checkRef(p); err != nil {
+			return err
+		}
+		next.Profile = wire.RefID(p)
+		profile := c.store.VNICProfiles.Get(next.Profile)
+		switch {
+		case next.Profile != "" && profile == nil:
+			return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
+		case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
+			return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.", verb)
+		}
+	}
+	switch next.Interface = cmp.Or(in.Value("interface"), n.Interface); next.Interface {
+	case "rtl8139_virtio", "spapr_vlan":
+		return wire.Invalid("Cannot %s Interface. The network interface type is not compatible with the selected operating system.", verb)
+	case "pci_passthrough":
+		return wire.Conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
+			"Virtual machine interface of type 'PCI Passthrough' should have 'Passthrough' profile and vice versa.", verb)
+	}
+	if in.Has("linked") {
+		next.Unlinked = !in.Yes("linked")
+	}
+	if in.Has("plugged") {
+		next.Unplugged = !in.Yes("plugged")
+	}
+	if n.MAC != next.MAC {
+		c.store.Release(n.MAC)
+	}
+	*n = next
+	return nil
+}
+
+// changeMAC applies the address of a request.
+func (c *call) changeMAC(v *store.VM, n, next *store.NIC) error {
+	mac := c.body.Value("mac", "address")
+	if mac == "" {
+		return nil
+	}
+	hardware, err := net.ParseMAC(mac)
+	switch {
+	case !macPattern.MatchString(mac) || err != nil || mac == "00:00:00:00:00:00":
+		return wire.Invalid("%s", `MAC address must be in format "HH:HH:HH:HH:HH:HH" where H is a hexadecimal character (either a digit or A-F, case is insignificant)., Attribute: nic.macAddress`)
+	case hardware[0]&1 == 1:
+		return wire.Invalid("Multi-cast MAC address is not allowed., Attribute: nic.macAddress")
+	}
+	next.MAC = hardware.String()
+	if n.MAC != "" && n.MAC != next.MAC && v.Running() && !n.Unplugged {
+		return wire.Conflict("Cannot edit Interface. Updating the MAC address is not supported while the interface is plugged to a running VM.")
+	}
+	for _, other := range c.store.NICs.Rows {
+		if other.ID != n.ID && other.MAC == next.MAC {
+			return wire.Conflict("MAC Address %s is already in use by VM or snapshot: %s.", next.MAC, c.store.VMName(other.Owner))
+		}
+	}
+	return nil
+}
+
+func addNIC(c *call) (*wire.Element, error) {
+	if err := mandatory(c.body, "nic", "name"); err != nil {
+		return nil, err
+	}
+	if err := require(c.body, "Nic", "name"); err != nil {
+		return nil, err
+	}
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Invalid("Cannot add Interface. VM is not found.")
+	}
+	made := &store.NIC{ID: store.NewID(), Owner: v.ID, Interface: "virtio", Order: c.store.Next("nics")}
+	if err := c.changeNIC(v, made, "add"); err != nil {
+		return nil, err
+	}
+	if v.Status == store.StatusImageLocked && v.Template == store.BlankTemplateID && c.store.AttachmentsOf(v.ID) != nil { // a clone holds its lock
+		return nil, wire.Conflict("Cannot add Interface. Related operation is currently in progress. Please try again later.")
+	}
+	if made.MAC == "" {
+		made.MAC = c.store.NextMAC()
+	}
+	c.store.NICs.Put(made.ID, made)
+	return c.created(nicDocument(c, made, "vm")), nil
+}
+
+func updateNIC(c *call) (*wire.Element, error) {
+	v, n, err := c.nic()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.changeNIC(v, n, "edit"); err != nil {
+		return nil, err
+	}
+	c.store.NICs.Put(n.ID, n)
+	return nicDocument(c, n, "vm"), nil
+}
+
+func removeNIC(c *call) (*wire.Element, error) {
+	v, n, err := c.nic()
+	if err != nil {
+		return nil, err
+	}
+	if v.Running() && !n.Unplugged {
+		return nil, wire.Conflict("Cannot remove Interface. The VM Network Interface is plugged to a running VM.")
+	}
+	c.store.Release(n.MAC)
+	c.store.NICs.Drop(n.ID)
+	return c.complete(), nil
+}
+
+func activateNIC(c *call) (*wire.Element, error) { return c.plug(true) }
+
+func deactivateNIC(c *call) (*wire.Element, error) { return c.plug(false) }
+
+func (c *call) plug(in bool) (*wire.Element, error) {
+	_, n, err := c.nic()
+	if err != nil {
+		return nil, err
+	}
+	n.Unplugged = !in
+	c.store.NICs.Put(n.ID, n)
+	return c.complete(), nil
+}
+
+// devices shows the network interfaces of a VM as its guest agent reports them.
+func (c *call) devices(v *store.VM, mac string) *wire.Element {
+	out := wire.El("reported_devices")
+	for _, device := range v.Reported {
+		if mac != "" && device.MAC != mac {
+			continue
+		}
+		id := c.store.IDOf("", "reporteddevice", v.ID, device.Name)
+		ips := wire.El("ips")
+		for _, address := range device.Addresses {
+			version := "v4"
+			if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
+				version = "v6"
+			}
+			ips.Items(wire.El("ip").Str("address", address).Str("version", version))
+		}
+		made := wire.Object("reported_device", id, "vms", v.ID, "reporteddevices", id).Str("name", device.Name).Str("description", "guest reported data").Str("type", "network").Add(ips)
+		if device.MAC != "" {
+			made.Add(wire.El("mac").Str("address", device.MAC))
+		}
+		out.Items(made.Add(wire.Ref("vm", "vms", v.ID)))
+	}
+	return out
+}
+
+func listReportedDevices(c *call) (*wire.Element, error) {
+	if v := c.store.VMs.Get(c.id("vm")); v != nil {
+		return c.devices(v, ""), nil
+	}
+	return wire.El("reported_devices"), nil
+}
+
+func listNICReportedDevices(c *call) (*wire.Element, error) {
+	v, n, err := c.nic()
+	if err != nil {
+		return nil, err
+	}
+	return c.devices(v, n.MAC), nil
+}
+
+func nicStatistics(c *call) (*wire.Element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+	n := c.store.NICs.Get(c.id("id"))
+	if n == nil || n.Owner != v.ID {
+		return nil, wire.Gone()
+	}
+	owner := wire.El("nic").Set("href", wire.Href("vms", v.ID, "nics", n.ID)).Set("id", n.ID)
+	return c.statistics(nicStatisticNames, owner, nil), nil
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// place picks the host for a VM: those that fit are filtered by hard rules, then weighed by soft ones and free memory.
+// An answer of nil comes with the engine's words for each host that was ruled out.
+func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
+	free := map[string]int64{}
+	for _, h := range s.store.Hosts.Rows {
+		free[h.ID] = h.Memory
+	}
+	for _, other := range s.store.VMs.Rows {
+		if other.Host != "" && other.ID != v.ID {
+			free[other.Host] -= other.Memory
+		}
+		if other.Destination != "" {
+			free[other.Destination] -= other.Memory
+		}
+	}
+	var best *store.Host
+	var bestScore int64
+	var why []string
+	hosts := s.store.Hosts.Where(func(h *store.Host) bool { return h.Cluster == v.Cluster }, func(h *store.Host) string { return h.Name })
+	for _, h := range hosts {
+		if h.Status != store.HostUp || want != "" && h.ID != want || want == "" && h.ID == v.Host {
+			continue
+		}
+		score := free[h.ID] >> 20
+		reason := ""
+		switch {
+		case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
+			reason = "internal filter PinToHost because it is not in the VM's list of hosts"
+		case free[h.ID] < v.Memory:
+			reason = fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM", max(free[h.ID], 0)>>20)
+		case v.CPU.Count() > h.CPU.Count():
+			reason = "internal filter CPU because it does not have enough cores to run the VM"
+		default:
+			var soft int64
+			if reason, soft = s.affinity(v, h); reason == "" {
+				score += soft
+			}
+		}
+		if reason != "" {
+			why = append(why, fmt.Sprintf("The host %s did not satisfy %s.", h.Name, reason))
+			continue
+		}
+		if best == nil || score > bestScore {
+			best, bestScore = h, score
+		}
+	}
+	if best != nil {
+		return best, nil
+	}
+	detail := "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"
+	for _, line := range why {
+		detail += ", " + line
+	}
+	return nil, wire.Conflict("%s", detail)
+}
+
+// trimVerdict turns the words for a start into those for another operation.
+func trimVerdict(err error) string {
+	var refused *wire.Refusal
+	if errors.As(err, &refused) {
+		return strings.TrimPrefix(strings.Trim(refused.Detail, "[]"), "Cannot run VM. ")
+	}
+	return err.Error()
+}
+
+// softWeight outweighs any difference in free memory, in MiB.
+const softWeight = 1 << 40
+
+// affinity judges a host by the rules that the VM is under: the reason why it is ruled out, or the weight of soft rules.
+func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int64) {
+	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool { return slices.Contains(g.VMs, v.ID) }, store.GroupKey) {
+		if g.VMsRule.Enabled {
+			good := s.vmsRuleHolds(g, v, h)
+			switch {
+			case good:
+			case g.VMsRule.Enforcing && g.VMsRule.Positive:
+				return "internal filter VmAffinityGroups because it did not match positive affinity rules " + g.Name, 0
+			case g.VMsRule.Enforcing:
+				return "internal filter VmAffinityGroups because it did not match negative affinity rules " + g.Name, 0
+			default:
+				weight -= softWeight
+			}
+		}
+		if g.HostsRule.Enabled && len(g.Hosts) > 0 && slices.Contains(g.Hosts, h.ID) != g.HostsRule.Positive {
+			if g.HostsRule.Enforcing {
+				return "internal filter VmToHostsAffinityGroups because it did not match the host rules of " + g.Name, 0
+			}
+			weight -= softWeight
+		}
+	}
+	for _, l := range s.store.Labels.Rows {
+		if l.Implicit && slices.Contains(l.VMs, v.ID) && !slices.Contains(l.Hosts, h.ID) {
+			return "internal filter Label because it does not have the affinity label " + l.Name, 0
+		}
+	}
+	return "", weight
+}
+
+// vmsRuleHolds says whether the VM on this host would keep a group's rule among VMs.
+func (s *Engine) vmsRuleHolds(g *store.AffinityGroup, v *store.VM, h *store.Host) bool {
+	others := map[string]bool{}
+	for _, id := range g.VMs {
+		if other := s.store.VMs.Get(id); other != nil && other.ID != v.ID && other.Host != "" {
+			others[cmp.Or(other.Destination, other.Host)] = true
+		}
+	}
+	if g.VMsRule.Positive {
+		return len(others) == 0 || others[h.ID]
+	}
+	return !others[h.ID]
+}

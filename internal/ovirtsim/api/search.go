@@ -1,0 +1,268 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// fields are what the search language knows of a kind of object, with the values that an object has for each.
+type fields[T any] map[string]func(T) []string
+
+// query is a parsed search: alternatives of conditions that must all hold.
+type query struct {
+	any  [][]condition
+	sort string
+	desc bool
+	page int
+	// paged says that the search names a page.
+	paged bool
+}
+
+type condition struct {
+	field    string // empty matches any field
+	operator string
+	value    string
+	// pattern ignores case, exact does not.
+	pattern, exact *regexp.Regexp
+}
+
+var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
+
+// errSearch says that the engine does not understand a search. It does not tell the client: it finds nothing.
+var errSearch = errors.New("the search is not understood")
+
+// parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
+// tighter and may be left out; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc"
+// and "page N" at the end. Parentheses are not understood.
+func parseSearch(text string) (*query, error) {
+	if !utf8.ValidString(text) || strings.Count(text, `"`)%2 != 0 || strings.ContainsAny(text, "()':") {
+		return nil, errSearch
+	}
+	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
+	q := &query{any: [][]condition{nil}} // which holds for everything
+	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
+		var err error
+		if q.any, err = p.alternatives(); err != nil {
+			return nil, err
+		}
+	}
+	for p.word(0) != "" {
+		switch p.word(0) {
+		case "sortby":
+			if q.sort = p.word(1); q.sort == "" {
+				return nil, errSearch
+			}
+			p.at += 2
+			if order := p.word(0); order == "asc" || order == "desc" {
+				q.desc = order == "desc"
+				p.at++
+			}
+		case "page":
+			n, err := strconv.Atoi(p.word(1))
+			if err != nil || n < 0 || n > maxPage {
+				return nil, errSearch
+			}
+			q.page, q.paged = n, true
+			p.at += 2
+		default:
+			return nil, errSearch
+		}
+	}
+	return q, nil
+}
+
+// searchParser reads conditions from left to right into alternatives.
+type searchParser struct {
+	tokens []string
+	at     int
+}
+
+// word is the token at a distance from the current one, in lower case; "" behind the end.
+func (p *searchParser) word(distance int) string {
+	if p.at+distance < len(p.tokens) {
+		return strings.ToLower(p.tokens[p.at+distance])
+	}
+	return ""
+}
+
+// alternatives are joined by "or".
+func (p *searchParser) alternatives() ([][]condition, error) {
+	var out [][]condition
+	for {
+		conditions, err := p.conjunction()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, conditions)
+		if p.word(0) != "or" {
+			return out, nil
+		}
+		p.at++
+	}
+}
+
+// conjunction is what "and" joins, or what stands side by side.
+func (p *searchParser) conjunction() ([]condition, error) {
+	var out []condition
+	for {
+		one, err := p.term()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+		switch p.word(0) {
+		case "and":
+			p.at++
+		case "", "or", "sortby", "page":
+			return out, nil
+		}
+	}
+}
+
+// term is one condition.
+func (p *searchParser) term() (condition, error) {
+	switch p.word(0) {
+	case "", "and", "or", "sortby", "page", "=", "!=", "<", ">", "<=", ">=":
+		return condition{}, errSearch
+	}
+	made := condition{operator: "=", value: p.tokens[p.at]}
+	switch operator := p.word(1); operator {
+	case "=", "!=", "<", ">", "<=", ">=":
+		if p.at+2 >= len(p.tokens) {
+			return condition{}, errSearch
+		}
+		made = condition{field: p.word(0), operator: operator, value: p.tokens[p.at+2]}
+		p.at += 3
+	default:
+		p.at++
+	}
+	made.value = strings.Trim(made.value, `"`)
+	made.pattern = regexp.MustCompile("^(?is:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
+	made.exact = regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
+	return made, nil
+}
+
+func (c *condition) holds(values []string) bool {
+	switch c.operator {
+	case "=":
+		return slices.ContainsFunc(values, c.pattern.MatchString)
+	case "!=":
+		return !slices.ContainsFunc(values, c.pattern.MatchString)
+	}
+	want, _ := strconv.ParseFloat(c.value, 64)
+	return slices.ContainsFunc(values, func(value string) bool {
+		got, err := strconv.ParseFloat(value, 64)
+		switch {
+		case err != nil:
+			return false
+		case c.operator == "<":
+			return got < want
+		case c.operator == ">":
+			return got > want
+		case c.operator == "<=":
+			return got <= want
+		default:
+			return got >= want
+		}
+	})
+}
+
+// pageSize is how many objects a page of the search language has.
+const pageSize = 100
+
+// maxPage bounds the number of a page.
+const maxPage = 1 << 20
+
+// find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search that
+// is not understood, or has a field that the objects do not have, finds nothing.
+func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
+	limit, err := c.max()
+	if err != nil {
+		return nil, err
+	}
+	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
+		q, err := parseSearch(text)
+		if understood := err == nil && q.knows(of); !understood {
+			return nil, nil //nolint:nilerr // the engine says nothing of a search that it does not understand
+		}
+		if q.paged && q.page == 0 {
+			return nil, wire.Failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is "+
+				"org.postgresql.util.psqlexception: error: offset must not be negative")
+		}
+		if c.flagParam("case_sensitive") {
+			q.matchCase()
+		}
+		items = applyQuery(q, items, of)
+	}
+	if limit >= 0 && len(items) > limit {
+		items = items[:limit]
+	}
+	return items, nil
+}
+
+// knows says whether all fields of a query are fields of the objects.
+func (q *query) knows(of interface{ has(field string) bool }) bool {
+	for _, conditions := range q.any {
+		for _, one := range conditions {
+			if one.field != "" && !of.has(one.field) {
+				return false
+			}
+		}
+	}
+	return q.sort == "" || of.has(q.sort)
+}
+
+func (f fields[T]) has(field string) bool { return f[field] != nil }
+
+// matchCase makes upper and lower case differ.
+func (q *query) matchCase() {
+	for _, conditions := range q.any {
+		for i := range conditions {
+			conditions[i].pattern = conditions[i].exact
+		}
+	}
+}
+
+// anyField are looked at for a value without a field.
+var anyField = []string{"name", "description", "comment", "status", "cluster", "datacenter", "host", "id"}
+
+func applyQuery[T any](q *query, items []T, of fields[T]) []T {
+	matches := func(item T, one *condition) bool {
+		if one.field != "" {
+			return one.holds(of[one.field](item))
+		}
+		return slices.ContainsFunc(anyField, func(field string) bool {
+			return of[field] != nil && one.holds(of[field](item))
+		})
+	}
+	out := make([]T, 0, len(items))
+	for _, item := range items {
+		if slices.ContainsFunc(q.any, func(conditions []condition) bool {
+			return !slices.ContainsFunc(conditions, func(one condition) bool { return !matches(item, &one) })
+		}) {
+			out = append(out, item)
+		}
+	}
+	if q.sort != "" {
+		first := func(item T) string { return strings.Join(of[q.sort](item), " ") }
+		slices.SortStableFunc(out, func(a, b T) int {
+			order := strings.Compare(first(a), first(b))
+			if q.desc {
+				return -order
+			}
+			return order
+		})
+	}
+	if q.page > 0 {
+		from := min((q.page-1)*pageSize, len(out))
+		out = out[from:min(from+pageSize, len(out))]
+	}
+	return out
+}

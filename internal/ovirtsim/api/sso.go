@@ -1,0 +1,336 @@
+package api
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"html"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has the single sign-on of the engine, and who a request of the API comes from.
+
+// maxFailures is how many wrong passwords the internal domain accepts in a row before it locks the user.
+const maxFailures = 5
+
+// session of a user.
+type session struct {
+	user   string
+	expiry time.Time
+}
+
+// localeCookie is what every page of the engine outside of the API sets.
+func localeCookie(w http.ResponseWriter) {
+	const never = 1<<31 - 1
+	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
+	w.Header().Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
+}
+
+// secured sets the headers of the pages of the single sign-on.
+func secured(w http.ResponseWriter) {
+	localeCookie(w)
+	w.Header().Set("X-Content-Type-Options", "NOSNIFF")
+	w.Header().Set("X-Frame-Options", "SAMEORIGIN")
+	w.Header().Set("X-XSS-Protection", "1; MODE=BLOCK")
+}
+
+// loginError is a refusal by the single sign-on: a code of OAuth and the engine's words.
+type loginError struct{ code, text string }
+
+func (e *loginError) Error() string { return e.code + ": " + e.text }
+
+// accessDenied is what every failed authentication looks like; only the words differ.
+func accessDenied(user, profile, why string) *loginError {
+	return &loginError{"access_denied", fmt.Sprintf("Cannot authenticate user '%s@%s': %s.", user, profile, why)}
+}
+
+// The words of refused logins. Those of a locked user are of the engine's messages; they were not recorded.
+const (
+	unableToLogIn = "Unable to log in. Verify your login information or contact the system administrator."
+	noProfile     = "No valid profile found in credentials."
+	noUserName    = "No user name found in credentials."
+	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
+)
+
+// token is the token endpoint. It takes parameters from the query and the form, in a GET as well.
+func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
+	secured(w)
+	refuse := func(code, text string) {
+		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error_code": code, "error": text})
+	}
+	const unsupported, unsupportedText = "unsupported_grant_type", "The authorization grant type is not supported by the authorization server."
+	if err := r.ParseForm(); err != nil || strings.TrimSpace(strings.Join(slices.Collect(maps.Keys(r.Form)), "")) == "" {
+		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error": unsupported, "error_description": unsupportedText})
+		return
+	}
+	switch grant := r.Form.Get("grant_type"); {
+	case r.Header.Get("Accept") != "application/json":
+		refuse("invalid_request", "Missing parameter: 'Accept Header'")
+		return
+	case grant == "urn:ovirt:params:oauth:grant-type:http": // for browsers with Kerberos
+		target := s.URL() + "/oauth2-callback?error=unauthorized_client&error_description=" + url.QueryEscape("Authentication required.")
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: wire.RandomHex(16), Path: wire.EnginePath + "/sso", HttpOnly: true}) //nolint:gosec // as the engine has it
+		http.Redirect(w, r, target, http.StatusFound)
+		return
+	case grant != "password":
+		refuse(unsupported, unsupportedText)
+		return
+	}
+	for _, needed := range []string{"username", "password"} {
+		if !r.Form.Has(needed) {
+			refuse("invalid_request", "Missing parameter: '"+needed+"'")
+			return
+		}
+	}
+
+	name := r.Form.Get("username")
+	if refused := s.login(name, r.Form.Get("password")); refused != nil {
+		refuse(refused.code, refused.text)
+		return
+	}
+	wire.AnswerJSON(w, http.StatusOK, map[string]any{
+		"access_token": s.openSession(name), "token_type": "bearer", "scope": grantedScope(r.Form.Get("scope")), "exp": "9223372036854775807",
+	})
+}
+
+// grantedScope is the scope of a token: what was asked for, and what comes with it.
+func grantedScope(asked string) string {
+	words := strings.Fields(asked)
+	if slices.Contains(words, "ovirt-app-admin") {
+		words = append(words, "ovirt-ext=revoke:revoke-all")
+	}
+	if slices.Contains(words, "ovirt-app-api") || slices.Contains(words, "ovirt-app-admin") {
+		words = append(words, "ovirt-ext=token-info:authz-search", "ovirt-ext=token-info:public-authz-search", "ovirt-ext=token-info:validate", "ovirt-ext=token:password-access")
+	}
+	slices.Sort(words)
+	return strings.Join(slices.Compact(words), " ")
+}
+
+// login checks a password, and locks the user of too many wrong ones. What follows the last @ of a name is its profile.
+func (s *Engine) login(name, password string) *loginError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { _ = s.store.Flush() }() // a lock must hold over a restart
+	user, profile := name, ""
+	if at := strings.LastIndex(name, "@"); at >= 0 {
+		user, profile = name[:at], name[at+1:]
+	}
+	switch found := s.store.UserNamed(name); {
+	case user == "":
+		return accessDenied("", cmp.Or(profile, "N/A"), noUserName)
+	case !s.store.HasProfile(profile):
+		return accessDenied(user, cmp.Or(profile, "N/A"), noProfile)
+	case found == nil:
+		return accessDenied(user, profile, unableToLogIn)
+	case found.Locked:
+		return accessDenied(user, profile, lockedUser)
+	case found.Password != password:
+		found.Failures++
+		found.Locked = found.Failures >= maxFailures
+		s.store.Users.Put(found.ID, found)
+		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
+		return accessDenied(user, profile, unableToLogIn)
+	case found.Failures > 0:
+		found.Failures = 0
+		s.store.Users.Put(found.ID, found)
+	}
+	s.front.Lock()
+	s.logins++
+	s.front.Unlock()
+	return nil
+}
+
+func (s *Engine) openSession(user string) (token string) {
+	token = wire.RandomHex(32)
+	s.front.Lock()
+	defer s.front.Unlock()
+	s.forgetExpired() // those of clients that never log out must not pile up
+	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.settings.TokenLifetime)}
+	return token
+}
+
+// logout ends a session. The engine says yes to whatever it is sent.
+func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
+	localeCookie(w)
+	if r.ParseForm() == nil {
+		s.CloseSession(r.Form.Get("token"))
+	}
+	wire.AnswerJSON(w, http.StatusOK, struct{}{})
+}
+
+// revoke is for the engine's own clients, which have an ID and a secret that others do not know.
+func revoke(w http.ResponseWriter, _ *http.Request) {
+	secured(w)
+	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error_code": "invalid_request", "error": "Missing parameter: 'client_id'"})
+}
+
+// tokenInfo is for the engine's own clients, too.
+func tokenInfo(w http.ResponseWriter, _ *http.Request) {
+	secured(w)
+	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Missing parameter: 'client_id'"})
+}
+
+// sessionCookie holds the session of a client that logged in with HTTP Basic and asked for one.
+const sessionCookie = "JSESSIONID"
+
+// setSession writes the cookie of the API; an empty value takes it away.
+func setSession(w http.ResponseWriter, value string) {
+	cookie := sessionCookie + "=" + value + "; path=" + wire.APIPath + "; HttpOnly"
+	if value == "" {
+		cookie += "; Max-Age=0; Expires=" + time.Unix(0, 0).UTC().Format(http.TimeFormat)
+	}
+	w.Header().Add("Set-Cookie", cookie)
+}
+
+// What the page of a 401 says beside the words of a refused login.
+const (
+	nothingSent  = "Unauthorized"
+	sessionEnded = "invalid_grant: The provided authorization grant for the auth code has expired."
+)
+
+// authenticate returns the user of a request, or what the page of the refusal says: by the cookie of a session, by the
+// token of one, or by HTTP Basic. A client that sends "Prefer: persistent-auth" with its password gets a cookie; the
+// first request with the cookie and without that header ends the session, which is how such clients log out.
+func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
+	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
+	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak), "persistent-auth")
+	authorization := r.Header.Get("Authorization")
+	cookie, err := r.Cookie(sessionCookie)
+	if err == nil && authorization == "" {
+		return s.authenticateCookie(w, cookie.Value, persistent)
+	}
+
+	scheme, credentials, _ := strings.Cut(authorization, " ")
+	switch scheme {
+	case "Bearer":
+		if user, ok := s.useSession(credentials); ok {
+			if persistent || cookie != nil { // it opens nothing that the token does not
+				setSession(w, wire.RandomHex(16))
+			}
+			return user, ""
+		}
+		return "", sessionEnded
+	case "Basic":
+		decoded, _ := base64.StdEncoding.DecodeString(credentials)
+		name, password, _ := strings.Cut(string(decoded), ":")
+		if refused := s.login(name, password); refused != nil {
+			return "", refused.Error()
+		}
+		if persistent {
+			token := s.openSession(name)
+			setSession(w, token)
+		}
+		return name, ""
+	}
+	return "", nothingSent
+}
+
+func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persistent bool) (user, refused string) {
+	user, known := s.useSession(value)
+	switch {
+	case known && persistent:
+		return user, ""
+	case known:
+		s.CloseSession(value)
+		setSession(w, "")
+	case !persistent:
+		setSession(w, wire.RandomHex(16))
+	}
+	return "", nothingSent
+}
+
+// unauthorized is the page of the servlet container for a request without a session. It is never a document of the API.
+func unauthorized(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", `Basic realm="RESTAPI"`)
+	errorPage(w, http.StatusUnauthorized, text)
+}
+
+// errorPage is how the servlet container tells an error.
+func errorPage(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+	w.WriteHeader(status)
+	escaped := strings.ReplaceAll(html.EscapeString(text), "&#39;", "'") // which the engine leaves as it is
+	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", escaped)
+}
+
+// useSession returns the user of a session and prolongs it: the engine counts from the last use.
+func (s *Engine) useSession(token string) (string, bool) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	found, known := s.sessions[token]
+	if !known || time.Now().After(found.expiry) {
+		delete(s.sessions, token)
+		return "", false
+	}
+	found.expiry = time.Now().Add(s.settings.TokenLifetime)
+	s.sessions[token] = found
+	return found.user, true
+}
+
+// CloseSession ends a session; a token that has none is passed over.
+func (s *Engine) CloseSession(token string) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	delete(s.sessions, token)
+}
+
+// ExpireSessions makes every token invalid, as a restart of the engine does.
+func (s *Engine) ExpireSessions() {
+	s.front.Lock()
+	defer s.front.Unlock()
+	s.sessions = map[string]session{}
+}
+
+// Sessions counts those that have not expired, and the successful logins so far.
+func (s *Engine) Sessions() (live, logins int) {
+	s.front.Lock()
+	defer s.front.Unlock()
+	s.forgetExpired()
+	return len(s.sessions), s.logins
+}
+
+// forgetExpired drops the sessions that have expired; front is held.
+func (s *Engine) forgetExpired() {
+	now := time.Now()
+	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
+}
+
+// pkiResource gives certificates to those who do not trust them yet; it needs no session.
+func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
+	localeCookie(w)
+	query := r.URL.Query()
+	resource, format := query.Get("resource"), query.Get("format")
+	content := map[string][]byte{"ca-certificate": s.settings.CA, "engine-certificate": s.settings.Certificate}[resource]
+	switch {
+	case resource == "":
+		errorPage(w, http.StatusBadRequest, "Missing resource name")
+		return
+	case content == nil:
+		errorPage(w, http.StatusBadRequest, "Resource '"+resource+"' is invalid")
+		return
+	}
+
+	media := map[string]string{
+		"X509-PEM-CA": "application/x-x509-ca-cert", "X509-PEM": "application/x-x509-cert", "OPENSSH-PUBKEY": "text/plain",
+		"": map[string]string{"ca-certificate": "application/x-x509-ca-cert", "engine-certificate": "application/x-x509-cert"}[resource],
+	}[format]
+	if media == "" {
+		errorPage(w, http.StatusBadRequest, "Format '"+format+"' is invalid")
+		return
+	}
+	if format == "OPENSSH-PUBKEY" {
+		content = s.settings.SSHKeys[resource]
+	}
+	if r.Method != http.MethodHead {
+		media += "; charset=ISO-8859-1"
+	}
+	w.Header().Set("Content-Type", media)
+	_, _ = w.Write(content)
+}

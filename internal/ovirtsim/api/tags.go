@@ -1,0 +1,225 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// This file has tags, and which VMs, hosts and templates have them.
+
+var tagRoutes = []route{
+	{"GET", "/hosts/{host}/tags", taggedHost.list},
+	{"POST", "/hosts/{host}/tags", taggedHost.add},
+	{"GET", "/hosts/{host}/tags/{id}", taggedHost.get},
+	{"DELETE", "/hosts/{host}/tags/{id}", taggedHost.remove},
+	{"GET", "/tags", listTags},
+	{"POST", "/tags", addTag},
+	{"GET", "/tags/{id}", getTag},
+	{"PUT", "/tags/{id}", updateTag},
+	{"DELETE", "/tags/{id}", removeTag},
+	{"GET", "/templates/{template}/tags", taggedTemplate.list},
+	{"POST", "/templates/{template}/tags", taggedTemplate.add},
+	{"GET", "/templates/{template}/tags/{id}", taggedTemplate.get},
+	{"DELETE", "/templates/{template}/tags/{id}", taggedTemplate.remove},
+	{"GET", "/vms/{vm}/tags", taggedVM.list},
+	{"POST", "/vms/{vm}/tags", taggedVM.add},
+	{"GET", "/vms/{vm}/tags/{id}", taggedVM.get},
+	{"DELETE", "/vms/{vm}/tags/{id}", taggedVM.remove},
+}
+
+func tagDocument(_ *call, t *store.Tag) *wire.Element {
+	out := wire.Object("tag", t.ID, "tags", t.ID).Str("name", t.Name)
+	if t.Description != nil {
+		out.Str("description", *t.Description)
+	}
+	return out.Add(wire.Ref("parent", "tags", t.Parent))
+}
+
+// listTags has the root as well. It takes no notice of a search, nor of max.
+func listTags(c *call) (*wire.Element, error) {
+	out := wire.El("tags")
+	for _, t := range c.store.Tags.Where(nil, store.TagKey) {
+		out.Items(tagDocument(c, t))
+	}
+	return out, nil
+}
+
+func (c *call) tag() (*store.Tag, error) { return one(c.store.Tags, c.id("id")) }
+
+func getTag(c *call) (*wire.Element, error) {
+	t, err := c.tag()
+	if err != nil {
+		return nil, err
+	}
+	return tagDocument(c, t), nil
+}
+
+const maxTagName = 50
+
+// changeTag applies a request to a tag. A parent that is not there is told as if the name were taken.
+func (c *call) changeTag(t *store.Tag) error {
+	in, next := c.body, *t
+	if in.Has("name") {
+		next.Name = in.Value("name")
+	}
+	if in.Has("description") {
+		description := in.Value("description")
+		next.Description = &description
+	}
+	if length := utf8.RuneCountInString(next.Name); length < 1 || length > maxTagName {
+		return wire.Invalid("size must be between 1 and %d, Attribute: _tag.name", maxTagName)
+	}
+	if !store.PlainName(next.Name) {
+		return wire.Invalid("Invalid tag name. Only letters, numbers, '-', and '_' are valid characters., Attribute: _tag.name")
+	}
+	for _, other := range c.store.Tags.Rows {
+		if other.ID != t.ID && other.Name == next.Name && !c.missed(other.Made) {
+			return wire.Conflict("The specified Tag name already exists.")
+		}
+	}
+	if parent := in.Get("parent"); parent != nil {
+		above := c.store.Tags.Get(wire.RefID(parent))
+		if above == nil {
+			return wire.Conflict("The specified Tag name already exists.")
+		}
+		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
+			return wire.Invalid("Cannot edit tag. The parent tag is one of its children.")
+		}
+		next.Parent = above.ID
+	}
+	*t = next
+	return nil
+}
+
+func addTag(c *call) (*wire.Element, error) {
+	if err := mandatory(c.body, "tag", "name"); err != nil {
+		return nil, err
+	}
+	if err := require(c.body, "Tag", "name"); err != nil {
+		return nil, err
+	}
+	made := &store.Tag{ID: store.NewID(), Parent: store.RootTagID, Made: time.Now()}
+	if err := c.changeTag(made); err != nil {
+		return nil, err
+	}
+	c.store.Tags.Put(made.ID, made)
+	return c.created(tagDocument(c, made)), nil
+}
+
+func updateTag(c *call) (*wire.Element, error) {
+	t, err := c.tag()
+	if err != nil {
+		return nil, err
+	}
+	if t.ID == store.RootTagID {
+		return nil, wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
+	}
+	if err := c.changeTag(t); err != nil {
+		return nil, err
+	}
+	c.store.Tags.Put(t.ID, t)
+	return tagDocument(c, t), nil
+}
+
+// removeTag removes a tag and those below it.
+func removeTag(c *call) (*wire.Element, error) {
+	t, err := c.tag()
+	if err != nil {
+		return nil, err
+	}
+	if t.ID == store.RootTagID {
+		return nil, wire.Invalid("Cannot remove tag. Tag does not exist.")
+	}
+	c.store.DropTag(t)
+	return c.complete(), nil
+}
+
+// tagged is a kind of object that may have tags.
+type tagged struct {
+	// owner and collection name the object in documents; id is its parameter in paths.
+	owner, collection, id string
+	// of is where a tag keeps the objects that have it.
+	of func(*store.Tag) *[]string
+	// there says whether the object exists.
+	there func(c *call, id string) bool
+}
+
+var (
+	taggedVM       = tagged{"vm", "vms", "vm", func(t *store.Tag) *[]string { return &t.VMs }, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
+	taggedHost     = tagged{"host", "hosts", "host", func(t *store.Tag) *[]string { return &t.Hosts }, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
+	taggedTemplate = tagged{"template", "templates", "template", func(t *store.Tag) *[]string { return &t.Templates }, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
+)
+
+func (k tagged) document(c *call, t *store.Tag) *wire.Element {
+	out := tagDocument(c, t)
+	out.Attrs[0].Value = wire.Href(k.collection, c.id(k.id), "tags", t.ID)
+	return out.Add(wire.Ref(k.owner, k.collection, c.id(k.id)))
+}
+
+func (k tagged) list(c *call) (*wire.Element, error) {
+	out := wire.El("tags")
+	for _, t := range c.store.Tags.Where(func(t *store.Tag) bool { return slices.Contains(*k.of(t), c.id(k.id)) }, store.TagKey) {
+		out.Items(k.document(c, t))
+	}
+	return out, nil
+}
+
+func (k tagged) add(c *call) (*wire.Element, error) {
+	if err := mandatoryRef(c.body, "tag"); err != nil {
+		return nil, err
+	}
+	if err := checkRef(c.body); err != nil {
+		return nil, err
+	}
+	t := referred(c.store.Tags, c.body, func(t *store.Tag) string { return t.Name })
+	switch {
+	case t == nil && wire.RefID(c.body) == "":
+		return nil, wire.EntityNotFound(c.body.Value("name"))
+	case t == nil || !k.there(c, c.id(k.id)):
+		return nil, wire.InternalError()
+	}
+	store.Member(k.of(t), c.id(k.id), true)
+	c.store.Tags.Put(t.ID, t)
+	return c.created(k.document(c, t)), nil
+}
+
+func (k tagged) tag(c *call) (*store.Tag, error) {
+	if t := c.store.Tags.Get(c.id("id")); t != nil && slices.Contains(*k.of(t), c.id(k.id)) {
+		return t, nil
+	}
+	return nil, wire.Gone()
+}
+
+func (k tagged) get(c *call) (*wire.Element, error) {
+	t, err := k.tag(c)
+	if err != nil {
+		return nil, err
+	}
+	return k.document(c, t), nil
+}
+
+func (k tagged) remove(c *call) (*wire.Element, error) {
+	t, err := k.tag(c)
+	if err != nil {
+		return nil, err
+	}
+	store.Member(k.of(t), c.id(k.id), false)
+	c.store.Tags.Put(t.ID, t)
+	return c.complete(), nil
+}
+
+// tagsOf are the names of the tags of an object. A tag stands for those above it.
+func (s *Engine) tagsOf(id string, k tagged) []string {
+	var names []string
+	for _, t := range s.store.Tags.Rows {
+		if slices.Contains(*k.of(t), id) {
+			names = append(names, s.store.TagLine(t)...)
+		}
+	}
+	return names
+}

@@ -1,0 +1,43 @@
+package control
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// ServeHTTP puts the control API, faults and the record of requests in front of the engine.
+func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	for strings.Contains(path, "//") { // clients append "/vms" to a URL that ends in a slash
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	r.URL.Path, r.URL.RawPath = path, ""
+	if strings.HasPrefix(path, Path) {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	recorder := &wire.StatusRecorder{ResponseWriter: w}
+	r = api.Arrived(r)
+	entry := s.record(r)
+	defer func() { s.recorded(entry, recorder) }()
+	fault := s.faultFor(r)
+	if fault != nil {
+		s.noteFault(entry, fault)
+		if s.before(fault, recorder, r) {
+			return
+		}
+	}
+	if !fault.late() {
+		s.engine.ServeHTTP(recorder, r)
+		return
+	}
+	back := &held{header: http.Header{}}
+	s.engine.ServeHTTP(back, r)
+	fault.after(back, recorder)
+}

@@ -1,0 +1,81 @@
+package ovirtsim
+
+import (
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/control"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+)
+
+type (
+	// Inventory is what an engine begins with.
+	Inventory = inventory.Inventory
+	// DataCenter of an inventory.
+	DataCenter = inventory.DataCenter
+	// Network of a data center.
+	Network = inventory.Network
+	// DHCP says which addresses a network leases.
+	DHCP = store.DHCP
+	// StorageDomain of a data center.
+	StorageDomain = inventory.StorageDomain
+	// Cluster of a data center.
+	Cluster = inventory.Cluster
+	// Host of a cluster.
+	Host = inventory.Host
+	// AffinityGroup of a cluster.
+	AffinityGroup = inventory.AffinityGroup
+	// Template of a data center.
+	Template = inventory.Template
+	// TemplateDisk is a disk of a template.
+	TemplateDisk = inventory.TemplateDisk
+	// TemplateNIC is a network interface of a template.
+	TemplateNIC = inventory.TemplateNIC
+	// VM that is there from the beginning.
+	VM = inventory.VM
+	// User who may log in.
+	User = inventory.User
+)
+
+type (
+	// Timings are how long the engine's asynchronous operations take.
+	Timings = api.Timings
+	// Guest is what runs inside the VMs.
+	Guest = api.Guest
+	// GuestVM is what the engine gives to a guest.
+	GuestVM = api.GuestVM
+	// GuestNIC is one NIC configuration of a VM's initialization.
+	GuestNIC = api.GuestNIC
+	// GuestInterface is a network device of a VM.
+	GuestInterface = api.GuestInterface
+	// GuestNode is a Kubernetes node in a VM.
+	GuestNode = api.GuestNode
+	// ReportedInterface is a network interface as the guest agent reports it.
+	ReportedInterface = store.ReportedInterface
+)
+
+type (
+	// Fault is a rule by which requests or guests fail.
+	Fault = control.Fault
+	// Request is one request that the engine received.
+	Request = control.Request
+	// Summary counts what is in the engine.
+	Summary = control.Summary
+	// State is the whole site.
+	State = control.State
+	// DiskInfo is a disk as control shows it.
+	DiskInfo = control.DiskInfo
+	// AffinityGroupInfo is an affinity group as control shows it.
+	AffinityGroupInfo = control.AffinityGroupInfo
+)
+
+// DefaultInventory is what an engine has that is given none.
+func DefaultInventory() Inventory { return inventory.Default() }
+
+// LoadInventory reads an inventory from a YAML file.
+func LoadInventory(path string) (Inventory, error) { return inventory.Load(path) }
+
+// ParseInventory reads an inventory in YAML. Unknown fields are errors.
+func ParseInventory(content []byte) (Inventory, error) { return inventory.Parse(content) }
+
+// DefaultTimings are short enough for a person to watch and long enough for every status to be seen.
+func DefaultTimings() Timings { return api.DefaultTimings() }

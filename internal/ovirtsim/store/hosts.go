@@ -1,0 +1,28 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+)
+
+// IsSPM says whether a host manages the storage of its data center: the first one that is up.
+func (s *Store) IsSPM(h *Host) bool {
+	if h.Status != HostUp {
+		return false
+	}
+	for _, other := range s.Hosts.Rows {
+		if other.Status == HostUp && s.DataCenterOf(other.Cluster) == s.DataCenterOf(h.Cluster) && other.Name < h.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// HostNumber counts hosts from 1, by name.
+func (s *Store) HostNumber(h *Host) int {
+	all := s.Hosts.Where(nil, func(h *Host) string { return h.Name + h.ID })
+	return 1 + slices.Index(all, h)
+}
+
+// HostAddress is an address of the range for documentation: the simulator has no network for hosts.
+func (s *Store) HostAddress(h *Host) string { return fmt.Sprintf("192.0.2.%d", s.HostNumber(h)%250) }

@@ -1,0 +1,56 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// IDOf is the ID of an object of the inventory: its own, or one that follows from its kind and names and from a salt of
+// this engine. Two engines with one inventory must not share IDs, or a client that mixes them up would not be noticed.
+func (s *Store) IDOf(id, kind string, path ...string) string {
+	if id != "" {
+		return id
+	}
+	return uuid.NewSHA1(s.salt, fmt.Appendf(nil, "%s %q", kind, path)).String()
+}
+
+// EnsureTag returns the tag of a name, which it makes where there is none.
+func (s *Store) EnsureTag(name string) *Tag {
+	for _, t := range s.Tags.Rows {
+		if t.Name == name {
+			return t
+		}
+	}
+	made := &Tag{ID: s.IDOf("", "tag", name), Name: name, Parent: RootTagID}
+	s.Tags.Put(made.ID, made)
+	return made
+}
+
+// EnsureUser makes a user, or gives one that is there the password and the role, and unlocks it.
+func (s *Store) EnsureUser(name, password, role string) {
+	if known := s.UserNamed(name); known != nil {
+		known.Password, known.Failures, known.Locked, known.Role = password, 0, false, role
+		s.Users.Put(known.ID, known)
+		return
+	}
+	made := &User{ID: NewID(), Name: name, Password: password, Role: role}
+	s.Users.Put(made.ID, made)
+}
+
+// Attach attaches a disk to a VM or a template; an empty interface means virtio_scsi.
+func (s *Store) Attach(owner, diskID, iface string, bootable bool) *Attachment {
+	made := &Attachment{Owner: owner, Disk: diskID, Interface: cmp.Or(iface, "virtio_scsi"), Bootable: bootable, Active: true}
+	s.Attachments.Put(owner+"/"+diskID, made)
+	return made
+}
+
+// FilterID is the ID of a network filter.
+func (s *Store) FilterID(name string) string { return s.IDOf("", "networkfilter", name) }
+
+// MACPoolID is the ID of the only MAC pool.
+func (s *Store) MACPoolID() string { return s.IDOf("", "macpool", "Default") }
+
+// RoleID is the ID of a role.
+func (s *Store) RoleID(name string) string { return s.IDOf("", "role", name) }

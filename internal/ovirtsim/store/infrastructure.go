@@ -1,0 +1,49 @@
+package store
+
+// ClusterName is the name of a cluster, "" where there is none.
+func (s *Store) ClusterName(id string) string {
+	if c := s.Clusters.Get(id); c != nil {
+		return c.Name
+	}
+	return ""
+}
+
+// DataCenterName is the name of a data center, "" where there is none.
+func (s *Store) DataCenterName(id string) string {
+	if d := s.DataCenters.Get(id); d != nil {
+		return d.Name
+	}
+	return ""
+}
+
+// HostName is the name of a host, "" where there is none.
+func (s *Store) HostName(id string) string {
+	if h := s.Hosts.Get(id); h != nil {
+		return h.Name
+	}
+	return ""
+}
+
+// Usage is what the disks of a storage domain take, and what they may grow to.
+func (s *Store) Usage(domainID string) (used, committed int64) {
+	for _, d := range s.Disks.Rows {
+		if d.On(domainID) {
+			used += d.Actual
+			committed += d.Provisioned
+		}
+	}
+	return used, committed
+}
+
+// IsMaster says whether a storage domain is the first of its data center.
+func (s *Store) IsMaster(d *StorageDomain) bool {
+	for _, other := range s.StorageDomains.Rows {
+		if other.DataCenter == d.DataCenter && other.Name < d.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// DiskProfileID is the ID of the only disk profile of a storage domain.
+func (s *Store) DiskProfileID(domainID string) string { return s.IDOf("", "diskprofile", domainID) }

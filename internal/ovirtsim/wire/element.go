@@ -1,0 +1,455 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Element is a document of the API, or a part of one, in the shape that its XML and its JSON have in common. Documents
+// are built as they are sent and never changed afterwards, so they can be encoded without a lock.
+type Element struct {
+	Name  string
+	Attrs []attribute
+	Text  string
+	Kids  []*Element
+	// Item says that the element is one of several of its name, which JSON shows as an array.
+	Item bool
+	// Structured says that the element has parts, even if it is empty now.
+	Structured bool
+}
+
+type attribute struct{ name, Value string }
+
+// attributeNames are the members of a JSON object that XML has as attributes.
+var attributeNames = map[string]bool{"id": true, "href": true, "rel": true}
+
+// El begins an element that has parts.
+func El(name string) *Element { return &Element{Name: name, Structured: true} }
+
+// Leaf is an element with nothing but text.
+func Leaf(name, text string) *Element { return &Element{Name: name, Text: text} }
+
+// Clone copies a document, for one that is kept must not change when links in an answer are followed.
+func (e *Element) Clone() *Element {
+	if e == nil {
+		return nil
+	}
+	out := *e
+	out.Kids = nil // so that copies are equal
+	for _, kid := range e.Kids {
+		out.Kids = append(out.Kids, kid.Clone())
+	}
+	return &out
+}
+
+// Set adds an attribute; an empty one is left out.
+func (e *Element) Set(name, value string) *Element {
+	if value != "" {
+		e.Attrs = append(e.Attrs, attribute{name, value})
+	}
+	return e
+}
+
+// Add appends children; nil ones are left out.
+func (e *Element) Add(kids ...*Element) *Element {
+	for _, kid := range kids {
+		if kid != nil {
+			e.Kids = append(e.Kids, kid)
+		}
+	}
+	return e
+}
+
+// Str adds a child with a text.
+func (e *Element) Str(name, value string) *Element { return e.Add(Leaf(name, value)) }
+
+// Opt adds a text that is left out when it is empty.
+func (e *Element) Opt(name, value string) *Element {
+	if value == "" {
+		return e
+	}
+	return e.Str(name, value)
+}
+
+// Num adds a child with a number.
+func (e *Element) Num(name string, value int64) *Element {
+	return e.Str(name, strconv.FormatInt(value, 10))
+}
+
+// Flag adds a child that is true or false.
+func (e *Element) Flag(name string, value bool) *Element {
+	return e.Str(name, strconv.FormatBool(value))
+}
+
+// Replace puts an element in the place of that of the name, or takes it away where there is none.
+func (e *Element) Replace(name string, with *Element) {
+	at := slices.IndexFunc(e.Kids, func(kid *Element) bool { return kid.Name == name })
+	switch {
+	case at < 0:
+		e.Add(with)
+	case with == nil:
+		e.Kids = slices.Delete(e.Kids, at, at+1)
+	default:
+		e.Kids[at] = with
+	}
+}
+
+// Items appends children that are a list in JSON.
+func (e *Element) Items(kids ...*Element) *Element {
+	for _, kid := range kids {
+		kid.Item = true
+		e.Kids = append(e.Kids, kid)
+	}
+	return e
+}
+
+// Attr is the value of an attribute, "" where there is none. It works on nil.
+func (e *Element) Attr(name string) string {
+	if e == nil {
+		return ""
+	}
+	for _, a := range e.Attrs {
+		if a.name == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// Get walks down to a child; nil where there is none. It works on nil.
+func (e *Element) Get(path ...string) *Element {
+	for _, name := range path {
+		if e == nil {
+			return nil
+		}
+		var found *Element
+		for _, kid := range e.Kids {
+			if kid.Name == name {
+				found = kid
+				break
+			}
+		}
+		e = found
+	}
+	return e
+}
+
+// List returns the children of a name below a path, such as the host of hosts.
+func (e *Element) List(path ...string) []*Element {
+	last := path[len(path)-1]
+	var out []*Element
+	if parent := e.Get(path[:len(path)-1]...); parent != nil {
+		for _, kid := range parent.Kids {
+			if kid.Name == last {
+				out = append(out, kid)
+			}
+		}
+	}
+	return out
+}
+
+// Has says whether there is something at a path.
+func (e *Element) Has(path ...string) bool { return e.Get(path...) != nil }
+
+// Value is the text below a path, "" where there is none.
+func (e *Element) Value(path ...string) string {
+	if found := e.Get(path...); found != nil {
+		return found.Text
+	}
+	return ""
+}
+
+// Number is the number below a path, 0 where there is none; parse has checked that it is one.
+func (e *Element) Number(path ...string) int64 {
+	n, _ := strconv.ParseInt(e.Value(path...), 10, 64)
+	return n
+}
+
+// Yes is the boolean below a path, false where there is none; parse has checked that it is one.
+func (e *Element) Yes(path ...string) bool { return e.Value(path...) == "true" }
+
+// MarshalText keeps documents in the state folder as XML.
+func (e *Element) MarshalText() ([]byte, error) {
+	var out bytes.Buffer
+	e.writeXML(&out)
+	return out.Bytes(), nil
+}
+
+// UnmarshalText is the inverse of MarshalText.
+func (e *Element) UnmarshalText(text []byte) error {
+	parsed, err := ParseXML(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if kind := API().Roots[parsed.Name]; kind != "" {
+		if err := API().Shape(parsed, kind); err != nil {
+			return err
+		}
+	}
+	*e = *parsed
+	return nil
+}
+
+func (e *Element) writeXML(out *bytes.Buffer) {
+	out.WriteByte('<')
+	out.WriteString(e.Name)
+	for _, a := range e.Attrs {
+		out.WriteByte(' ')
+		out.WriteString(a.name)
+		out.WriteString(`="`)
+		_ = xml.EscapeText(out, []byte(a.Value))
+		out.WriteByte('"')
+	}
+	if e.Text == "" && len(e.Kids) == 0 {
+		out.WriteString("/>")
+		return
+	}
+	out.WriteByte('>')
+	if e.Text != "" {
+		_ = xml.EscapeText(out, []byte(e.Text))
+	}
+	for _, kid := range e.Kids {
+		kid.writeXML(out)
+	}
+	out.WriteString("</")
+	out.WriteString(e.Name)
+	out.WriteByte('>')
+}
+
+// times are the elements that hold a time. In JSON it is a number, of milliseconds since 1970.
+var times = map[string]bool{"creation_time": true, "start_time": true, "stop_time": true, "end_time": true, "time": true, "date": true, "last_updated": true}
+
+// writeValue writes a text as JSON.
+func (e *Element) writeValue(out *bytes.Buffer) {
+	if times[e.Name] {
+		if at, err := time.Parse(time.RFC3339, e.Text); err == nil {
+			out.WriteString(strconv.FormatInt(at.UnixMilli(), 10))
+			return
+		}
+	}
+	writeString(out, e.Text)
+}
+
+// writeJSON writes the element without its name, as the engine does: every value but a time is a string, attributes are
+// members, and elements of a list are an array.
+func (e *Element) writeJSON(out *bytes.Buffer) {
+	if len(e.Attrs) == 0 && len(e.Kids) == 0 && !e.Structured {
+		e.writeValue(out)
+		return
+	}
+	out.WriteByte('{')
+	first := true
+	member := func(name string) {
+		if !first {
+			out.WriteByte(',')
+		}
+		first = false
+		writeString(out, name)
+		out.WriteByte(':')
+	}
+	for _, a := range e.Attrs {
+		member(a.name)
+		writeString(out, a.Value)
+	}
+	done := map[string]bool{}
+	for i, kid := range e.Kids {
+		if !kid.Item {
+			member(kid.Name)
+			kid.writeJSON(out)
+			continue
+		}
+		if done[kid.Name] {
+			continue
+		}
+		done[kid.Name] = true
+		member(kid.Name)
+		out.WriteByte('[')
+		kid.writeJSON(out)
+		for _, other := range e.Kids[i+1:] {
+			if other.Item && other.Name == kid.Name {
+				out.WriteByte(',')
+				other.writeJSON(out)
+			}
+		}
+		out.WriteByte(']')
+	}
+	out.WriteByte('}')
+}
+
+func writeString(out *bytes.Buffer, text string) {
+	encoded, err := json.Marshal(text)
+	if err != nil { // a string always encodes
+		panic(err)
+	}
+	out.Write(encoded)
+}
+
+// ParseXML reads exactly one document.
+func ParseXML(from io.Reader) (*Element, error) {
+	decoder := xml.NewDecoder(from)
+	var root *Element
+	var open []*Element
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			if root == nil {
+				return nil, errors.New("there is no document")
+			}
+			return root, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if len(open) > maxDepth {
+				return nil, errors.New("it is nested too deeply")
+			}
+			made := &Element{Name: t.Name.Local}
+			for _, a := range t.Attr {
+				if a.Name.Space == "" && a.Name.Local != "xmlns" {
+					made.Attrs = append(made.Attrs, attribute{a.Name.Local, a.Value})
+				}
+			}
+			switch {
+			case len(open) > 0:
+				parent := open[len(open)-1]
+				parent.Kids = append(parent.Kids, made)
+			case root != nil:
+				return nil, errors.New("there is something behind the document")
+			default:
+				root = made
+			}
+			open = append(open, made)
+		case xml.EndElement:
+			done := open[len(open)-1]
+			if len(done.Kids) > 0 {
+				done.Text = "" // the white space between elements
+			}
+			open = open[:len(open)-1]
+		case xml.CharData:
+			if len(open) > 0 {
+				open[len(open)-1].Text += string(t)
+			} else if strings.TrimSpace(string(t)) != "" {
+				return nil, errors.New("there is text outside of the document")
+			}
+		}
+	}
+}
+
+// ParseJSON reads one object as the document of a name.
+func ParseJSON(from io.Reader, root string) (*Element, error) {
+	decoder := json.NewDecoder(from)
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	if decoder.More() {
+		return nil, errors.New("there is something behind the document")
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("the document is not an object")
+	}
+	return fromJSON(root, object, 0)
+}
+
+// maxDepth bounds documents: none of the API comes near it.
+const maxDepth = 64
+
+// elementName is what an element may be called.
+var elementName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+
+// SortedKeys are the keys of a map in an order.
+func SortedKeys[V any](m map[string]V) []string {
+	keys := slices.Collect(maps.Keys(m))
+	slices.Sort(keys)
+	return keys
+}
+
+func fromJSON(name string, value any, depth int) (*Element, error) {
+	if !elementName.MatchString(name) {
+		return nil, fmt.Errorf("%q is not the name of an element", name)
+	}
+	if depth > maxDepth {
+		return nil, errors.New("it is nested too deeply")
+	}
+	out := &Element{Name: name}
+	switch v := value.(type) {
+	case nil:
+	case string:
+		out.Text = v
+	case json.Number:
+		out.Text = v.String()
+	case bool:
+		out.Text = strconv.FormatBool(v)
+	case map[string]any:
+		for _, key := range SortedKeys(v) {
+			if text, isText := v[key].(string); isText && attributeNames[key] {
+				out.Set(key, text)
+				continue
+			}
+			values, isList := v[key].([]any)
+			if !isList {
+				values = []any{v[key]}
+			}
+			for _, one := range values {
+				kid, err := fromJSON(key, one, depth+1)
+				if err != nil {
+					return nil, err
+				}
+				kid.Item = isList
+				out.Kids = append(out.Kids, kid)
+			}
+		}
+	default:
+		return nil, fmt.Errorf("%s is a list of lists", name)
+	}
+	return out, nil
+}
+
+// Put sets the text of a part of a document, which is made where it is not there.
+func (e *Element) Put(value string, path ...string) *Element {
+	at := e
+	for _, name := range path {
+		next := at.Get(name)
+		if next == nil {
+			next = El(name)
+			at.Add(next)
+		}
+		at = next
+	}
+	at.Text = value
+	at.Structured = false
+	return e
+}
+
+// Merge lays the elements of a request over those that are there: lists and texts are replaced, structures are gone into.
+func (e *Element) Merge(in *Element, skip []string) {
+	for _, kid := range in.Kids {
+		if slices.Contains(skip, kid.Name) {
+			continue
+		}
+		isList := slices.ContainsFunc(kid.Kids, func(k *Element) bool { return k.Item })
+		there := e.Get(kid.Name)
+		switch {
+		case there == nil:
+			e.Add(kid.Clone())
+		case isList || len(kid.Kids) == 0:
+			there.Kids, there.Text, there.Attrs = kid.Clone().Kids, kid.Text, kid.Attrs
+		default:
+			there.Merge(kid, nil)
+		}
+	}
+}

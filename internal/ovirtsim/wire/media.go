@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// StatusRecorder keeps the status of an answer; 0 while there is none.
+type StatusRecorder struct {
+	http.ResponseWriter
+	Status int
+}
+
+// wantsJSON says whether the client likes JSON better than XML, which it gets where it does not say.
+func wantsJSON(r *http.Request) bool {
+	weight := func(media string) float64 {
+		best := -1.0
+		for _, one := range strings.Split(strings.ToLower(r.Header.Get("Accept")), ",") {
+			name, parameters, err := mime.ParseMediaType(one)
+			if err != nil || name != media {
+				continue
+			}
+			q := 1.0
+			if parsed, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
+				q = parsed
+			}
+			best = max(best, q)
+		}
+		return best
+	}
+	return weight("application/json") > weight("application/xml")
+}
+
+// encode renders a document in the form that the client accepts.
+func encode(r *http.Request, document *Element) (media string, body []byte) {
+	var out bytes.Buffer
+	if wantsJSON(r) {
+		document.writeJSON(&out)
+		return "application/json", out.Bytes()
+	}
+	out.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n")
+	document.writeXML(&out)
+	return "application/xml;charset=UTF-8", out.Bytes()
+}
+
+// Reply answers with a document, in the form that the client accepts.
+func Reply(w http.ResponseWriter, r *http.Request, status int, document *Element) {
+	media, body := encode(r, document)
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// RandomHex is n random bytes in hexadecimal digits.
+func RandomHex(n int) string {
+	raw := make([]byte, n)
+	_, _ = rand.Read(raw)
+	return hex.EncodeToString(raw)
+}
+
+// AnswerJSON answers with JSON that is no document of the API.
+func AnswerJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *StatusRecorder) WriteHeader(status int) {
+	if r.Status == 0 {
+		r.Status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *StatusRecorder) Write(body []byte) (int, error) {
+	if r.Status == 0 {
+		r.Status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(body)
+}

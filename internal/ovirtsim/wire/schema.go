@@ -1,0 +1,245 @@
+package wire
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// This file has what the API knows: the elements of its documents, and the methods of its paths.
+
+//go:embed schema.txt
+var schemaText string
+
+// child is an element of a type.
+type child struct {
+	// kind is one of the primitive kinds, else the name of an enum or of a type.
+	kind string
+	// item is the name of each of several; empty where the element is no list.
+	item string
+}
+
+// The primitive kinds.
+const (
+	kindText    = "s"
+	kindInteger = "i"
+	kindBoolean = "b"
+	kindDate    = "d"
+	kindDecimal = "f"
+)
+
+// Service is what answers at a path.
+type Service struct {
+	Name string
+	// Methods are add, get, list, remove, update, and actions by their path with a leading "!".
+	Methods []string
+	// Paths leads to the services below, by the segment of the path; "{}" takes an ID.
+	Paths map[string]string
+}
+
+// schema is the parsed schema.txt.
+type schema struct {
+	enums map[string][]string
+	// types by name, and the name of the type of a root element.
+	types map[string]map[string]child
+	Roots map[string]string
+	// Services by name.
+	Services map[string]*Service
+}
+
+// API is parsed when it is first needed: programs that only have a simulator to offer start without it.
+var API = sync.OnceValue(func() *schema { return parseSchema(schemaText) })
+
+func parseSchema(text string) *schema {
+	out := &schema{enums: map[string][]string{}, types: map[string]map[string]child{}, Roots: map[string]string{}, Services: map[string]*Service{}}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "enum":
+			out.enums[words[1]] = words[2:]
+		case "type":
+			members := map[string]child{}
+			for _, word := range words[3:] {
+				name, kind, _ := strings.Cut(word, ":")
+				kind, item, _ := strings.Cut(kind, "*")
+				members[name] = child{kind: kind, item: item}
+			}
+			out.types[words[1]] = members
+			out.Roots[words[2]] = words[1]
+		case "service":
+			made := &Service{Name: words[1], Paths: map[string]string{}}
+			at := slices.Index(words, "|")
+			made.Methods = words[2:at]
+			for _, word := range words[at+1:] {
+				segment, target, _ := strings.Cut(word, "=")
+				made.Paths[segment] = target
+			}
+			out.Services[made.Name] = made
+		}
+	}
+	// What the published model does not have, and the engine does.
+	out.types["Fault"] = map[string]child{"reason": {kind: kindText}, "detail": {kind: kindText}}
+	for kind, members := range map[string]map[string]child{
+		"Action":      {"status": {kind: kindText}, "fault": {kind: "Fault"}, "job": {kind: "Job"}, "ticket": {kind: "Ticket"}, "grace_period": {kind: "GracePeriod"}},
+		"GracePeriod": {"expiry": {kind: kindInteger}},
+		"Display":     {"video_type": {kind: kindText}},
+	} {
+		if out.types[kind] == nil {
+			out.types[kind] = map[string]child{}
+		}
+		maps.Copy(out.types[kind], members)
+	}
+	return out
+}
+
+// At finds what answers a path below /api, given by its segments: a service, or an action of one.
+func (s *schema) At(segments []string) (found *Service, action string) {
+	found = s.Services["system"]
+	for i, segment := range segments {
+		target, ok := found.Paths[segment]
+		if !ok {
+			target, ok = found.Paths["{}"]
+		}
+		if !ok && i == len(segments)-1 && slices.Contains(found.Methods, "!"+segment) {
+			return found, segment
+		}
+		if found = s.Services[target]; !ok || found == nil {
+			return nil, ""
+		}
+	}
+	return found, ""
+}
+
+// HttpMethods are what a service or an action of one can be asked, in the engine's order.
+func (s *Service) HttpMethods(action string) []string {
+	if action != "" {
+		return []string{http.MethodPost, http.MethodOptions}
+	}
+	var out []string
+	has := func(method string) bool { return slices.Contains(s.Methods, method) }
+	for _, one := range []struct {
+		name string
+		is   bool
+	}{
+		{http.MethodHead, has("get") || has("list")}, {http.MethodDelete, has("remove")}, {http.MethodPost, has("add")},
+		{http.MethodGet, has("get") || has("list")}, {http.MethodOptions, true}, {http.MethodPut, has("update")},
+	} {
+		if one.is {
+			out = append(out, one.name)
+		}
+	}
+	return out
+}
+
+// InvalidValue is a text that its element cannot have, as opposed to one that is no document.
+func InvalidValue(format string, args ...any) error {
+	return &Refusal{Status: http.StatusBadRequest, Reason: "Invalid value", Detail: fmt.Sprintf(format, args...)}
+}
+
+// ErrSyntax says that a document is not one of the API; the refusal names the documentation of the method.
+var ErrSyntax = fmt.Errorf("the document is not one of the API")
+
+// Shape checks a parsed document against a type, and gives it the form in which it is stored and sent: lists are marked,
+// and booleans are true or false.
+func (s *schema) Shape(e *Element, kind string) error {
+	e.Structured = true
+	if len(e.Kids) > 0 {
+		e.Text = ""
+	}
+	members := s.types[kind]
+	for _, kid := range e.Kids {
+		m, known := members[kid.Name]
+		if !known && kid.Name == "id" && len(kid.Kids) == 0 { // some clients write it as an element in JSON
+			continue
+		}
+		if !known {
+			return ErrSyntax
+		}
+		if err := s.shapeMember(kid, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *schema) shapeMember(e *Element, m child) error {
+	if m.item == "" {
+		return s.shapeValue(e, m.kind)
+	}
+	e.Structured = true
+	if len(e.Kids) == 0 && strings.TrimSpace(e.Text) != "" {
+		return ErrSyntax
+	}
+	e.Text = ""
+	for _, kid := range e.Kids {
+		if kid.Name != m.item {
+			return ErrSyntax
+		}
+		kid.Item = true
+		if err := s.shapeValue(kid, m.kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *schema) shapeValue(e *Element, kind string) error {
+	if s.types[kind] != nil {
+		if len(e.Kids) == 0 && strings.TrimSpace(e.Text) != "" {
+			return ErrSyntax
+		}
+		return s.Shape(e, kind)
+	}
+	if len(e.Kids) > 0 {
+		return ErrSyntax
+	}
+	if e.Text == "" || kind == kindText {
+		return nil
+	}
+	switch kind {
+	case kindInteger:
+		return checkInteger(e.Text)
+	case kindDecimal:
+		if _, err := strconv.ParseFloat(e.Text, 64); err != nil {
+			return ErrSyntax
+		}
+	case kindBoolean:
+		switch strings.ToLower(e.Text) {
+		case "true", "1":
+			e.Text = "true"
+		case "false", "0":
+			e.Text = "false"
+		default:
+			return InvalidValue(`Value "%s" isn't a valid boolean, it should be "true" , "false", "0" or "1"`, e.Text)
+		}
+	case kindDate:
+	default:
+		values := s.enums[kind]
+		if !slices.Contains(values, strings.ToLower(e.Text)) {
+			return InvalidValue("The string '%s' isn't a valid value for the '%s' enumerated type. Valid values are: '%s'.", e.Text, kind, strings.Join(values, "', '"))
+		}
+		e.Text = strings.ToLower(e.Text)
+	}
+	return nil
+}
+
+func checkInteger(text string) error {
+	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return nil
+	}
+	n, ok := new(big.Int).SetString(text, 10)
+	switch {
+	case !ok:
+		return ErrSyntax
+	case n.Sign() > 0:
+		return InvalidValue("Value %s is greater than maximum long 9223372036854775807", text)
+	default:
+		return InvalidValue("Value %s is less than minimum long -9223372036854775808", text)
+	}
+}
