@@ -154,6 +154,25 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	}
 }
 
+// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens that the API refuses: B1. The client logs in once more, and then
+// gives up for a while.
+func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
+	sim, config := start(t, ovirtsim.Options{})
+	if err := sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token"}); err != nil {
+		t.Fatal(err)
+	}
+	c := client(t, config)
+	for range 3 {
+		var auth *engine.AuthError
+		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || !strings.Contains(err.Error(), "needs a role that may log in") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if logins := sim.Logins(); logins != 2 {
+		t.Errorf("%d logins", logins)
+	}
+}
+
 func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	if err := sim.Inject(ovirtsim.Fault{Path: "/sso/", DelayMillis: 2000}); err != nil {

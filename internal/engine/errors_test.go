@@ -88,3 +88,51 @@ func TestAConflictOfUnknownWordsIsTriedAgain(t *testing.T) {
 		t.Errorf("%v after %d looks", err, looks)
 	}
 }
+
+// TestWhichConflictsPass has texts of a running engine 4.5.8: M4, D13, P7, P8, P12. Those of a state that passes are waited out;
+// those that somebody must do something about are not, nor are they tried again as texts that nobody knows.
+func TestWhichConflictsPass(t *testing.T) {
+	passing := []string{
+		"[Cannot run VM: VM is locked. Please try again in a few minutes.]",
+		"[Cannot remove VM: The following disks are locked: golden_Disk1. Please try again in a few minutes.]",
+		"[Cannot add VM. Related operation is currently in progress. Please try again later.]",
+		"[Cannot add VM. Template ${TemplateName} is being created.]",
+		"[Cannot edit VM. VM is being updated.]",
+		"[Cannot remove VM. VM is being updated.]",
+		"[Cannot remove Template. Template ${TemplateName} is being created.]",
+		"[Cannot transfer Virtual Disk. Disk rec-up2 is being transferred.]",
+		"[Cannot remove Virtual Disk. Disk rec-up2 is being transferred.]",
+		"[Cannot remove Template. This template is currently in use to create VM rec-of6., VM rec-of7.]",
+		"[Cannot remove Template. The following Disk(s) are based on it: rec_Disk1.]",
+		"[Cannot run VM because the VM is in Wait for Launch status.]",
+		"[Cannot attach Virtual Disk because the VM is in Powering Up status.]",
+		"[Cannot migrate VM. VM is hibernating.]",
+		"[Cannot add VM. Unknown Data Center status.]",
+	}
+	lasting := []string{
+		"[Cannot add VM. The VM name is already in use, please choose a unique name and try again.]",
+		"[MAC Address 56:6f:1a:00:00:01 is already in use by VM or snapshot: x.]",
+		"[Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.]",
+		"[Cannot remove Interface. The VM Network Interface is plugged to a running VM.]",
+		"[Cannot add Virtual Disk. Low disk space on Storage Domain nfs-1.]",
+		"[Cannot remove VNIC Profile. The following VMs are being used by it]",
+	}
+	fault := func(detail string) error {
+		return &Fault{Method: "POST", Path: "/vms", StatusCode: http.StatusConflict, Reason: "Operation Failed", Detail: detail}
+	}
+	for _, text := range passing {
+		if err := fault(text); !IsTransient(err) {
+			t.Errorf("%s is not waited out", text)
+		}
+	}
+	for _, text := range lasting {
+		if err := fault(text); IsTransient(err) {
+			t.Errorf("%s is waited out", text)
+		}
+	}
+	for _, text := range lasting[:len(lasting)-1] {
+		if err := fault(text); mayPass(err) {
+			t.Errorf("%s is tried again", text)
+		}
+	}
+}

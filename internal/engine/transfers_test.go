@@ -221,9 +221,12 @@ type uploads struct {
 	options engine.UploadOptions
 }
 
-func newUploads(t *testing.T) *uploads {
+func newUploads(t *testing.T) *uploads { return newSlowUploads(t, 50*time.Millisecond) }
+
+// newSlowUploads is newUploads where the engine takes that long for a disk, and half of it for a phase of a transfer.
+func newSlowUploads(t *testing.T, disk time.Duration) *uploads {
 	t.Helper()
-	sim, config := start(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 20 * time.Millisecond, Disk: 50 * time.Millisecond}})
+	sim, config := start(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 20 * time.Millisecond, Disk: disk}})
 	c := client(t, config)
 	dc, err := c.DataCenter(t.Context(), "Default")
 	if err != nil {
@@ -273,10 +276,20 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it: F7.
-func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
-	u := newUploads(t)
-	c := client(t, u.config)
+// until waits for something to happen.
+func until(t *testing.T, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Error("it does not happen")
+			return
+		}
+	}
+}
+
+// begun is a disk and a transfer of the same upload that another process has begun.
+func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.ImageTransfer) {
+	t.Helper()
 	alias := "image"
 	disk, err := c.CreateDisk(t.Context(), &engine.Disk{
 		Alias: &alias, Description: "capolvm upload sha256=1 request=x", Format: engine.FormatRaw, ProvisionedSize: u.options.Size,
@@ -288,11 +301,46 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	if err := c.WaitDisk(t.Context(), disk.ID, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateTransfer(t.Context(), &engine.ImageTransfer{
+	transfer, err := c.CreateTransfer(t.Context(), &engine.ImageTransfer{
 		Direction: "upload", Format: engine.FormatRaw, Image: engine.NewRef(disk.ID), InactivityTimeout: 60, TimeoutPolicy: "cancel",
-	}); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	return disk, transfer
+}
+
+// TestAnUploadThatAnotherEndsHasItsDisk goes on with an upload whose own process ends it meanwhile: F2.
+func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
+	u := newUploads(t)
+	c := client(t, u.config)
+	disk, transfer := u.begun(t, c)
+	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", DelayMillis: 1000, Count: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var other sync.WaitGroup
+	other.Go(func() { // while the first bytes are on their way
+		until(t, func() bool { return u.sim.Hits() == 1 })
+		if err := c.FinalizeTransfer(t.Context(), transfer.ID); err != nil {
+			t.Error(err)
+		}
+		until(t, func() bool {
+			return c.UpdateDisk(t.Context(), disk.ID, &engine.Disk{Description: "capolvm image sha256=1"}) == nil
+		})
+	})
+
+	made, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
+	other.Wait()
+	if err != nil || made.ID != disk.ID {
+		t.Errorf("%+v, %v", made, err)
+	}
+}
+
+// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it: F7.
+func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
+	u := newUploads(t)
+	c := client(t, u.config)
+	disk, _ := u.begun(t, c)
 	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", Status: 403, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -303,10 +351,42 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	if err != nil || made.ID == disk.ID {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if !slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "begins anew") }) {
+	if !slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "has forgotten the earlier upload") }) {
 		t.Errorf("it reported %q", seen)
 	}
 	if left := u.named(); len(left) != 1 || left[0].ID != made.ID || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
+	}
+}
+
+// TestAnUploadThatIsCancelledLeavesNothing ends an upload in its middle: M5, F1. The engine removes the disk itself, some time
+// after the transfer was cancelled; until then it refuses to.
+func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, u *uploads, cancel func()){
+		"by its user": func(_ *testing.T, _ *uploads, cancel func()) { cancel() },
+		"by the host": func(t *testing.T, u *uploads, _ func()) {
+			if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", Status: 403}); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newSlowUploads(t, 2*time.Second) // so that each phase is seen
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			u.options.Fingerprint = ""
+			_, err := client(t, u.config).UploadImage(ctx, u.options, func(sent, _ int64) {
+				if sent == u.options.ChunkBytes {
+					end(t, u, cancel)
+				}
+			})
+			if err == nil || strings.Contains(err.Error(), "left behind") {
+				t.Errorf("it says %v", err)
+			}
+			if left := u.named(); len(left) != 0 {
+				t.Errorf("the engine has %+v", left)
+			}
+		})
 	}
 }

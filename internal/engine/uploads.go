@@ -99,17 +99,21 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 	}
 	for {
 		disk, err := c.uploadOnce(ctx, options, image, wanted, progress)
-		if !errors.Is(err, errTicketLost) {
+		if !errors.Is(err, errTicketLost) && !errors.Is(err, errEndedElsewhere) {
 			return disk, err
 		}
 		if options.Report != nil {
-			options.Report("the host has forgotten the earlier upload: it begins anew")
+			options.Report(err.Error() + ": it is looked for again")
 		}
 	}
 }
 
-// errTicketLost says that an earlier upload could not go on, and is gone: the host that had its ticket has forgotten it.
-var errTicketLost = errors.New("the ticket of the earlier upload is lost")
+var (
+	// errTicketLost says that an earlier upload could not go on, and is gone.
+	errTicketLost = errors.New("the host has forgotten the earlier upload")
+	// errEndedElsewhere says that another process has ended the upload, whose disk is good.
+	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
+)
 
 // uploadOnce makes an upload, or goes on with an earlier one.
 func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64)) (*Disk, error) {
@@ -142,6 +146,9 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		defer cancel()
 		undone := upload.undo(cleanup)
+		if errors.Is(undone, errEndedElsewhere) && ctx.Err() == nil {
+			return nil, undone
+		}
 		if resumed && undone == nil && ctx.Err() == nil && hasStatus(err, http.StatusForbidden) {
 			return nil, errTicketLost
 		}
@@ -284,7 +291,7 @@ func (u *upload) run(ctx context.Context) error {
 		u.transfer = transfer.ID
 	}
 	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
-		if seen == nil || seen.Phase.Failed() {
+		if seen == nil || seen.Phase.Failed() || seen.Phase.Ended() {
 			return false, u.failure(seen)
 		}
 		transfer = seen
@@ -515,14 +522,14 @@ func (u *upload) undo(ctx context.Context) error {
 		}
 		// Whoever else has ended it may have a good disk. Without a fingerprint nobody else knows of it.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
-			disk, err := u.Disk(ctx, u.disk)
+			status, err := u.unlocked(ctx)
 			switch {
 			case IsNotFound(err):
 				return nil
 			case err != nil:
 				return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
-			case disk.Status == DiskOK:
-				return fmt.Errorf("disk %s stays: another upload of the image has ended its transfer", u.disk)
+			case status == DiskOK:
+				return fmt.Errorf("disk %s stays: %w", u.disk, errEndedElsewhere)
 			}
 		}
 	}
@@ -531,4 +538,18 @@ func (u *upload) undo(ctx context.Context) error {
 		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 	}
 	return nil
+}
+
+// unlocked is the status of the disk once the engine lets go of it: checking what was written, and each change of its
+// description, lock it for a while.
+func (u *upload) unlocked(ctx context.Context) (status DiskStatus, err error) {
+	err = Wait(ctx, "disk "+u.disk+" to be unlocked", func(ctx context.Context) (bool, string, error) {
+		disk, err := u.Disk(ctx, u.disk)
+		if err != nil {
+			return false, "", err
+		}
+		status = disk.Status
+		return status != DiskLocked, string(status), nil
+	}, nil)
+	return status, err
 }

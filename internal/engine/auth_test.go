@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// TestHowLongRefusedCredentialsRest has the words of a running engine's refusals: M10, D9. What no later try mends is not tried
+// for long; a directory server that is down, which looks like a wrong password, is soon asked again.
+func TestHowLongRefusedCredentialsRest(t *testing.T) {
+	const (
+		wrong   = "Unable to log in. Verify your login information or contact the system administrator.."
+		profile = "No valid profile found in credentials.."
+		longest = time.Hour
+	)
+	tests := map[string]struct {
+		user, message string
+		failures      int
+		want          time.Duration
+	}{
+		"a wrong password, the first time":           {"admin@internal", wrong, 0, 30 * time.Second},
+		"a wrong password, again and again":          {"admin@internal", wrong, 9, longest},
+		"a directory user, the first time":           {"jane@example.com", wrong, 0, 30 * time.Second},
+		"a directory user, again and again":          {"jane@example.com", wrong, 9, 10 * time.Minute},
+		"a profile that is not there, at once":       {"admin@nowhere", profile, 0, longest},
+		"a user whose password has expired, at once": {"jane@example.com", "The password has expired.", 0, longest},
+	}
+	for name, test := range tests {
+		if got := authPause(test.user, test.message, test.failures); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
