@@ -295,9 +295,12 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
-	sparse := true
+	sparse, err := client.SparseOn(ctx, domain.ID, image.header.Format)
+	if err != nil {
+		return nil, false, preview.Explain(err)
+	}
 	options := engine.UploadOptions{
-		Image: image, Size: image.header.FileSize, StorageDomainID: domain.ID, Alias: f.disk, Sparse: &sparse, Fingerprint: "sha256=" + image.sum, Idle: uploadIdle,
+		Image: image, Size: image.header.FileSize, StorageDomainID: domain.ID, Alias: f.disk, Sparse: sparse, Fingerprint: "sha256=" + image.sum, Idle: uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(image.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
 				return fmt.Errorf("%s is being uploaded already, by another process", path)

@@ -149,6 +149,7 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 func (c *Client) templateCopies(ctx context.Context) (map[string]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
+		Original    *Ref             `xml:"original_template"` // also of a clone, whose template is Blank
 		Attachments []DiskAttachment `xml:"disk_attachments>disk_attachment"`
 	}
 	var templates struct {
@@ -167,7 +168,8 @@ func (c *Client) templateCopies(ctx context.Context) (map[string]bool, error) {
 		return nil, fmt.Errorf("failed to list the disks of VMs: %w", err)
 	}
 
-	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return RefID(vm.Template) == BlankTemplateID })
+	ofNone := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
+	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return ofNone(vm.Template) && ofNone(vm.Original) })
 	copies := map[string]bool{}
 	for _, each := range slices.Concat(templates.Items, made) {
 		for i := range each.Attachments {

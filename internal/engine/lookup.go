@@ -273,6 +273,23 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 		Known: names(all, usable, func(d StorageDomain) string { return d.Name })}
 }
 
+// blockStorage are the types of storage whose disks are block devices.
+var blockStorage = []string{"iscsi", "fcp"}
+
+// SparseOn says whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw disks cannot be
+// on block storage. Nil leaves it to the engine, which makes disks sparse.
+func (c *Client) SparseOn(ctx context.Context, domainID, format string) (*bool, error) {
+	if format != FormatRaw {
+		return nil, nil
+	}
+	domain, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == domainID })
+	if err != nil || domain == nil || !slices.Contains(blockStorage, domain.StorageType) {
+		return nil, err // that there is no such domain is for the engine to say
+	}
+	no := false
+	return &no, nil
+}
+
 // InstanceType returns the instance type of that name, or a NameError.
 func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, error) {
 	item, all, err := find(ctx, c, &c.lists.types, "instancetypes", func(t InstanceType) bool { return t.Name == name })

@@ -319,6 +319,8 @@ type StorageDomain struct {
 	Name string `xml:"name"`
 	// Type is "data" for one that holds disks.
 	Type string `xml:"type"`
+	// StorageType is what the disks are kept on, such as nfs or iscsi.
+	StorageType string `xml:"storage>type"`
 	// An engine names the data center in one of two ways, by its version.
 	DataCenter  *Ref `xml:"data_center"`
 	DataCenters *struct {

@@ -185,29 +185,28 @@ func rootDisk(
 ) error {
 	const path = vmPath + "rootDisk."
 	origin := template.RootDisk
-	override := render.TemplateDisk{ID: origin.ID, Format: want.Format}
-	elsewhere := false
+	format := or(want.Format, origin.Format)
+	preallocated := want.Sparse != nil && !*want.Sparse
+	if preallocated && format == engine.FormatCow {
+		return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
+	}
+
+	domainID, elsewhere := "", false
 	if want.StorageDomainName != "" {
 		domain, err := client.StorageDomain(ctx, dc, want.StorageDomainName)
 		if err != nil {
 			return nameError(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
 		}
-		override.StorageDomainID = domain.ID
+		domainID = domain.ID
 		elsewhere = !slices.Contains(origin.StorageDomainIDs(), domain.ID)
 	}
-	format := or(want.Format, origin.Format)
-	if want.Sparse != nil {
-		override.Provisioning = map[bool]string{true: "sparse", false: "non-sparse"}[*want.Sparse]
-		if format == engine.FormatCow && !*want.Sparse {
-			return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
-		}
-	} else if want.Format == engine.FormatRaw {
-		override.Provisioning = "non-sparse" // else the engine makes it sparse, and block storage refuses that
-	}
+
 	needs := ""
 	switch {
 	case want.Format == engine.FormatRaw:
 		needs = "format raw"
+	case preallocated:
+		needs = "a preallocated disk"
 	case elsewhere:
 		needs = "another storage domain than the template's"
 	}
@@ -218,11 +217,15 @@ func rootDisk(
 		yes := true
 		out.Clone = &yes
 	}
-	if override.Format != "" || override.Provisioning != "" || override.StorageDomainID != "" {
-		if override.Format == "" && override.Provisioning != "" {
+
+	if want.Format != "" || want.Sparse != nil || domainID != "" {
+		clone := out.Clone != nil && *out.Clone
+		override := render.TemplateDisk{ID: origin.ID, StorageDomainID: domainID, Format: engine.FormatCow, Provisioning: sparse}
+		if clone {
 			override.Format = format
+			override.Provisioning = allocation(origin, want)
 		}
-		out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, out.Clone != nil && *out.Clone)...)
+		out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, clone)...)
 	}
 	if want.Size == "" {
 		return nil
@@ -238,15 +241,39 @@ func rootDisk(
 	return nil
 }
 
+// The allocations of disks, as Terraform has them.
+const (
+	sparse    = "sparse"
+	nonSparse = "non-sparse"
+)
+
+// allocation is that of a copy of a template's disk. The engine would keep the template's whatever the format is, which block
+// storage refuses for raw disks that are sparse, and every storage for cow disks that are not.
+func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
+	isSparse := origin.Sparse == nil || *origin.Sparse
+	switch {
+	case want.Sparse != nil:
+		isSparse = *want.Sparse
+	case or(want.Format, origin.Format) == engine.FormatCow:
+		isSparse = true
+	case want.Format == engine.FormatRaw:
+		isSparse = false
+	}
+	if isSparse {
+		return sparse
+	}
+	return nonSparse
+}
+
 // unchanged says of disks of a template that they are copied as they are, for an engine that wants to be told of all where it
 // is told of one. Disks that are linked to the template's are cow and sparse.
 func unchanged(disks []*engine.Disk, clone bool) []render.TemplateDisk {
 	var out []render.TemplateDisk
 	for _, disk := range disks {
-		same := render.TemplateDisk{ID: disk.ID, Format: engine.FormatCow}
+		same := render.TemplateDisk{ID: disk.ID, Format: engine.FormatCow, Provisioning: sparse}
 		if clone {
 			same.Format = disk.Format
-			same.Provisioning = map[bool]string{true: "sparse", false: "non-sparse"}[disk.Sparse == nil || *disk.Sparse]
+			same.Provisioning = allocation(disk, infrav1.RootDisk{})
 		}
 		if domains := disk.StorageDomainIDs(); len(domains) > 0 {
 			same.StorageDomainID = slices.Min(domains)

@@ -62,13 +62,16 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 		func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw", Sparse: ptr.To(true)}
 		},
-		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Clone: ptr.To(true)} }},
+		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Clone: ptr.To(true)} },
+		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{StorageDomainName: "olvm-data"} },
+		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Sparse: ptr.To(true)} }},
 	"dataDisks": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB", Format: "raw", Interface: "virtio"}, {Name: "images", Size: "2GB"}}
 	}, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "thin", Size: "1GB", Format: "raw", Sparse: ptr.To(true), StorageDomainName: "olvm-data-2"}}
 	}},
-	"template": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "two-disks" }},
+	"template": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "two-disks" },
+		func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "raw-disk" }},
 	"guest": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{DHCP: true}
 		s.VirtualMachine.Network.DNSServers, s.VirtualMachine.Network.SearchDomains = []string{"10.0.0.53"}, []string{"example.com"}
@@ -125,11 +128,11 @@ func (p pick) String() string {
 }
 
 // everyChoice are machines of which each differs in one field from one that writes nothing, and those whose template has a
-// second disk, of which the engine wants to be told where it is told of the first.
+// second disk, of which the engine wants to be told where it is told of the first, or a raw one, which only a copy can be.
 func everyChoice() []pick {
 	out := []pick{{}}
 	for value := range choices["rootDisk"] {
-		out = append(out, pick{"template": 1, "rootDisk": value})
+		out = append(out, pick{"template": 1, "rootDisk": value}, pick{"template": 2, "rootDisk": value})
 	}
 	for _, field := range slices.Sorted(maps.Keys(choices)) {
 		for value := 1; value < len(choices[field]); value++ {
@@ -182,6 +185,8 @@ func newFactory(t *testing.T) *factory {
 	dc := &inventory.DataCenters[0]
 	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "two-disks", Cluster: "Default", OSType: "rhel_9x64", Memory: 2 << 30,
 		Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}, {Size: 1 << 30, Format: "raw"}}})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "raw-disk", Cluster: "Default", OSType: "rhel_9x64", Memory: 2 << 30,
+		Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30, Format: "raw"}}})
 	for i := range dc.Clusters[0].Hosts {
 		dc.Clusters[0].Hosts[i].Memory = 1 << 40
 	}

@@ -27,13 +27,16 @@ var quick = ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 20 * time.Mil
 type site struct {
 	sim    *ovirtsim.Server
 	client *engine.Client
-	// ids are replaced in configurations: $cluster, $template, $profile, $storage.
+	// ids are replaced in configurations: $cluster, $template, $profile, $storage, $block.
 	ids map[string]string
 }
 
 func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	t.Helper()
-	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings})
+	inventory := ovirtsim.DefaultInventory()
+	storages := &inventory.DataCenters[0].StorageDomains
+	*storages = append(*storages, ovirtsim.StorageDomain{Name: "block", Type: "iscsi"})
+	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings, Inventory: inventory})
 	must(t, err)
 	t.Cleanup(sim.Close)
 	client, err := engine.New(engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()})
@@ -51,7 +54,9 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	must(t, err)
 	storage, err := client.StorageDomain(ctx, dc, "olvm-data")
 	must(t, err)
-	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID, "$template": template.ID, "$profile": profile.ID, "$storage": storage.ID}}
+	block, err := client.StorageDomain(ctx, dc, "block")
+	must(t, err)
+	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID, "$template": template.ID, "$profile": profile.ID, "$storage": storage.ID, "$block": block.ID}}
 }
 
 func must(t *testing.T, err error) {

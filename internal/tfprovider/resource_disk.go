@@ -34,7 +34,7 @@ func diskAttributes() map[string]schema.Attribute {
 		"id":                computedText("UUID of the disk."),
 		"alias":             mutable(enginesText("Alias of the disk; need not be unique.")),
 		"format":            fixedText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
-		"sparse":            enginesFlag("Take space on the storage as it is written."),
+		"sparse":            enginesFlag("Take space on the storage as it is written. Where it is not set the disk does, except a raw one on block storage, which cannot."),
 		"storage_domain_id": fixedID("UUID of the storage domain."),
 		"status":            liveText("Status of the disk: `ok`, `locked` or `illegal`."),
 		"total_size":        schema.Int64Attribute{Computed: true, MarkdownDescription: "Bytes that the disk takes on the storage."},
@@ -93,11 +93,12 @@ func (m *diskModel) aliasOf() *string {
 	return m.Alias.ValueStringPointer()
 }
 
-func (m *diskModel) sparseOf() *bool {
-	if m.Sparse.IsUnknown() {
-		return nil
+// sparseOf is what a disk of that format is to be: as configured, else as its storage domain needs it.
+func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format string) (*bool, error) {
+	if isKnown(m.Sparse) {
+		return m.Sparse.ValueBoolPointer(), nil
 	}
-	return m.Sparse.ValueBoolPointer()
+	return client.SparseOn(ctx, m.StorageDomainID.ValueString(), format)
 }
 
 // refuseShrinking is the ModifyPlan of a size.
@@ -129,8 +130,13 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 			return
 		}
 	}
+	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
+	if err != nil {
+		resp.Diagnostics.AddError("The disk was not created", err.Error())
+		return
+	}
 	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
-		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: model.sparseOf(),
+		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: sparse,
 		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: model.StorageDomainID.ValueString()}}},
 	}, progress(ctx, "disk to be created"))
 	if err != nil {

@@ -60,8 +60,12 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 	if err != nil {
 		return nil, fmt.Errorf("source_file: %w", err)
 	}
+	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
+	if err != nil {
+		return nil, err
+	}
 	options := engine.UploadOptions{
-		Image: image, Size: info.Size(), StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: model.sparseOf(),
+		Image: image, Size: info.Size(), StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: sparse,
 		Report: progress(ctx, "upload of "+model.SourceFile.ValueString()),
 	}
 	if alias := model.aliasOf(); alias != nil {

@@ -40,6 +40,26 @@ func (s *site) disk(t *testing.T, id string) *engine.Disk {
 	return found
 }
 
+// TestADiskWithoutSparseIsAsItsStorageNeedsIt leaves the allocation out: M8. Block storage refuses raw disks that are sparse.
+func TestADiskWithoutSparseIsAsItsStorageNeedsIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	var config strings.Builder
+	wants := map[string]bool{"raw_storage": true, "cow_storage": true, "raw_block": false, "cow_block": true}
+	for name := range wants {
+		format, domain, _ := strings.Cut(name, "_")
+		fmt.Fprintf(&config, "resource \"ovirt_disk\" %q {\n  format = %q\n  size = 1073741824\n  storage_domain_id = \"$%s\"\n}\n", name, format, domain)
+	}
+	w := newWorkspace(t, s).config(config.String())
+	w.apply()
+	w.settled()
+	for name, want := range wants {
+		if d := s.disk(t, w.text("ovirt_disk."+name, "id")); d.Sparse == nil || *d.Sparse != want {
+			t.Errorf("%s: the engine has %+v", name, d)
+		}
+	}
+}
+
 func TestADiskFromCreationToDestruction(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)

@@ -493,7 +493,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	}
 	domain := c.store.StorageDomains.Get(made.Domain)
 	switch {
-	case !clone && made.Format == "raw":
+	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw": // what is named is the template's, with what the request says
 		return nil, wire.Invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
 	case !clone && !origin.On(domain.ID):
 		return nil, wire.Invalid("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
