@@ -64,6 +64,21 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c.Spec.VirtualMachine.InstanceType = "Large"
 			return c
 		}, "exactly one of memory and instanceType"},
+		"a description that is too long": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Description = strings.Repeat("x", 256)
+			return c
+		}, "virtualMachine.description: Too long: may not be more than 255"},
+		"a description that the engine refuses": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.VirtualMachine.Description = "all right 👍"
+			return c
+		}, "virtualMachine.description in body should match"},
+		"a name of a network interface that the engine refuses": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.OLVMNetwork.VNICName = "first one"
+			return c
+		}, "olvmNetwork.vnicName in body should match"},
 		"a MAC address that is none": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.OLVMNetwork.MACAddress = "56:6f"

@@ -236,19 +236,11 @@ func (i *imageFile) lock(how int) error { return syscall.Flock(int(i.Fd()), how|
 
 // openImage opens an image and reads its header.
 func openImage(path string) (*imageFile, error) {
-	file, err := os.Open(path)
+	file, header, err := engine.OpenImage(path)
 	if err != nil {
-		return nil, fmt.Errorf("failed to open the image: %w", err)
+		return nil, err
 	}
-	image := &imageFile{File: file}
-	info, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("failed to open the image: %w", err), file.Close())
-	}
-	if image.header, err = engine.ReadImage(file, info.Size()); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
-	}
-	return image, nil
+	return &imageFile{File: file, header: header}, nil
 }
 
 // sumUp makes the checksum, and compares it with one that is given.

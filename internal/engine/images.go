@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 )
 
 // sector is the unit of which the size of a disk is a multiple.
@@ -51,11 +54,53 @@ func (h *qcow2Header) within(size int64) bool {
 // externalData is the feature of images whose data is in another file.
 const externalData = 1 << 2
 
+// foreign are files that an engine would take for a raw disk, by how they begin.
+var foreign = []struct{ begin, what, remedy string }{
+	{"\x1f\x8b", "compressed with gzip", "decompress it with gunzip"},
+	{"\xfd7zXZ\x00", "compressed with xz", "decompress it with unxz"},
+	{"BZh", "compressed with bzip2", "decompress it with bunzip2"},
+	{"\x28\xb5\x2f\xfd", "compressed with zstd", "decompress it with unzstd"},
+	{"PK\x03\x04", "a zip archive", "unpack it"},
+	{"KDMV", "a VMDK image", "convert it with qemu-img convert -O qcow2"},
+	{"# Disk DescriptorFile", "the description of a VMDK image", "convert that with qemu-img convert -O qcow2"},
+	{"<<< ", "a VDI image", "convert it with qemu-img convert -O qcow2"},
+	{"conectix", "a VHD image", "convert it with qemu-img convert -O qcow2"},
+	{"vhdxfile", "a VHDX image", "convert it with qemu-img convert -O qcow2"},
+}
+
+// OpenImage opens an image file and reads its header, as ReadImage does. It also fails on a file that is named .qcow2 and is not
+// one: an engine would make a disk of its bytes. The caller closes the file.
+func OpenImage(path string) (*os.File, Image, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, Image{}, fmt.Errorf("failed to open the image: %w", err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, Image{}, errors.Join(fmt.Errorf("failed to open the image: %w", err), file.Close())
+	}
+
+	image, err := ReadImage(file, info.Size())
+	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(path), ".qcow2") {
+		err = errors.New("it is named .qcow2, and is no qcow2 image; get it again, or name a raw image .img")
+	}
+	if err != nil {
+		return nil, Image{}, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+	}
+	return file, image, nil
+}
+
 // ReadImage reads the header of an image of size bytes. It fails on a qcow2 image that cannot be a disk by itself, or
-// whose header is damaged. What is not qcow2 is a raw image.
+// whose header is damaged, and on formats that no engine reads. What is none of these is a raw image.
 func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	if size <= 0 {
 		return Image{}, errors.New("the image is empty")
+	}
+	for _, other := range foreign {
+		begin := make([]byte, len(other.begin))
+		if _, err := image.ReadAt(begin, 0); err == nil && string(begin) == other.begin {
+			return Image{}, fmt.Errorf("it is %s, which is no disk for an engine; %s", other.what, other.remedy)
+		}
 	}
 	raw := Image{Format: FormatRaw, FileSize: size, VirtualSize: (size + sector - 1) / sector * sector}
 	var header qcow2Header

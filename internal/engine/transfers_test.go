@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +69,8 @@ func TestReadImage(t *testing.T) {
 		"tables that were cut off":                 {with("tables", tables(4, 0x30000, 0x10000, 1)), "", 0, "cut off"},
 		"tables that are there":                    {append(with("tables", tables(4, 0x200, 0x300, 0)), make([]byte, 1000)...), engine.FormatCow, 1 << 30, ""},
 		"tables behind the end of all files":       {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "cut off"},
+		"a compressed image":                       {append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...), "", 0, "decompress it with unxz"},
+		"an image of VMware":                       {append([]byte("KDMV"), make([]byte, 600)...), "", 0, "qemu-img convert"},
 		"a header that ends":                       {qcow2(nil)[:20], "", 0, "ends within its header"},
 	}
 	for name, test := range tests {
@@ -82,6 +86,30 @@ func TestReadImage(t *testing.T) {
 				t.Errorf("got %+v, %v", image, err)
 			}
 		})
+	}
+}
+
+// TestAFileNamedQcow2IsOne opens files by name: F4.
+func TestAFileNamedQcow2IsOne(t *testing.T) {
+	open := func(name string, content []byte) error {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, _, err := engine.OpenImage(path)
+		if err == nil {
+			err = file.Close()
+		}
+		return err
+	}
+	if err := open("text.qcow2", []byte("kind: Cluster\n")); err == nil || !strings.Contains(err.Error(), "text.qcow2: it is named .qcow2, and is no qcow2 image") {
+		t.Errorf("got %v", err)
+	}
+	if err := open("image.qcow2", qcow2(nil)); err != nil {
+		t.Error(err)
+	}
+	if err := open("image.img", []byte("raw")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -356,6 +384,19 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	}
 	if left := u.named(); len(left) != 1 || left[0].ID != made.ID || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
+	}
+}
+
+// TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights on the data center alone: D19.
+func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
+	u := newUploads(t)
+	if err := u.sim.Inject(ovirtsim.Fault{
+		Method: "POST", Path: "/imagetransfers/.*/finalize$", Status: 403, Reason: "Operation Failed", Detail: "[User is not authorized to perform this action.]",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil); err == nil || !strings.Contains(err.Error(), "the role DiskCreator") {
+		t.Errorf("it says %v", err)
 	}
 }
 

@@ -307,7 +307,9 @@ func (u *upload) run(ctx context.Context) error {
 	if err := u.send(ctx, target); err != nil {
 		return err
 	}
-	if err := u.FinalizeTransfer(ctx, u.transfer); err != nil {
+	if err := u.FinalizeTransfer(ctx, u.transfer); hasStatus(err, http.StatusForbidden) {
+		return fmt.Errorf("%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on the whole system, as the role DiskCreator has it", err)
+	} else if err != nil {
 		return err
 	}
 	err = u.waitTransfer(ctx, "to finish", func(seen *ImageTransfer) (bool, error) {

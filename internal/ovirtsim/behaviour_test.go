@@ -768,3 +768,22 @@ func TestDevicesThatHostsDoNotHave(t *testing.T) {
 	r.refused(400, "required for add", "POST", path+"/hostdevices", `{}`)
 	r.start(id)
 }
+
+// TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM, whose host refuses a second stop meanwhile: S1.
+func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
+	timings := fast
+	timings.PowerDown = time.Second
+	r := newRawWith(t, ovirtsim.Options{Timings: timings})
+	id := r.newVM("a", "")
+	r.start(id)
+	path := "/api/vms/" + id
+	r.until(path, "status", "up")
+
+	r.ok("POST", path+"/stop", "{}")
+	if seen := r.ok("GET", path, "").at("status"); seen != "up" {
+		t.Errorf("the VM is %s", seen)
+	}
+	r.refused(400, "Desktop does not exist", "POST", path+"/stop", "{}")
+	r.until(path, "status", "down")
+	r.ok("POST", path+"/stop", "{}") // to stop what is down is no mistake
+}

@@ -63,7 +63,9 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 			s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw", Sparse: ptr.To(true)}
 		},
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Clone: ptr.To(true)} },
-		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{StorageDomainName: "olvm-data"} },
+		func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.RootDisk = &infrav1.RootDisk{StorageDomainName: "olvm-data"}
+		},
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Sparse: ptr.To(true)} }},
 	"dataDisks": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB", Format: "raw", Interface: "virtio"}, {Name: "images", Size: "2GB"}}

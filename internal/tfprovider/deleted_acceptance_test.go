@@ -1,8 +1,11 @@
 package tfprovider_test
 
 import (
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -141,4 +144,71 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 			}
 		})
 	}
+}
+
+// startedVM is a VM that runs, and is powered off before it is removed.
+const startedVM = plainVM + `
+resource "ovirt_vm_start" "a" {
+  vm_id         = ovirt_vm.a.id
+  stop_behavior = "stop"
+}
+`
+
+// TestAVMIsStoppedOnce has an engine show a VM as up for a while after it was stopped: P1. The host refuses a second stop, and
+// none is asked for.
+func TestAVMIsStoppedOnce(t *testing.T) {
+	t.Parallel()
+	slow := quick
+	slow.PowerDown = 2 * time.Second
+	s := newSite(t, slow)
+	w := newWorkspace(t, s).config(startedVM)
+	w.apply()
+	w.destroy()
+	if stops := s.count("POST", "/stop"); stops != 1 {
+		t.Errorf("the VM was stopped %d times", stops)
+	}
+	if n := s.sim.Summary().VMs; n != 0 {
+		t.Errorf("%d VMs are left", n)
+	}
+}
+
+// TestAVMThatGoesWhileItIsStoppedOrStarted has somebody delete a VM between the look at it and the request: m1.
+func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
+	t.Parallel()
+	// deleting makes a workspace whose VM somebody deletes just before it is stopped, or started.
+	deleting := func(t *testing.T, action string) *workspace {
+		t.Helper()
+		s := newSite(t, quick)
+		var once sync.Once
+		proxy := between(t, s, func(r *http.Request) {
+			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/"+action) {
+				return
+			}
+			once.Do(func() {
+				vm := s.vm(t, "a")
+				if vm.Status == engine.VMUp {
+					must(t, s.client.StopVM(t.Context(), vm.ID, true))
+				}
+				waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), vm.ID) == nil })
+			})
+		}, nil)
+		return newWorkspace(t, s).through(proxy).config(startedVM)
+	}
+
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		w := deleting(t, "stop")
+		w.apply()
+		w.destroy()
+	})
+	t.Run("started", func(t *testing.T) {
+		t.Parallel()
+		w := deleting(t, "start")
+		if message := w.fail(); !strings.Contains(message, "does not exist") && !strings.Contains(message, "404") {
+			t.Errorf("the message is %s", message)
+		}
+		w.apply()
+		w.settled()
+		w.destroy()
+	})
 }

@@ -3,7 +3,6 @@ package tfprovider
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -51,21 +50,17 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 }
 
 func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImageModel) (*engine.Disk, error) {
-	image, err := os.Open(model.SourceFile.ValueString())
+	image, header, err := engine.OpenImage(model.SourceFile.ValueString())
 	if err != nil {
 		return nil, fmt.Errorf("source_file: %w", err)
 	}
 	defer image.Close()
-	info, err := image.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("source_file: %w", err)
-	}
 	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
 	if err != nil {
 		return nil, err
 	}
 	options := engine.UploadOptions{
-		Image: image, Size: info.Size(), StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: sparse,
+		Image: image, Size: header.FileSize, StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: sparse,
 		Report: progress(ctx, "upload of "+model.SourceFile.ValueString()),
 	}
 	if alias := model.aliasOf(); alias != nil {

@@ -545,24 +545,34 @@ func (w *workspace) through(proxy *httptest.Server) *workspace {
 // lossy is a proxy before the engine that swallows the first answer to a create in that collection.
 func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	t.Helper()
+	var lost atomic.Bool
+	return between(t, s, nil, func(r *http.Response) error {
+		if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, collection) && lost.CompareAndSwap(false, true) {
+			r.Body = io.NopCloser(strings.NewReader("<vm><name>cut off"))
+			r.ContentLength = -1
+			r.Header.Del("Content-Length")
+		}
+		return nil
+	})
+}
+
+// between is a proxy before the engine that does something before each request, and something else with each answer.
+func between(t *testing.T, s *site, before func(*http.Request), after func(*http.Response) error) *httptest.Server {
+	t.Helper()
 	target, err := url.Parse(s.sim.URL())
 	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.sim.CA())
-	var lost atomic.Bool
-	reverse := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, collection) && lost.CompareAndSwap(false, true) {
-				r.Body = io.NopCloser(strings.NewReader("<vm><name>cut off"))
-				r.ContentLength = -1
-				r.Header.Del("Content-Length")
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			if before != nil {
+				before(r.In)
 			}
-			return nil
+			r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
 		},
-	}
-	proxy := httptest.NewTLSServer(reverse)
+		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+		ModifyResponse: after,
+	})
 	t.Cleanup(proxy.Close)
 	return proxy
 }
@@ -651,6 +661,12 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 ` + body + "}\n"
 	}
 	tests := map[string]struct{ config, want string }{
+		"a network interface with a space in its name": {`resource "ovirt_nic" "n" {
+  name            = "first one"
+  vm_id           = "$template"
+  vnic_profile_id = "$profile"
+}
+`, "letters, digits, dash, underscore and dot"},
 		"half a topology":                    {vm("cpu_cores = 2\n"), "cpu_threads"},
 		"a cluster by its name":              {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
 		"a name that the engine refuses":     {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},

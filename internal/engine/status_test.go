@@ -1,0 +1,84 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+// TestWhichVMsAreOff has the statuses in which there is nothing to stop: D20. An engine that has lost track of a VM says
+// unassigned, or nothing at all, and removes it without a stop.
+func TestWhichVMsAreOff(t *testing.T) {
+	off := map[engine.VMStatus]bool{engine.VMDown: true, "unassigned": true, "": true}
+	for _, status := range []engine.VMStatus{
+		"", "down", "image_illegal", "image_locked", "migrating", "not_responding", "paused", "powering_down", "powering_up",
+		"reboot_in_progress", "restoring_state", "saving_state", "suspended", "unassigned", "unknown", "up", "wait_for_launch",
+	} {
+		if status.Off() != off[status] {
+			t.Errorf("status %q: off is %t", status, status.Off())
+		}
+	}
+}
+
+// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. Somebody who looks for the disks of a VM must not
+// take that for a VM without any.
+func TestListsOfAVMThatIsGone(t *testing.T) {
+	_, config := start(t, ovirtsim.Options{})
+	c := client(t, config)
+	const gone = "6a0d7b86-6c0a-4b9e-8a52-5d3f1b1c0001"
+	if attached, err := c.DiskAttachments(t.Context(), gone); !engine.IsNotFound(err) {
+		t.Errorf("a VM that is gone: %v, %v", attached, err)
+	}
+
+	dc, err := c.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := c.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := c.CreateVM(t.Context(), &engine.VM{Name: "bare", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attached, err := c.DiskAttachments(t.Context(), vm.ID); err != nil || len(attached) != 0 {
+		t.Errorf("a VM without disks: %v, %v", attached, err)
+	}
+}
+
+// TestAGroupOfAnyClusterHasItsName makes a group in one cluster and looks for it from another: B4, D2. Names are unique in the
+// whole engine.
+func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
+	inventory := ovirtsim.DefaultInventory()
+	dc := &inventory.DataCenters[0]
+	dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "second"})
+	_, config := start(t, ovirtsim.Options{Inventory: inventory})
+	c := client(t, config)
+	center, err := c.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, name := range []string{"Default", "second"} {
+		cluster, err := c.Cluster(t.Context(), center, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, cluster.ID)
+	}
+
+	made, err := c.CreateAffinityGroup(t.Context(), ids[1], &engine.AffinityGroup{Name: "apart"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := c.AffinityGroupsNamed(t.Context(), "apart"); err != nil || len(found) != 1 || found[0].ID != made.ID {
+		t.Errorf("%+v, %v", found, err)
+	}
+	var fault *engine.Fault
+	if _, err := c.CreateAffinityGroup(t.Context(), ids[0], &engine.AffinityGroup{Name: "apart"}); !errors.As(err, &fault) || fault.StatusCode != 400 {
+		t.Errorf("a second one: %v", err)
+	}
+}
