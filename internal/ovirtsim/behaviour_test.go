@@ -787,3 +787,14 @@ func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 	r.until(path, "status", "down")
 	r.ok("POST", path+"/stop", "{}") // to stop what is down is no mistake
 }
+
+// TestALeaseMayNameItsStorageDomain asks for leases as Ansible does: by name.
+func TestALeaseMayNameItsStorageDomain(t *testing.T) {
+	r := newRaw(t)
+	body := func(name, available, domain string) string {
+		return fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"Blank"},"high_availability":{"enabled":%q},"lease":{"storage_domain":{"name":%q}}}`, name, available, domain)
+	}
+	r.refused(409, "A VM lease was defined but high availability option is set to false.", "POST", "/api/vms", body("a", "false", "olvm-data"))
+	r.refused(400, "Storage Domain doesn't exist.", "POST", "/api/vms", body("a", "true", "none"))
+	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
+}

@@ -194,7 +194,9 @@ func (k labelled) assign(c *call) (*wire.Element, error) {
 	c.store.Labels.Put(l.ID, l)
 	document := labelDocument(c, l)
 	document.Attrs[0].Value = wire.Href(k.list, c.id(k.id), "affinitylabels", l.ID)
-	return c.created(document), nil
+	c.created(document)
+	c.made = wire.Href("affinitylabels", l.ID) // the engine names the label here, not that the object has it
+	return document, nil
 }
 
 func (k labelled) get(c *call) (*wire.Element, error) {

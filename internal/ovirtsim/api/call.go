@@ -129,6 +129,11 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(c.status)
 		return
 	}
+	if r.Method == http.MethodHead && r.URL.Path == wire.APIPath {
+		w.Header()["Content-Type"] = nil // not even one that is guessed
+		w.WriteHeader(http.StatusOK)
+		return
+	}
 	wire.Reply(w, r, cmp.Or(c.status, http.StatusOK), document)
 }
 
@@ -152,6 +157,9 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 	}
 	switch {
 	case refused.Page != "" && refused.Plain:
+		if refused.Status == http.StatusInternalServerError && c.action == "" {
+			w.Header().Del("Correlation-Id") // an exception takes the answer from whoever had begun it
+		}
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 		w.WriteHeader(refused.Status)
 		_, _ = io.WriteString(w, refused.Page)
@@ -377,7 +385,11 @@ func (c *call) readBody() error {
 		return c.syntaxError()
 	}
 	if c.body.Name != root {
-		return &wire.Refusal{Status: http.StatusInternalServerError, Page: "java.lang.ClassCastException@1f", Plain: true}
+		text := "java.lang.ClassCastException@1f"
+		if c.action != "" {
+			text = "argument type mismatch"
+		}
+		return &wire.Refusal{Status: http.StatusInternalServerError, Page: text, Plain: true}
 	}
 	// In JSON a value that its element cannot have is no document of the API.
 	err = wire.API().Shape(c.body, wire.API().Roots[root])

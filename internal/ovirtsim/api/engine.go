@@ -154,6 +154,9 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	case "GET /services/health":
 		localeCookie(w)
 		w.Header().Set("Content-Type", "text/html;charset=ISO-8859-1")
+		if r.Method == http.MethodHead {
+			w.Header().Set("Content-Type", "text/html")
+		}
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	case "GET ": // the entry of people, who log in with a browser
 		if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {

@@ -243,6 +243,13 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 
 // changeLease checks a lease. With one, a VM is always killed when its storage fails, also after the lease was taken away.
 func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) error {
+	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.Lease() == "" {
+		domain := referred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
+		if domain == nil {
+			return fail("Storage Domain doesn't exist.")
+		}
+		given.Set("id", domain.ID)
+	}
 	if h.Lease() == "" {
 		h.Settings.Kids = slices.DeleteFunc(h.Settings.Kids, func(e *wire.Element) bool { return e.Name == "lease" })
 		return nil

@@ -180,6 +180,11 @@ const pageSize = 100
 // maxPage bounds the number of a page.
 const maxPage = 1 << 20
 
+// firstPageIsOne is what the engine says of page 0 of VMs, and of other lists as far as it is known.
+const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* from  vms  )  order by vm name asc ) as t1 " +
+	"offset (-2147483646 -1) limit 2147483647]; error: offset must not be negative; nested exception is " +
+	"org.postgresql.util.psqlexception: error: offset must not be negative"
+
 // find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search that
 // is not understood, or has a field that the objects do not have, finds nothing.
 func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
@@ -193,8 +198,7 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 			return nil, nil //nolint:nilerr // the engine says nothing of a search that it does not understand
 		}
 		if q.paged && q.page == 0 {
-			return nil, wire.Failed(http.StatusBadRequest, "statementcallback; error: offset must not be negative; nested exception is "+
-				"org.postgresql.util.psqlexception: error: offset must not be negative")
+			return nil, wire.Failed(http.StatusBadRequest, "%s", firstPageIsOne)
 		}
 		if c.flagParam("case_sensitive") {
 			q.matchCase()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -417,7 +418,7 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 	}
 	t, err := s.ticket(id)
 	if err != nil {
-		http.Error(w, "You are not allowed to access this resource: "+err.Error(), http.StatusForbidden)
+		plainError(w, "You are not allowed to access this resource: "+err.Error(), http.StatusForbidden)
 		return
 	}
 	switch {
@@ -429,22 +430,71 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		wire.AnswerJSON(w, http.StatusOK, []map[string]any{{"start": 0, "length": t.size, "zero": false, "hole": false}})
 		return
 	case r.Method == http.MethodGet && extra == "":
-		http.ServeFile(w, r, t.path)
-		_ = s.touch(t, 0, 0)
-		return
+		if err = t.send(w, r); err == nil {
+			_ = s.touch(t, 0, 0)
+			return
+		}
 	default:
-		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
+		plainError(w, "Method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	var refused *wire.Refusal
 	switch {
 	case errors.As(err, &refused):
-		http.Error(w, refused.Detail, refused.Status)
+		if refused.Status == http.StatusRequestedRangeNotSatisfiable {
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", t.size))
+		}
+		plainError(w, refused.Detail, refused.Status)
 	case err != nil: // the connection broke: nobody listens
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		plainError(w, err.Error(), http.StatusInternalServerError)
 	default:
 		w.WriteHeader(http.StatusOK)
 	}
+}
+
+// send answers with data of the disk, or with the range of it that was asked for.
+func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
+	var written io.ReaderAt = bytes.NewReader(nil)
+	size := int64(0)
+	file, err := os.Open(t.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist): // nothing was ever sent
+	case err != nil:
+		return err
+	default:
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		written, size = file, info.Size()
+	}
+	if t.transfer.Format != "cow" {
+		size = t.size
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", "attachment")
+	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(padded{written}, 0, size))
+	return nil
+}
+
+// padded reads zeroes behind the end of a file: the rest of a disk that nobody has written.
+type padded struct{ io.ReaderAt }
+
+func (p padded) ReadAt(into []byte, at int64) (int, error) {
+	n, err := p.ReaderAt.ReadAt(into, at)
+	if errors.Is(err, io.EOF) {
+		clear(into[n:])
+		return len(into), nil
+	}
+	return n, err
+}
+
+// plainError answers as the transfer daemon does.
+func plainError(w http.ResponseWriter, text string, status int) {
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) //nolint:gosec // plain text
 }
 
 // dataError is a refusal by the data endpoint.
@@ -468,7 +518,7 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	case r.ContentLength < 0:
 		return dataError(http.StatusBadRequest, "%s", "Content-Length is required")
 	case offset+r.ContentLength > t.size:
-		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", fmt.Sprintf("Requested range out of allowed range: the size is %d", t.size))
+		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", "Requested range out of allowed range")
 	}
 	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
