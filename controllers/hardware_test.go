@@ -257,6 +257,8 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", "remove one"}},
 		"auto-pinning to no host in particular": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin" },
 			infrav1.InvalidHardwareReason, []string{"cpu.autoPinningPolicy", "placement.hostNames"}},
+		"an unknown operating system": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.OSType = "ol_9x64" },
+			infrav1.OperatingSystemNotFoundReason, []string{"osType", `"ol_9x64"`, "rhel_9x64"}},
 		"an unknown instance type": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic"
 		},

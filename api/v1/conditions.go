@@ -163,6 +163,9 @@ const (
 	InvalidMemoryReason = "InvalidMemory"
 	// InvalidHardwareReason surfaces when options of spec.virtualMachine contradict each other or the template.
 	InvalidHardwareReason = "InvalidHardware"
+	// OperatingSystemNotFoundReason surfaces when the engine has no operating system of that name; it would make the VM with another.
+	OperatingSystemNotFoundReason = "OperatingSystemNotFound"
+
 	// InstanceTypeNotFoundReason surfaces when the engine has no instance type of that name.
 	InstanceTypeNotFoundReason = "InstanceTypeNotFound"
 	// StorageDomainNotFoundReason surfaces when the data center has no storage domain for disks of that name.

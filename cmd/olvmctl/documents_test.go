@@ -164,10 +164,12 @@ func (s *site) files() {
 		s.t.Fatal(err)
 	}
 	s.manifests += "---\n" + string(text)
+	qcow2 := "QFI\xfb" + "\x00\x00\x00\x02" + strings.Repeat("\x00", 8+4) + "\x00\x00\x00\x10" + "\x00\x00\x00\x00\x40\x00\x00\x00" + // version 2, clusters of 64 KiB, 1 GiB
+		strings.Repeat("\x00", 4+4) + "\x00\x00\x00\x00\x00\x01\x00\x00" + "\x00\x00\x00\x00\x00\x02\x00\x00" + strings.Repeat("\x00", 100)
 	cluster := strings.NewReplacer("ock-1.36", "ock-1.33", "    olvmDatacenterName", "    olvmOCK: {storageDomainName: olvm-data}\n    olvmDatacenterName").Replace(string(content))
 	for file, text := range map[string]string{
 		"new.yaml": string(content), "manifests/demo.yaml": s.manifests, "clusters/prod/demo.yaml": s.manifests, "config/samples/quickstart.yaml": strings.Replace(string(content), "ca.pem", s.caFile, 1),
-		"ock-1.33.qcow2": strings.Repeat("image", 1<<18), "ol9.qcow2": strings.Repeat("other", 1<<18),
+		"ock-1.33.qcow2": qcow2 + strings.Repeat("image", 1<<18), "ol9.qcow2": qcow2 + strings.Repeat("other", 1<<18),
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			s.t.Fatal(err)

@@ -311,10 +311,7 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 		}
 	}
 	progress := transferProgress(s.err, "uploading "+filepath.Base(path))
-	disk, err = client.UploadImage(ctx, options, func(done, total int64) {
-		sent = true
-		progress(done, total)
-	})
+	disk, sent, err = client.UploadImage(ctx, options, progress)
 	if err != nil {
 		return nil, false, err
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agext/levenshtein"
 )
 
 // Fault is a refusal by the engine.
@@ -87,7 +90,9 @@ func (e *NameError) Error() string {
 	known := e.Known
 	more := ""
 	const shown = 12
-	if len(known) > shown {
+	if len(known) > shown { // the nearest ones
+		nearness := func(name string) int { return levenshtein.Distance(e.Name, name, nil) }
+		known = slices.SortedStableFunc(slices.Values(known), func(a, b string) int { return cmp.Compare(nearness(a), nearness(b)) })
 		known, more = known[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
 	}
 	list := "it has none"

@@ -195,7 +195,7 @@ func TestUploadImage(t *testing.T) {
 		s := newStorage(t)
 		s.breakAt = 2
 		var sent []int64
-		disk, err := s.client(t).UploadImage(t.Context(), options, func(n, _ int64) { sent = append(sent, n) })
+		disk, _, err := s.client(t).UploadImage(t.Context(), options, func(n, _ int64) { sent = append(sent, n) })
 		if err != nil || disk.ID != "d" {
 			t.Fatalf("got %+v, %v", disk, err)
 		}
@@ -220,7 +220,7 @@ func TestUploadImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStorage(t)
-			if _, err := s.client(t).UploadImage(begin(s), options, nil); err == nil {
+			if _, _, err := s.client(t).UploadImage(begin(s), options, nil); err == nil {
 				t.Fatal("the upload succeeded")
 			}
 			if s.disk || s.phase == "transferring" {
@@ -284,7 +284,7 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	var ids []string
 	for range 3 {
 		all.Go(func() {
-			disk, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
+			disk, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -357,7 +357,7 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 		})
 	})
 
-	made, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
+	made, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
 	other.Wait()
 	if err != nil || made.ID != disk.ID {
 		t.Errorf("%+v, %v", made, err)
@@ -375,7 +375,7 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 
 	var seen []string
 	u.options.Report = func(what string) { seen = append(seen, what) }
-	made, err := c.UploadImage(t.Context(), u.options, nil)
+	made, _, err := c.UploadImage(t.Context(), u.options, nil)
 	if err != nil || made.ID == disk.ID {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -395,7 +395,7 @@ func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil); err == nil || !strings.Contains(err.Error(), "the role DiskCreator") {
+	if _, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil); err == nil || !strings.Contains(err.Error(), "the role DiskCreator") {
 		t.Errorf("it says %v", err)
 	}
 }
@@ -417,7 +417,7 @@ func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			u.options.Fingerprint = ""
-			_, err := client(t, u.config).UploadImage(ctx, u.options, func(sent, _ int64) {
+			_, _, err := client(t, u.config).UploadImage(ctx, u.options, func(sent, _ int64) {
 				if sent == u.options.ChunkBytes {
 					end(t, u, cancel)
 				}

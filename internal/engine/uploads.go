@@ -67,19 +67,20 @@ func (o *UploadOptions) Earlier(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) && (d.MadeFor(o.unfinished()) || d.Description == o.finished())
 }
 
-// UploadImage makes a disk of an image file and returns it when it can be used. progress is called with the number of
+// UploadImage makes a disk of an image file and returns it when it can be used; made says that this call made it, not that it was
+// found. progress is called with the number of
 // bytes sent and to send, once before the first and after each chunk; it may be nil. Where the upload fails, or ctx
 // ends, the transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
-func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progress func(sent, total int64)) (*Disk, error) {
+func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progress func(sent, total int64)) (disk *Disk, made bool, err error) {
 	image, err := ReadImage(options.Image, options.Size)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if options.Format == "" {
 		options.Format = image.Format
 	}
 	if image.Format == FormatCow && options.Format == FormatRaw {
-		return nil, errors.New("a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img")
+		return nil, false, errors.New("a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img")
 	}
 	if options.ChunkBytes <= 0 {
 		options.ChunkBytes = DefaultChunk
@@ -98,9 +99,9 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 		wanted.Alias = &options.Alias
 	}
 	for {
-		disk, err := c.uploadOnce(ctx, options, image, wanted, progress)
+		disk, made, err = c.uploadOnce(ctx, options, image, wanted, progress)
 		if !errors.Is(err, errTicketLost) && !errors.Is(err, errEndedElsewhere) {
-			return disk, err
+			return disk, made, err
 		}
 		if options.Report != nil {
 			options.Report(err.Error() + ": it is looked for again")
@@ -115,12 +116,12 @@ var (
 	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
 )
 
-// uploadOnce makes an upload, or goes on with an earlier one.
-func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64)) (*Disk, error) {
+// uploadOnce makes an upload, or goes on with an earlier one; made is false where it found the disk of one that has ended.
+func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64)) (disk *Disk, made bool, err error) {
 	upload := &upload{Client: c, options: options, image: image, progress: progress}
 	if options.Fingerprint != "" {
 		if done, err := upload.find(ctx); err != nil || done != nil {
-			return done, err
+			return done, false, err
 		}
 	}
 	if upload.disk == "" {
@@ -128,15 +129,15 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 		if options.Fingerprint != "" {
 			owner = options.unfinished()
 		}
-		disk, err := c.CreateDiskOnce(ctx, owner, wanted, options.Report)
+		begun, err := c.CreateDiskOnce(ctx, owner, wanted, options.Report)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		upload.disk = disk.ID
+		upload.disk = begun.ID
 		if options.Fingerprint != "" {
 			done, err := upload.alone(ctx)
 			if err != nil || done != nil {
-				return done, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), disk.ID, options.Report))
+				return done, false, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), begun.ID, options.Report))
 			}
 		}
 	}
@@ -147,12 +148,12 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 		defer cancel()
 		undone := upload.undo(cleanup)
 		if errors.Is(undone, errEndedElsewhere) && ctx.Err() == nil {
-			return nil, undone
+			return nil, false, undone
 		}
 		if resumed && undone == nil && ctx.Err() == nil && hasStatus(err, http.StatusForbidden) {
-			return nil, errTicketLost
+			return nil, false, errTicketLost
 		}
-		return nil, errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
+		return nil, false, errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
 	}
 	if options.Fingerprint != "" {
 		describe := func(ctx context.Context) (bool, string, error) {
@@ -160,13 +161,14 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 			return err == nil, "", err
 		}
 		if err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk+" to be described", describe, options.Report); err != nil {
-			return nil, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
+			return nil, false, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
 		}
 		if err := c.WaitDisk(ctx, upload.disk, options.Report); err != nil { // a change locks it for a moment
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return c.Disk(ctx, upload.disk)
+	disk, err = c.Disk(ctx, upload.disk)
+	return disk, err == nil, err
 }
 
 // upload is one upload that has its disk.

@@ -21,6 +21,18 @@ func invalid(field, format string, args ...any) error {
 	return &Error{infrav1.InvalidHardwareReason, field, fmt.Sprintf(format, args...)}
 }
 
+// operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with another
+// system, and hands the user data to cloud-init.
+func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
+	if vm.OSType == "" {
+		return nil
+	}
+	if err := client.CheckOperatingSystem(ctx, vm.OSType); err != nil {
+		return nameError(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
+	}
+	return nil
+}
+
 // sizes resolves memory and CPU: explicit ones, or an instance type.
 func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if vm.InstanceType != "" {

@@ -89,6 +89,9 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
+	if err := operatingSystem(ctx, client, in.Spec.VirtualMachine); err != nil {
+		return fail(err)
+	}
 	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}

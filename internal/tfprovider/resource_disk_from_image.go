@@ -67,12 +67,13 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 		options.Alias = *alias
 	}
 	tenth := int64(-1)
-	return r.client.UploadImage(ctx, options, func(sent, total int64) {
+	disk, _, err := r.client.UploadImage(ctx, options, func(sent, total int64) {
 		if now := sent * 10 / total; now != tenth {
 			tenth = now
 			tflog.Info(ctx, "uploading "+model.SourceFile.ValueString(), map[string]any{"sent": sent, "total": total})
 		}
 	})
+	return disk, err
 }
 
 func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {

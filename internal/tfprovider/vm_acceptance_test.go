@@ -165,7 +165,7 @@ func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
 		return "resource \"ovirt_vm\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n template_id = \"$template\"\n os_type = \"" + os + "\"\n}\n"
 	}
 	w := newWorkspace(t, s).config(vm("rhcos_64"))
-	if message := w.fail(); !strings.Contains(message, `no operating system named "rhcos_64"`) || s.sim.Summary().VMs != 0 {
+	if message := w.fail(); !strings.Contains(message, `no operating system named "rhcos_64" (it has rhcos_x64, `) || s.sim.Summary().VMs != 0 {
 		t.Errorf("%s, and the engine has %+v", message, s.sim.Summary())
 	}
 	w.config(vm("rhel_9x64")).apply()
