@@ -2,7 +2,10 @@ package controllers
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
 // TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines: B1, D1.
@@ -62,6 +66,7 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 // again or says what to do, and its deletion ends: B2, B3, M6.
 func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 	type parts struct {
+		sim     *ovirtsim.Server
 		session *engine.Client
 		vm      string
 	}
@@ -119,6 +124,15 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			}
 			return p.session.RemoveDisk(ctx, id, func(string) {})
 		}},
+		"snapshot in the way": {remove: func(ctx context.Context, p parts) error {
+			if err := takeSnapshot(ctx, p.sim, p.vm); err != nil {
+				return err
+			}
+			return engine.Wait(ctx, "the snapshot", func(ctx context.Context) (bool, string, error) {
+				made, err := p.session.Snapshots(ctx, p.vm)
+				return len(made) == 1 && made[0].Status == "ok", "", err
+			}, nil)
+		}},
 		"VM": {told: []string{"does not exist in the engine any more; it is not made again"}, remove: func(ctx context.Context, p parts) error {
 			if err := p.session.StopVM(ctx, p.vm, true); err != nil {
 				return err
@@ -138,7 +152,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 					spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 				})
 				s.ExpectProvisioned(m)
-				return m, parts{s.Session(), providerIDToVM(m.Spec.ProviderID)}
+				return m, parts{s.Sim, s.Session(), providerIDToVM(m.Spec.ProviderID)}
 			}
 
 			m, p := make("one")
@@ -197,4 +211,29 @@ func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
 		}
 		return nil
 	})
+}
+
+// takeSnapshot makes a snapshot of a VM, as an administrator does before an update.
+func takeSnapshot(ctx context.Context, sim *ovirtsim.Server, vm string) error {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(sim.CA())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, sim.URL()+"/api/vms/"+vm+"/snapshots", strings.NewReader(`{"description":"before the update"}`))
+	if err != nil {
+		return err
+	}
+	request.SetBasicAuth(sim.Username(), sim.Password())
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("the engine answers %s", response.Status)
+	}
+	return nil
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -177,19 +179,48 @@ func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Con
 		if err != nil {
 			return terraform.Summary{}, err
 		}
-		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{config.Password},
-			State: state.Bytes(), Destroy: true,
-			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Destroy) },
-			SaveState: func(ctx context.Context, state []byte) error {
-				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
-			},
-		})
+		summary, err := r.destroy(ctx, owner, files, config.Password, state)
+		if err != nil && strings.Contains(err.Error(), inSnapshot) {
+			if err := r.removeSnapshots(ctx, session, owner, vmID); err != nil {
+				return summary, err
+			}
+			if state, err = r.states.Load(ctx, owner); err != nil {
+				return summary, err
+			}
+			summary, err = r.destroy(ctx, owner, files, config.Password, state)
+		}
 		if err != nil {
 			return summary, err
 		}
 		return summary, r.removeStrays(ctx, session, owner)
 	}
+}
+
+// destroy runs Terraform on a state that is to become empty.
+func (r *OLVMMachineReconciler) destroy(
+	ctx context.Context, owner *infrav1.OLVMMachine, files render.Files, password string, state *tfstate.State,
+) (terraform.Summary, error) {
+	return r.Executor.Apply(ctx, terraform.Request{
+		Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{password},
+		State: state.Bytes(), Destroy: true,
+		Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Destroy) },
+		SaveState: func(ctx context.Context, state []byte) error {
+			return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
+		},
+	})
+}
+
+// inSnapshot are the engine's words where a disk cannot be detached because somebody made a snapshot of its VM.
+const inSnapshot = "is already configured in a snapshot"
+
+// removeSnapshots removes the snapshots of a machine's VM, which would go with it anyway, so that its data disks can be
+// detached. The run that met them has stopped the VM.
+func (r *OLVMMachineReconciler) removeSnapshots(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID string) error {
+	if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", vmID)
+	return session.RemoveSnapshots(ctx, vmID, nil)
 }
 
 // removeStrays deletes the data disks that were made for the machine and that its state does not know: a run was killed

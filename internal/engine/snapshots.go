@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// Snapshot of a VM. Every VM has one of type "active", which is the VM as it is.
+type Snapshot struct {
+	ID          string `xml:"id,attr"`
+	Description string `xml:"description"`
+	// Type is "regular" for one that somebody made.
+	Type string `xml:"snapshot_type"`
+	// Status is ok, locked or in_preview.
+	Status string `xml:"snapshot_status"`
+}
+
+// Snapshots lists the snapshots of a VM that somebody made.
+func (c *Client) Snapshots(ctx context.Context, vmID string) ([]Snapshot, error) {
+	var list struct {
+		XMLName xml.Name   `xml:"snapshots"`
+		Items   []Snapshot `xml:"snapshot"`
+	}
+	if err := c.get(ctx, vmPath(vmID)+"/snapshots", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list the snapshots of VM %s: %w", vmID, err)
+	}
+	var out []Snapshot
+	for _, snapshot := range list.Items {
+		if snapshot.Type == "regular" {
+			out = append(out, snapshot)
+		}
+	}
+	return out, nil
+}
+
+// RemoveSnapshots removes the snapshots of a VM that somebody made, one after the other, and waits. The VM must be down: the
+// disks of one that runs are merged by its host, which takes as long as there is to copy.
+func (c *Client) RemoveSnapshots(ctx context.Context, vmID string, report func(seen string)) error {
+	asked := ""
+	return Wait(ctx, "the snapshots of VM "+vmID+" to go", func(ctx context.Context) (bool, string, error) {
+		left, err := c.Snapshots(ctx, vmID)
+		if err != nil || len(left) == 0 {
+			return err == nil, "", err
+		}
+
+		first := left[0]
+		if first.ID == asked {
+			return false, first.Description + " is " + first.Status, nil
+		}
+		err = c.do(ctx, http.MethodDelete, vmPath(vmID)+"/snapshots/"+url.PathEscape(first.ID), nil, nil, nil)
+		if err != nil && !IsNotFound(err) {
+			return false, "", fmt.Errorf("failed to remove snapshot %q of VM %s: %w", first.Description, vmID, err)
+		}
+		asked = first.ID
+		return false, first.Description + " is removed", nil
+	}, report)
+}
