@@ -201,6 +201,46 @@ resource "ovirt_vm" "b" {
 	})
 }
 
+// TestAnImportOfAVMWhoseTemplateHasAnInitialization takes over a VM that has its host name and script from the template: m8. A
+// configuration without them replaces nothing: they leave the state with the next apply, and stay in the engine.
+func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	golden := newWorkspace(t, s).config(machine)
+	golden.apply()
+	must(t, s.client.StopVM(t.Context(), golden.text("ovirt_vm.a", "id"), true))
+	var template *engine.Template
+	waitFor(t, func() bool {
+		var err error
+		template, err = s.client.CreateTemplate(t.Context(), "golden", "", golden.text("ovirt_vm.a", "id"))
+		return err == nil
+	})
+	waitFor(t, func() bool {
+		found, err := s.client.TemplateByID(t.Context(), template.ID)
+		return err == nil && found.Status == "ok"
+	})
+
+	w := newWorkspace(t, s).config("resource \"ovirt_vm\" \"b\" {\n name = \"b\"\n cluster_id = \"$cluster\"\n template_id = \"" + template.ID + "\"\n}\n")
+	w.apply()
+	w.settled()
+	id := w.text("ovirt_vm.b", "id")
+	vm, err := s.client.VMInFull(t.Context(), id)
+	must(t, err)
+	if vm.Initialization == nil || vm.Initialization.HostName != "a" || vm.Initialization.CustomScript == "" {
+		t.Fatalf("the VM has the initialization %+v", vm.Initialization)
+	}
+	w.forget()
+	w.importID("ovirt_vm.b", id)
+	w.wants("ovirt_vm.b", "update")
+	w.apply()
+	w.settled()
+	after, err := s.client.VMInFull(t.Context(), id)
+	must(t, err)
+	if after.Initialization == nil || after.Initialization.HostName != "a" || after.Initialization.CustomScript != vm.Initialization.CustomScript {
+		t.Errorf("the VM has the initialization %+v", after.Initialization)
+	}
+}
+
 func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 	t.Parallel()
 	tests := map[string]struct {
