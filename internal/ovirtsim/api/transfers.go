@@ -274,6 +274,9 @@ func extendTransfer(_ *call, t *store.ImageTransfer) error {
 	return nil
 }
 
+// fileBlock is what a file on storage grows by.
+const fileBlock = 4096
+
 // verify looks at what was uploaded, outside of the lock, and ends the transfer.
 func (s *Engine) verify(t *store.ImageTransfer) {
 	if t.Direction == "download" {
@@ -299,7 +302,7 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 		} else {
 			d.SHA256 = sum
 			if d.Sparse {
-				d.Actual = size
+				d.Actual = (size + fileBlock - 1) / fileBlock * fileBlock
 			}
 			// The disk can be used a moment before the transfer has ended.
 			d.Status, t.TicketGone = store.StatusOK, true
