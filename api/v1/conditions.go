@@ -165,7 +165,6 @@ const (
 	InvalidHardwareReason = "InvalidHardware"
 	// OperatingSystemNotFoundReason surfaces when the engine has no operating system of that name; it would make the VM with another.
 	OperatingSystemNotFoundReason = "OperatingSystemNotFound"
-
 	// InstanceTypeNotFoundReason surfaces when the engine has no instance type of that name.
 	InstanceTypeNotFoundReason = "InstanceTypeNotFound"
 	// StorageDomainNotFoundReason surfaces when the data center has no storage domain for disks of that name.

@@ -172,6 +172,11 @@ func (p *plan) run(ctx context.Context, s streams) error {
 		if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
 			return err
 		}
+		if !p.offline {
+			if err := manifests.AddStates(ctx, live); err != nil {
+				return err
+			}
+		}
 	}
 	machines, owners, err := manifests.Expand()
 	if err != nil {

@@ -33,6 +33,20 @@ func client(t *testing.T, config engine.Config) *engine.Client {
 	return c
 }
 
+// home returns the data center and the cluster that the default inventory has.
+func home(t *testing.T, c *engine.Client) (*engine.DataCenter, *engine.Cluster) {
+	t.Helper()
+	dc, err := c.DataCenter(t.Context(), "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := c.Cluster(t.Context(), dc, "Default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dc, cluster
+}
+
 func TestOneLoginServesAllAndIsRenewedWhenItExpires(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	c := client(t, config)

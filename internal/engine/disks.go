@@ -318,16 +318,25 @@ func (d *Disk) MadeFor(owner string) bool {
 
 // WaitDisk waits until the disk can be used. It fails on one that is illegal.
 func (c *Client) WaitDisk(ctx context.Context, id string, report func(seen string)) error {
-	return Wait(ctx, "disk "+id+" to be ready", func(ctx context.Context) (bool, string, error) {
+	status, err := c.settledDisk(ctx, id, report)
+	if err == nil && status == DiskIllegal {
+		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
+	}
+	return err
+}
+
+// settledDisk waits until the engine lets go of the disk, and returns what became of it: DiskOK or DiskIllegal. Checking what
+// was written, and each change of its description, lock it for a while.
+func (c *Client) settledDisk(ctx context.Context, id string, report func(seen string)) (status DiskStatus, err error) {
+	err = Wait(ctx, "disk "+id+" to be ready", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
-		if disk.Status == DiskIllegal {
-			return false, "", fmt.Errorf("disk %s is illegal: the engine could not make it", id)
-		}
-		return disk.Status == DiskOK, string(disk.Status), nil
+		status = disk.Status
+		return status == DiskOK || status == DiskIllegal, string(status), nil
 	}, report)
+	return status, err
 }
 
 // GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none shrinks.

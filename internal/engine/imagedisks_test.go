@@ -14,14 +14,7 @@ import (
 func TestDisksOfVMsAreNoImages(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
-	dc, err := c.DataCenter(t.Context(), "Default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := c.Cluster(t.Context(), dc, "Default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dc, cluster := home(t, c)
 	template, err := c.Template(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)

@@ -32,14 +32,7 @@ func TestListsOfAVMThatIsGone(t *testing.T) {
 		t.Errorf("a VM that is gone: %v, %v", attached, err)
 	}
 
-	dc, err := c.DataCenter(t.Context(), "Default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := c.Cluster(t.Context(), dc, "Default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, cluster := home(t, c)
 	vm, err := c.CreateVM(t.Context(), &engine.VM{Name: "bare", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -57,20 +50,13 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "second"})
 	_, config := start(t, ovirtsim.Options{Inventory: inventory})
 	c := client(t, config)
-	center, err := c.DataCenter(t.Context(), "Default")
+	center, first := home(t, c)
+	second, err := c.Cluster(t.Context(), center, "second")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []string
-	for _, name := range []string{"Default", "second"} {
-		cluster, err := c.Cluster(t.Context(), center, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, cluster.ID)
-	}
 
-	made, err := c.CreateAffinityGroup(t.Context(), ids[1], &engine.AffinityGroup{Name: "apart"})
+	made, err := c.CreateAffinityGroup(t.Context(), second.ID, &engine.AffinityGroup{Name: "apart"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +64,7 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	var fault *engine.Fault
-	if _, err := c.CreateAffinityGroup(t.Context(), ids[0], &engine.AffinityGroup{Name: "apart"}); !errors.As(err, &fault) || fault.StatusCode != 400 {
+	if _, err := c.CreateAffinityGroup(t.Context(), first.ID, &engine.AffinityGroup{Name: "apart"}); !errors.As(err, &fault) || fault.StatusCode != 400 {
 		t.Errorf("a second one: %v", err)
 	}
 }

@@ -526,7 +526,7 @@ func (u *upload) undo(ctx context.Context) error {
 		}
 		// Whoever else has ended it may have a good disk. Without a fingerprint nobody else knows of it.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
-			status, err := u.unlocked(ctx)
+			status, err := u.settledDisk(ctx, u.disk, nil)
 			switch {
 			case IsNotFound(err):
 				return nil
@@ -542,18 +542,4 @@ func (u *upload) undo(ctx context.Context) error {
 		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 	}
 	return nil
-}
-
-// unlocked is the status of the disk once the engine lets go of it: checking what was written, and each change of its
-// description, lock it for a while.
-func (u *upload) unlocked(ctx context.Context) (status DiskStatus, err error) {
-	err = Wait(ctx, "disk "+u.disk+" to be unlocked", func(ctx context.Context) (bool, string, error) {
-		disk, err := u.Disk(ctx, u.disk)
-		if err != nil {
-			return false, "", err
-		}
-		status = disk.Status
-		return status != DiskLocked, string(status), nil
-	}, nil)
-	return status, err
 }

@@ -47,10 +47,7 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 			}
 		}
 	}
-	if err := m.addAccess(ctx, c); err != nil {
-		return err
-	}
-	return m.addStates(ctx, c)
+	return m.addAccess(ctx, c)
 }
 
 // namespaces of the manifests; one without a name, which means all, where there are none.
@@ -138,8 +135,9 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	return nil
 }
 
-// addStates reads the Terraform states of the machines that run. No Secret is read beside these and those of addAccess.
-func (m *Manifests) addStates(ctx context.Context, c client.Reader) error {
+// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read beside these
+// and those with credentials.
+func (m *Manifests) AddStates(ctx context.Context, c client.Reader) error {
 	for _, machine := range m.olvmMachines {
 		if err := m.addSecret(ctx, c, stateKey(machine)); err != nil {
 			return err

@@ -51,7 +51,7 @@ func (s *Engine) resume() {
 	}
 }
 
-// seed makes what an inventory wants beyond the objects that fill made: VMs and their affinity groups.
+// seed makes what an inventory wants beyond the objects that Fill makes: VMs and their affinity groups.
 func (s *Engine) seed(inv inventory.Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {

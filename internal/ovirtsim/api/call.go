@@ -24,7 +24,7 @@ import (
 
 // This file has the way of a request of the API: who asks, in which version and form, for what, and the answer.
 
-// operation is one call of the API. It runs with Server.mu held and returns the document to answer with.
+// operation is one call of the API. It runs with the engine locked and returns the document to answer with.
 type operation func(c *call) (*wire.Element, error)
 
 // call is one request to the API.

@@ -49,10 +49,10 @@ type Engine struct {
 	mu    sync.Mutex
 	store *store.Store
 
-	// front guards the sessions.
-	front    sync.Mutex
-	sessions map[string]session // by token
-	logins   int
+	// sessionsMu guards the sessions.
+	sessionsMu sync.Mutex
+	sessions   map[string]session // by token
+	logins     int
 }
 
 // NewEngine makes an engine that answers from a store, where a new one gets what the inventory wants beyond its objects. What

@@ -141,16 +141,16 @@ func (s *Engine) login(name, password string) *loginError {
 		found.Failures = 0
 		s.store.Users.Put(found.ID, found)
 	}
-	s.front.Lock()
+	s.sessionsMu.Lock()
 	s.logins++
-	s.front.Unlock()
+	s.sessionsMu.Unlock()
 	return nil
 }
 
 func (s *Engine) openSession(user string) (token string) {
 	token = wire.RandomHex(32)
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
 	s.forgetExpired() // those of clients that never log out must not pile up
 	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.settings.TokenLifetime)}
 	return token
@@ -262,8 +262,8 @@ func errorPage(w http.ResponseWriter, status int, text string) {
 
 // useSession returns the user of a session and prolongs it: the engine counts from the last use.
 func (s *Engine) useSession(token string) (string, bool) {
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
 	found, known := s.sessions[token]
 	if !known || time.Now().After(found.expiry) {
 		delete(s.sessions, token)
@@ -276,27 +276,27 @@ func (s *Engine) useSession(token string) (string, bool) {
 
 // CloseSession ends a session; a token that has none is passed over.
 func (s *Engine) CloseSession(token string) {
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
 	delete(s.sessions, token)
 }
 
 // ExpireSessions makes every token invalid, as a restart of the engine does.
 func (s *Engine) ExpireSessions() {
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
 	s.sessions = map[string]session{}
 }
 
 // Sessions counts those that have not expired, and the successful logins so far.
 func (s *Engine) Sessions() (live, logins int) {
-	s.front.Lock()
-	defer s.front.Unlock()
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
 	s.forgetExpired()
 	return len(s.sessions), s.logins
 }
 
-// forgetExpired drops the sessions that have expired; front is held.
+// forgetExpired drops the sessions that have expired; sessionsMu is held.
 func (s *Engine) forgetExpired() {
 	now := time.Now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })

@@ -102,7 +102,7 @@ func (f *Fault) compile() error {
 	return nil
 }
 
-// hit counts a match and says whether the rule applies to it; front is held.
+// hit counts a match and says whether the rule applies to it; mu is held.
 func (s *Control) hit(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {

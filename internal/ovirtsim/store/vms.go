@@ -12,14 +12,6 @@ func (s *Store) QuotaID(clusterID string) string {
 	return s.IDOf("", "quota", s.DataCenterOf(clusterID))
 }
 
-// VMName is the name of a VM, "" where there is none.
-func (s *Store) VMName(id string) string {
-	if v := s.VMs.Get(id); v != nil {
-		return v.Name
-	}
-	return ""
-}
-
 // Addresses are all that the guest agent reports.
 func (v *VM) Addresses() []string {
 	var out []string

@@ -1,29 +1,5 @@
 package store
 
-// ClusterName is the name of a cluster, "" where there is none.
-func (s *Store) ClusterName(id string) string {
-	if c := s.Clusters.Get(id); c != nil {
-		return c.Name
-	}
-	return ""
-}
-
-// DataCenterName is the name of a data center, "" where there is none.
-func (s *Store) DataCenterName(id string) string {
-	if d := s.DataCenters.Get(id); d != nil {
-		return d.Name
-	}
-	return ""
-}
-
-// HostName is the name of a host, "" where there is none.
-func (s *Store) HostName(id string) string {
-	if h := s.Hosts.Get(id); h != nil {
-		return h.Name
-	}
-	return ""
-}
-
 // Usage is what the disks of a storage domain take, and what they may grow to.
 func (s *Store) Usage(domainID string) (used, committed int64) {
 	for _, d := range s.Disks.Rows {

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// Request is one request that the engine received.
+type Request struct {
+	// Seq counts the requests from 1.
+	Seq    int       `json:"seq"`
+	Time   time.Time `json:"time"`
+	Method string    `json:"method"`
+	// Path below /ovirt-engine.
+	Path  string `json:"path"`
+	Query string `json:"query,omitempty"`
+	// Status of the answer; 0 while there is none, or when the connection was cut.
+	Status int `json:"status"`
+	// Millis is how long the answer took.
+	Millis int64 `json:"millis"`
+	// Fault is the ID of the rule that hit the request.
+	Fault int `json:"fault,omitempty"`
+}
+
+// maxRequests bounds the list of requests that the control API shows.
+const maxRequests = 20000
+
+// record notes a request that has come in.
+func (s *Control) record(r *http.Request) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.requests) >= maxRequests {
+		s.requests = append([]*Request(nil), s.requests[maxRequests/2:]...)
+	}
+	s.received++
+	entry := &Request{Seq: s.received, Time: time.Now(), Method: r.Method, Path: strings.TrimPrefix(r.URL.Path, wire.EnginePath), Query: r.URL.RawQuery}
+	s.requests = append(s.requests, entry)
+	return entry
+}
+
+func (s *Control) recorded(entry *Request, answer *wire.StatusRecorder) {
+	s.mu.Lock()
+	entry.Status, entry.Millis = answer.Status, time.Since(entry.Time).Milliseconds()
+	s.mu.Unlock()
+	s.Changed()
+}
+
+func (s *Control) noteFault(entry *Request, fault *Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry.Fault = fault.ID
+}
+
+// Requests returns the requests received so far, oldest first.
+func (s *Control) Requests() []Request { return s.requestsAfter(0) }
+
+func (s *Control) requestsAfter(seq int) []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []Request{}
+	for _, r := range s.requests {
+		if r.Seq > seq {
+			out = append(out, *r)
+		}
+	}
+	return out
+}

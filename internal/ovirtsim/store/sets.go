@@ -1,0 +1,17 @@
+package store
+
+import "slices"
+
+// Member adds an ID to a set or takes it out, and says whether that changed anything.
+func Member(set *[]string, id string, in bool) bool {
+	at := slices.Index(*set, id)
+	switch {
+	case in && at < 0:
+		*set = append(*set, id)
+	case !in && at >= 0:
+		*set = slices.Delete(*set, at, at+1)
+	default:
+		return false
+	}
+	return true
+}
