@@ -283,11 +283,8 @@ func (r *OLVMClusterReconciler) applyJob(scope *clusterScope, digest string) fun
 		if err != nil {
 			return terraform.Summary{}, err
 		}
-		if files, err = files.Adopting(imports); err != nil {
-			return terraform.Summary{}, err
-		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Guard: guardGroups,
+			Dir: r.workDir(owner), Files: files.Adopting(imports), SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Guard: guardGroups,
 			Confirm:   func(ctx context.Context) error { return r.stillWanted(ctx, owner, clusterName, terraform.Apply) },
 			SaveState: func(ctx context.Context, state []byte) error { return r.states.Save(ctx, owner, clusterName, state) },
 		})

@@ -505,16 +505,14 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			if err := found.FindMemberships(ctx, session, clusterID, groups); err != nil {
 				return terraform.Summary{}, err
 			}
-			if files, err = files.Adopting(found.Imports()); err != nil {
-				return terraform.Summary{}, err
-			}
+			files = files.Adopting(found.Imports())
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
 			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Fresh: fresh,
 			Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
 			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Apply) },
 			Applied: func(ctx context.Context, address, id string) {
-				if address == render.VMAddress {
+				if address == render.VMAddress.String() {
 					r.recordVM(ctx, owner, id)
 				}
 			},

@@ -9,9 +9,6 @@ import (
 
 const imageModule = "image"
 
-// TemplateAddress is the address of the template in the state of an image.
-const TemplateAddress = "module.image.ovirt_template.this"
-
 // Image is a template of virtual machines that is made of a disk.
 type Image struct {
 	Engine Engine

@@ -4,40 +4,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 )
-
-// Addresses of a machine's resources in its state.
-const (
-	VMAddress          = "ovirt_vm.this"
-	StartAddress       = "ovirt_vm_start.this"
-	OptimizeCPUAddress = "ovirt_vm_optimize_cpu_settings.this"
-)
-
-// NICAddress is the address in the state of the network interface at that index.
-func NICAddress(index int) string { return fmt.Sprintf("ovirt_nic.nic%d", index+1) }
-
-// TagAddress is the address in the state of a VM's tag.
-func TagAddress(tagID string) string { return fmt.Sprintf("ovirt_vm_tag.this[%q]", tagID) }
-
-// DataDiskAddress is the address of a data disk in the state.
-func DataDiskAddress(name string) string { return fmt.Sprintf("ovirt_disk.data[%q]", name) }
-
-// DataDiskAttachmentAddress is the address of the attachment of a data disk in the state.
-func DataDiskAttachmentAddress(name string) string {
-	return fmt.Sprintf("ovirt_disk_attachment.data[%q]", name)
-}
 
 // writer writes the resources of a machine. They are literal, and only those that the machine has: Terraform evaluates a
 // module with an argument for everything that a machine could have in twice the time.
 type writer struct {
 	file *hclwrite.File
 	// before are what the start of the VM waits for.
-	before []string
+	before []Address
 }
 
 // resource begins a resource, with what a reader would ask about it.
@@ -50,7 +29,7 @@ func (w *writer) resource(why, kind, name string) *hclwrite.Body {
 		comment(body, why)
 	}
 	if kind != "ovirt_vm" && kind != "ovirt_vm_start" {
-		w.before = append(w.before, kind+"."+name)
+		w.before = append(w.before, Address{resource: kind + "." + name})
 	}
 	return body.AppendNewBlock("resource", []string{kind, name}).Body()
 }
@@ -138,7 +117,7 @@ func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDoma
 // made.
 func (w *writer) nics(in Machine) {
 	for i, nic := range in.NICs {
-		body := w.resource("", "ovirt_nic", fmt.Sprintf("nic%d", i+1))
+		body := w.resource("", "ovirt_nic", nicName(i))
 		ofVM(body)
 		body.SetAttributeValue("name", cty.StringVal(nic.Name))
 		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
@@ -186,13 +165,12 @@ func (w *writer) disks(in Machine) {
 	body = w.resource("", "ovirt_disk_attachment", "data")
 	forEach(body, interfaces)
 	ofVM(body)
-	disk, _ := expression(`ovirt_disk.data[each.key].id`) // a constant
-	body.SetAttributeRaw("disk_id", disk)
+	body.SetAttributeRaw("disk_id", diskOfEach())
 	setTraversal(body, "disk_interface", "each", "value")
 	body.SetAttributeValue("active", cty.True)
 	body.SetAttributeValue("bootable", cty.False)
 	if in.RootDiskSize != 0 { // the released provider resizes every disk that it finds
-		dependsOn(body, "ovirt_vm_disks_resize.root")
+		dependsOn(body, Address{resource: "ovirt_vm_disks_resize.root"})
 	}
 }
 
@@ -233,7 +211,7 @@ func (w *writer) outputs(in Machine) {
 	setTraversal(output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
 	var nics []hclwrite.ObjectAttrTokens
 	for i, nic := range in.NICs {
-		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", fmt.Sprintf("nic%d", i+1), "id"))})
+		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", nicName(i), "id"))})
 	}
 	output("nic_ids", "UUIDs of the network interfaces, by name.").SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
@@ -296,9 +274,26 @@ func forEach(body *hclwrite.Body, values map[string]cty.Value) {
 	body.AppendNewline()
 }
 
-func dependsOn(body *hclwrite.Body, addresses ...string) {
+// diskOfEach is the data disk of the key in an attachment of data disks.
+func diskOfEach() hclwrite.Tokens {
+	tokens := hclwrite.TokensForTraversal(dataDiskAddress.traversal())
+	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenOBrack, Bytes: []byte("[")})
+	tokens = append(tokens, hclwrite.TokensForTraversal(traversal("each", "key"))...)
+	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenCBrack, Bytes: []byte("]")})
+	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenDot, Bytes: []byte(".")})
+	return append(tokens, hclwrite.TokensForIdentifier("id")...)
+}
+
+// nicName is the name of the resource of the network interface at that index.
+func nicName(index int) string { return fmt.Sprintf("nic%d", index+1) }
+
+func dependsOn(body *hclwrite.Body, addresses ...Address) {
 	body.AppendNewline()
-	body.SetAttributeRaw("depends_on", list(addresses))
+	traversals := make([]hcl.Traversal, 0, len(addresses))
+	for _, address := range addresses {
+		traversals = append(traversals, address.traversal())
+	}
+	body.SetAttributeRaw("depends_on", references(traversals))
 }
 
 // ignoreChanges says what a plan leaves as it is, and why.
@@ -306,18 +301,22 @@ func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	body.AppendNewline()
 	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
 	comment(lifecycle, why)
-	lifecycle.SetAttributeRaw("ignore_changes", list(attributes))
+	names := make([]hcl.Traversal, 0, len(attributes))
+	for _, attribute := range attributes {
+		names = append(names, traversal(attribute))
+	}
+	lifecycle.SetAttributeRaw("ignore_changes", references(names))
 }
 
 func comment(body *hclwrite.Body, text string) {
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})
 }
 
-// list is a list of references.
-func list(references []string) hclwrite.Tokens {
-	var items []hclwrite.Tokens
-	for _, reference := range references {
-		items = append(items, hclwrite.TokensForTraversal(traversal(strings.Split(reference, ".")...)))
+// references is a list of references.
+func references(traversals []hcl.Traversal) hclwrite.Tokens {
+	items := make([]hclwrite.Tokens, 0, len(traversals))
+	for _, one := range traversals {
+		items = append(items, hclwrite.TokensForTraversal(one))
 	}
 	return hclwrite.TokensForTuple(items)
 }

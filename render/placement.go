@@ -20,16 +20,6 @@ type Placement struct {
 	HostIDs []string
 }
 
-// MembershipAddress is the address of the membership in the group of that name in the state of a machine.
-func MembershipAddress(group string) string {
-	return fmt.Sprintf("ovirt_vm_affinity_group.this[%q]", group)
-}
-
-// GroupAddress is the address of the group of that key in the state of a cluster.
-func GroupAddress(key string) string {
-	return fmt.Sprintf("module.cluster.ovirt_affinity_group.this[%q]", key)
-}
-
 // Cluster is what the machines of a cluster share in the engine.
 type Cluster struct {
 	Engine Engine

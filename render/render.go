@@ -1,9 +1,10 @@
 // Package render turns typed machines into Terraform configurations.
 //
 // It is pure: no clients, no files, no clock. The same input gives the same
-// bytes. HCL is written by hclwrite from values, never by formatting text, so
-// that nothing in a name or in user data can become configuration. Secrets are
-// variables; their values are in SecretsFile alone.
+// bytes. HCL is written by hclwrite from values and from traversals. No text is
+// read as HCL, so that a name, an ID or user data is a value wherever it comes
+// from; a fuzz target evaluates what is rendered. Secrets are variables; their
+// values are in SecretsFile alone.
 package render
 
 import (
@@ -202,17 +203,13 @@ func MachineFiles(in Machine) (Files, error) {
 
 // Adopting returns the files with an import block for each resource that exists already: the import ID by the address in
 // the state. Nothing to adopt returns them as they are.
-func (f Files) Adopting(adopt map[string]string) (Files, error) {
+func (f Files) Adopting(adopt map[Address]string) Files {
 	if len(adopt) == 0 {
-		return f, nil
-	}
-	imports, err := importsFile(adopt)
-	if err != nil {
-		return nil, err
+		return f
 	}
 	out := maps.Clone(f)
-	out[ImportsFile] = imports
-	return out, nil
+	out[ImportsFile] = importsFile(adopt)
+	return out
 }
 
 // engineFiles are those that every configuration has, but for the values of its variables.
@@ -282,30 +279,19 @@ func variablesFile(variables []variable) []byte {
 }
 
 // importsFile writes an import block for each resource.
-func importsFile(adopt map[string]string) ([]byte, error) {
+func importsFile(adopt map[Address]string) []byte {
+	addresses := slices.SortedFunc(maps.Keys(adopt), func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
+
 	file := hclwrite.NewEmptyFile()
-	for i, address := range slices.Sorted(maps.Keys(adopt)) {
+	for i, address := range addresses {
 		if i > 0 {
 			file.Body().AppendNewline()
 		}
-		to, err := expression(address)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a resource address: %w", address, err)
-		}
 		body := file.Body().AppendNewBlock("import", nil).Body()
-		body.SetAttributeRaw("to", to)
+		body.SetAttributeTraversal("to", address.traversal())
 		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
 	}
-	return hclwrite.Format(file.Bytes()), nil
-}
-
-// expression reads an expression.
-func expression(text string) (hclwrite.Tokens, error) {
-	file, diags := hclwrite.ParseConfig([]byte("x = "+text+"\n"), MainFile, hcl.InitialPos)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	return file.Body().GetAttribute("x").Expr().BuildTokens(nil), nil
+	return hclwrite.Format(file.Bytes())
 }
 
 // traversal is a reference such as var.user_data.

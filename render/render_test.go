@@ -32,7 +32,7 @@ func example() Machine {
 }
 
 func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
-	adopt := map[string]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress(0): "44444444-4444-4444-8444-444444444444/5"}
+	adopt := map[Address]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress(0): "44444444-4444-4444-8444-444444444444/5"}
 	insecure := example()
 	insecure.Engine.Insecure, insecure.Guests = true, nil
 	system := example()
@@ -69,9 +69,7 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "adopting" {
-				if files, err = files.Adopting(adopt); err != nil {
-					t.Fatal(err)
-				}
+				files = files.Adopting(adopt)
 			}
 			matchesGolden(t, name, files)
 		})
@@ -84,9 +82,7 @@ func TestClusterFilesMatchTheGoldenFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	matchesGolden(t, "cluster", files)
-	if files, err = files.Adopting(map[string]string{GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5"}); err != nil {
-		t.Fatal(err)
-	}
+	files = files.Adopting(map[Address]string{GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5"})
 	matchesGolden(t, "cluster-adopting", files)
 	none, err := ClusterFiles(Cluster{Engine: example().Engine})
 	if err != nil {
@@ -208,12 +204,9 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	adopting, err := files.Adopting(map[string]string{VMAddress: "x"})
-	if err != nil || adopting.Digest() != files.Digest() || files[ImportsFile] != nil {
-		t.Errorf("%v, digests %s and %s", err, adopting.Digest(), files.Digest())
-	}
-	if _, err := files.Adopting(map[string]string{"a b": "x"}); err == nil {
-		t.Error("an address that is none was taken")
+	adopting := files.Adopting(map[Address]string{VMAddress: "x"})
+	if adopting.Digest() != files.Digest() || files[ImportsFile] != nil {
+		t.Errorf("digests %s and %s", adopting.Digest(), files.Digest())
 	}
 }
 
@@ -264,10 +257,83 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 			t.Errorf("%d arguments, want %d:\n%s", len(got), len(shape), files[MainFile])
 		}
 		var secrets map[string]string
+		literalAdoptions(t, text)
+		literalModules(t, text)
 		if err := json.Unmarshal(files[SecretsFile], &secrets); err != nil || secrets["user_data"] != text || secrets["ovirt_password"] != text || secrets["ovirt_username"] != text {
 			t.Errorf("the secrets became %q, %v", secrets, err)
 		}
 	})
+}
+
+// literalAdoptions renders an import to every address that can have a key. Terraform must read the key and the ID as they
+// went in: the key as a step of a traversal, which has nothing to evaluate.
+func literalAdoptions(t *testing.T, text string) {
+	t.Helper()
+	keyed := []func(string) Address{TagAddress, DataDiskAddress, DataDiskAttachmentAddress, MembershipAddress, GroupAddress}
+	adopt := map[Address]string{VMAddress: text, StartAddress: text, OptimizeCPUAddress: text, NICAddress(0): text, TemplateAddress: text}
+	for _, address := range keyed {
+		adopt[address(text)] = text
+	}
+
+	imports := parse(t, Files{}.Adopting(adopt)[ImportsFile]).Blocks
+	keys := 0
+	for _, block := range imports {
+		to, diags := hcl.AbsTraversalForExpr(block.Body.Attributes["to"].Expr)
+		if diags.HasErrors() {
+			t.Fatalf("an address is more than steps: %v", diags)
+		}
+		if step, ok := to[len(to)-1].(hcl.TraverseIndex); ok {
+			keys++
+			if got := step.Key.AsString(); got != normalized(text) {
+				t.Errorf("the key %q became %q", text, got)
+			}
+		}
+		id, diags := block.Body.Attributes["id"].Expr.Value(nil)
+		if diags.HasErrors() || id.AsString() != normalized(text) {
+			t.Errorf("the ID %q became %#v, %v", text, id, diags)
+		}
+	}
+	if len(imports) != len(adopt) || keys != len(keyed) {
+		t.Errorf("%d imports with %d keys, want %d with %d", len(imports), keys, len(adopt), len(keyed))
+	}
+}
+
+// literalModules renders the configurations that call modules; their arguments must be values.
+func literalModules(t *testing.T, text string) {
+	t.Helper()
+	cluster, err := ClusterFiles(Cluster{Groups: []AffinityGroup{{Key: "k" + text, Name: "n" + text, Description: text, ClusterID: "c" + text}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := ImageFiles(Image{Name: "n" + text, Description: text, VMName: "v" + text, Comment: text, ClusterID: "c" + text, DiskID: "d" + text, OSType: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	groups := moduleArguments(t, cluster)["affinity_groups"].(map[string]any)
+	if group, _ := groups[normalized("k"+text)].(map[string]any); group["name"] != normalized("n"+text) || group["description"] != normalized(text) {
+		t.Errorf("the group became %#v", groups)
+	}
+	template := moduleArguments(t, image)
+	for name, want := range map[string]string{"name": "n" + text, "vm_name": "v" + text, "disk_id": "d" + text, "description": text, "comment": text, "os_type": text} {
+		if template[name] != normalized(want) {
+			t.Errorf("%s became %#v", name, template[name])
+		}
+	}
+}
+
+// moduleArguments are those of the only module block, evaluated without variables and functions.
+func moduleArguments(t *testing.T, files Files) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for name, attribute := range parse(t, files[MainFile]).Blocks[0].Body.Attributes {
+		value, diags := attribute.Expr.Value(nil)
+		if diags.HasErrors() {
+			t.Fatalf("%s: %v", name, diags)
+		}
+		out[name] = plain(value)
+	}
+	return out
 }
 
 // arguments of all blocks as plain values, by their paths; references are left out.

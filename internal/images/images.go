@@ -70,7 +70,7 @@ func Make(ctx context.Context, client *engine.Client, executor *terraform.Execut
 		return err
 	}
 	failed := run(ctx, terraform.Request{Files: files, Fresh: true, Applied: func(_ context.Context, address, made string) {
-		if address == render.TemplateAddress {
+		if address == render.TemplateAddress.String() {
 			id = made
 		}
 	}})

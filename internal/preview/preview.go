@@ -198,9 +198,7 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
 		return Rendered{}, err
 	}
-	if out.Files, err = files.Adopting(existing.Imports()); err != nil {
-		return Rendered{}, err
-	}
+	out.Files = files.Adopting(existing.Imports())
 	return out, nil
 }
 

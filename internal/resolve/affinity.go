@@ -221,8 +221,8 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 // FindGroups looks for groups that the engine has already, of those that the state does not know: what an earlier run made
 // and did not live to record. It returns what to import: the import ID by the address in the state. A group of our name
 // that is not ours is an error.
-func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey) (map[string]string, error) {
-	imports := map[string]string{}
+func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey) (map[render.Address]string, error) {
+	imports := map[render.Address]string{}
 	for _, g := range groups {
 		if slices.Contains(inState, g.Key()) {
 			continue

@@ -16,7 +16,7 @@ type Existing struct {
 	// Owner whose marker it has; zero where it has none.
 	Owner Owner
 
-	imports map[string]string
+	imports map[render.Address]string
 }
 
 // FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
@@ -30,7 +30,7 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	if err != nil || vm == nil {
 		return nil, err
 	}
-	found := &Existing{VM: *vm, imports: map[string]string{render.VMAddress: vm.ID}}
+	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID}}
 	found.Owner, _ = OwnerOf(vm.CommentText())
 	nics, err := session.NICs(ctx, vm.ID)
 	if err != nil {
@@ -128,7 +128,7 @@ func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, 
 }
 
 // Imports says what to import to adopt the VM: the import ID by the address in the state.
-func (e *Existing) Imports() map[string]string {
+func (e *Existing) Imports() map[render.Address]string {
 	if e == nil {
 		return nil
 	}

@@ -161,7 +161,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 		VirtualMachine:     infrav1.VirtualMachine{DataDisks: []infrav1.DataDisk{{Name: "attached"}, {Name: "loose"}, {Name: "kept"}, {Name: "missing"}}},
 	})
 	must(err)
-	want := map[string]string{
+	want := map[render.Address]string{
 		render.VMAddress: vm.ID, render.NICAddress(1): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
 		render.DataDiskAttachmentAddress("attached"): vm.ID + "/" + attached, render.DataDiskAddress("loose"): loose,
 	}

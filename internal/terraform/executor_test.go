@@ -115,7 +115,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if len(vms) != 1 || vms[0].Name != "demo-1" || vms[0].Comment != "owner of demo-1" {
 		t.Fatalf("the engine has %+v", vms)
 	}
-	if len(applied) != 3 || applied[0] != render.VMAddress+" "+vms[0].ID {
+	if len(applied) != 3 || applied[0] != render.VMAddress.String()+" "+vms[0].ID {
 		t.Errorf("applied were %q, want the VM first", applied)
 	}
 	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state at the end only
@@ -180,7 +180,7 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	}
 	_, err := w.executor.Apply(t.Context(), request)
 	var refused *terraform.GuardError
-	if !errors.As(err, &refused) || refused.Address != render.VMAddress || !slices.Equal(refused.Attributes, []string{"cpu_cores"}) {
+	if !errors.As(err, &refused) || refused.Address != render.VMAddress.String() || !slices.Equal(refused.Attributes, []string{"cpu_cores"}) {
 		t.Fatalf("got %v", err)
 	}
 	if vms := w.sim.VMs(); len(vms) != 1 {
@@ -238,11 +238,9 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	request := w.request(t)
-	files, err := render.Files(request.Files).Adopting(map[string]string{render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Files = files
+	request.Files = render.Files(request.Files).Adopting(map[render.Address]string{
+		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID,
+	})
 	summary, err := w.executor.Apply(t.Context(), request)
 	if err != nil || summary.Imported != 3 || summary.Added+summary.Destroyed != 0 {
 		t.Fatalf("adoption did %+v, %v", summary, err)
