@@ -71,12 +71,12 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 		vm      string
 	}
 	disk := func(ctx context.Context, p parts) (string, error) {
-		attached, err := p.session.DiskAttachments(ctx, p.vm)
+		attached, err := p.session.DiskAttachments(ctx, engine.ID(p.vm))
 		at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return !*a.Bootable })
 		if err != nil || at < 0 {
 			return "", fmt.Errorf("no data disk: %w", err)
 		}
-		return attached[at].DiskID(), nil
+		return attached[at].DiskID().String(), nil
 	}
 	tests := map[string]struct {
 		remove func(ctx context.Context, p parts) error
@@ -88,7 +88,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return p.session.UntagVM(ctx, p.vm, tag.ID)
+			return p.session.UntagVM(ctx, engine.ID(p.vm), tag.ID)
 		}},
 		"tag": {told: []string{"the engine has no tag of that ID any more", `no tag named "blue"`}, remove: func(ctx context.Context, p parts) error {
 			tag, err := p.session.TagByName(ctx, "blue")
@@ -98,47 +98,47 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			return p.session.DeleteTag(ctx, tag.ID)
 		}},
 		"network interface": {remove: func(ctx context.Context, p parts) error {
-			nics, err := p.session.NICs(ctx, p.vm)
+			nics, err := p.session.NICs(ctx, engine.ID(p.vm))
 			if err != nil {
 				return err
 			}
-			if err := p.session.UnplugNIC(ctx, p.vm, nics[0].ID); err != nil {
+			if err := p.session.UnplugNIC(ctx, engine.ID(p.vm), nics[0].ID); err != nil {
 				return err
 			}
-			return p.session.DeleteNIC(ctx, p.vm, nics[0].ID)
+			return p.session.DeleteNIC(ctx, engine.ID(p.vm), nics[0].ID)
 		}},
 		"attachment of a disk": {remove: func(ctx context.Context, p parts) error {
 			id, err := disk(ctx, p)
 			if err != nil {
 				return err
 			}
-			return p.session.DetachDisk(ctx, p.vm, id)
+			return p.session.DetachDisk(ctx, engine.ID(p.vm), engine.ID(id))
 		}},
 		"disk": {remove: func(ctx context.Context, p parts) error {
 			id, err := disk(ctx, p)
 			if err != nil {
 				return err
 			}
-			if err := p.session.DetachDisk(ctx, p.vm, id); err != nil {
+			if err := p.session.DetachDisk(ctx, engine.ID(p.vm), engine.ID(id)); err != nil {
 				return err
 			}
-			return p.session.RemoveDisk(ctx, id, func(string) {})
+			return p.session.RemoveDisk(ctx, engine.ID(id), func(string) {})
 		}},
 		"snapshot in the way": {remove: func(ctx context.Context, p parts) error {
 			if err := takeSnapshot(ctx, p.sim, p.vm); err != nil {
 				return err
 			}
 			return engine.Wait(ctx, "the snapshot", func(ctx context.Context) (bool, string, error) {
-				made, err := p.session.Snapshots(ctx, p.vm)
+				made, err := p.session.Snapshots(ctx, engine.ID(p.vm))
 				return len(made) == 1 && made[0].Status == "ok", "", err
 			}, nil)
 		}},
 		"VM": {told: []string{"does not exist in the engine any more; it is not made again"}, remove: func(ctx context.Context, p parts) error {
-			if err := p.session.StopVM(ctx, p.vm, true); err != nil {
+			if err := p.session.StopVM(ctx, engine.ID(p.vm), true); err != nil {
 				return err
 			}
 			return engine.Wait(ctx, "the VM to go", func(ctx context.Context) (bool, string, error) {
-				err := p.session.DeleteVM(ctx, p.vm)
+				err := p.session.DeleteVM(ctx, engine.ID(p.vm))
 				return err == nil || engine.IsNotFound(err), "", nil
 			}, nil)
 		}},
@@ -152,7 +152,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 					spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 				})
 				s.ExpectProvisioned(m)
-				return m, parts{s.Sim, s.Session(), providerIDToVM(m.Spec.ProviderID)}
+				return m, parts{s.Sim, s.Session(), providerIDToVM(m.Spec.ProviderID).String()}
 			}
 
 			m, p := make("one")

@@ -29,8 +29,8 @@ type Engines struct {
 	mu     sync.Mutex
 	access map[types.UID]access
 	used   map[types.UID]*engine.Client // by OLVMClusters
-	vms    map[*engine.Client]*view[map[string]engine.VM]
-	guests map[*engine.Client]*view[map[string][]engine.GuestInterface]
+	vms    map[*engine.Client]*view[map[engine.ID]engine.VM]
+	guests map[*engine.Client]*view[map[engine.ID][]engine.GuestInterface]
 	groups map[groupsOf]*view[[]engine.AffinityGroup]
 }
 
@@ -88,19 +88,19 @@ type access struct {
 
 type groupsOf struct {
 	session   *engine.Client
-	clusterID string
+	clusterID engine.ID
 }
 
 // AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old. A cluster that does not exist
 // has none.
-func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID string, maxAge time.Duration) ([]engine.AffinityGroup, error) {
+func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration) ([]engine.AffinityGroup, error) {
 	return viewOf(e, &e.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
 		return session.AffinityGroups(ctx, clusterID)
 	})
 }
 
 // VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
-func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) (*engine.VM, error) {
+func (e *Engines) VM(ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration) (*engine.VM, error) {
 	vms, err := e.listVMs(ctx, session, maxAge)
 	if vm, ok := vms[id]; ok && err == nil {
 		return &vm, nil
@@ -108,10 +108,10 @@ func (e *Engines) VM(ctx context.Context, session *engine.Client, id string, max
 	return nil, err
 }
 
-func (e *Engines) listVMs(ctx context.Context, session *engine.Client, maxAge time.Duration) (map[string]engine.VM, error) {
-	return viewOf(e, &e.vms, session).within(maxAge, func() (map[string]engine.VM, error) {
+func (e *Engines) listVMs(ctx context.Context, session *engine.Client, maxAge time.Duration) (map[engine.ID]engine.VM, error) {
+	return viewOf(e, &e.vms, session).within(maxAge, func() (map[engine.ID]engine.VM, error) {
 		list, err := session.VMs(ctx)
-		vms := make(map[string]engine.VM, len(list))
+		vms := make(map[engine.ID]engine.VM, len(list))
 		for _, vm := range list {
 			vms[vm.ID] = vm
 		}
@@ -120,8 +120,8 @@ func (e *Engines) listVMs(ctx context.Context, session *engine.Client, maxAge ti
 }
 
 // Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
-func (e *Engines) Guest(ctx context.Context, session *engine.Client, id string, maxAge time.Duration) ([]engine.GuestInterface, error) {
-	guests, err := viewOf(e, &e.guests, session).within(maxAge, func() (map[string][]engine.GuestInterface, error) { return session.AllGuestInterfaces(ctx) })
+func (e *Engines) Guest(ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration) ([]engine.GuestInterface, error) {
+	guests, err := viewOf(e, &e.guests, session).within(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) { return session.AllGuestInterfaces(ctx) })
 	return guests[id], err
 }
 

@@ -51,7 +51,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	s.expectEvent("demo", infrav1.EngineAvailableReason, s.Sim.URL())
 	protect := func(yes bool) {
 		t.Helper()
-		if _, err := s.Session().UpdateVM(context.Background(), s.Sim.VMs()[0].ID, &engine.VM{DeleteProtected: &yes}); err != nil {
+		if _, err := s.Session().UpdateVM(context.Background(), engine.ID(s.Sim.VMs()[0].ID), &engine.VM{DeleteProtected: &yes}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ type follower struct {
 // followed is the VM of a machine.
 type followed struct {
 	session *engine.Client
-	vmID    string
+	vmID    engine.ID
 	// fast says that the VM is on its way, and somebody waits for it.
 	fast bool
 	// vm is what the machine has seen of it.

@@ -55,7 +55,7 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[name] = vm.ID
+		ids[name] = vm.ID.String()
 	}
 	settled := func() bool {
 		for _, vm := range sim.VMs() {
@@ -71,11 +71,11 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		}
 	}
 	for name, id := range ids {
-		vm, err := engines.VM(ctx, session, id, time.Minute)
+		vm, err := engines.VM(ctx, session, engine.ID(id), time.Minute)
 		if err != nil || vm == nil {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
-		f.follow("ns/"+name, followed{session: session, vmID: id, fast: name == "vm-0", vm: vm})
+		f.follow("ns/"+name, followed{session: session, vmID: engine.ID(id), fast: name == "vm-0", vm: vm})
 	}
 	ended := make(chan error)
 	go func() { ended <- f.Start(ctx) }()
@@ -90,17 +90,17 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 			t.Fatalf("%s was not woken", want)
 		}
 	}
-	if err := session.DeleteVM(ctx, ids["vm-7"]); err != nil {
+	if err := session.DeleteVM(ctx, engine.ID(ids["vm-7"])); err != nil {
 		t.Fatal(err)
 	}
 	expect("ns/vm-7")
 	comment := "changed by hand"
-	if _, err := session.UpdateVM(ctx, ids["vm-3"], &engine.VM{Comment: &comment}); err != nil {
+	if _, err := session.UpdateVM(ctx, engine.ID(ids["vm-3"]), &engine.VM{Comment: &comment}); err != nil {
 		t.Fatal(err)
 	}
 	expect("ns/vm-3")
 	f.leave("ns/vm-4")
-	if err := session.DeleteVM(ctx, ids["vm-4"]); err != nil {
+	if err := session.DeleteVM(ctx, engine.ID(ids["vm-4"])); err != nil {
 		t.Fatal(err)
 	}
 	before := lists.Load()

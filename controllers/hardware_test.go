@@ -218,7 +218,7 @@ func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	s.ExpectProvisioned(m)
 	id := s.Sim.VMs()[0].ID
 
-	_, err := s.Session().UpdateVM(t.Context(), id, &engine.VM{Console: &engine.Console{Enabled: true}, MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)}})
+	_, err := s.Session().UpdateVM(t.Context(), engine.ID(id), &engine.VM{Console: &engine.Console{Enabled: true}, MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	if err := session.WaitDisk(ctx, claim.ID, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.AttachDisk(ctx, s.Sim.VMs()[0].ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
+	if _, err := session.AttachDisk(ctx, engine.ID(s.Sim.VMs()[0].ID), &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Delete(m)

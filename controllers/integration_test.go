@@ -289,10 +289,10 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	session, id := s.Session(), s.Sim.VMs()[0].ID
-	if err := session.StopVM(t.Context(), id, true); err != nil {
+	if err := session.StopVM(t.Context(), engine.ID(id), true); err != nil {
 		t.Fatal(err)
 	}
-	s.Eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), id) })
+	s.Eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), engine.ID(id)) })
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
 	message := s.Expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
 	if !strings.Contains(message, id) || s.Sim.Summary().VMs != 0 {
@@ -333,12 +333,12 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := s.Machine("one", nil)
-	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID) {
+	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID.String()) {
 		t.Errorf("message: %s", message)
 	}
 	s.Delete(m)
 	s.ExpectGone(m)
-	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID {
+	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID.String() {
 		t.Errorf("the engine has %+v", vms)
 	}
 }

@@ -194,7 +194,7 @@ func (r *OLVMClusterReconciler) groupsDrifted(ctx context.Context, scope *cluste
 		if err != nil {
 			return false, err
 		}
-		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID == instance.Text("id") })
+		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.Text("id") })
 		if at < 0 {
 			return true, nil
 		}

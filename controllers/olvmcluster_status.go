@@ -104,7 +104,7 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 			continue
 		}
 		out = append(out, infrav1.AffinityGroupStatus{
-			Name: g.Name, ClusterID: g.ClusterID, ID: instance.Text("id"), Enforcing: ptr.To(instance.Flag("enforcing")), Machines: int32(g.Machines), Hosts: int32(g.Hosts),
+			Name: g.Name, ClusterID: g.ClusterID.String(), ID: instance.Text("id"), Enforcing: ptr.To(instance.Flag("enforcing")), Machines: int32(g.Machines), Hosts: int32(g.Hosts),
 		})
 	}
 	return out
@@ -162,7 +162,7 @@ func setEngineCondition(scope *clusterScope) {
 		condition.Reason, condition.Message = resolve.EngineReason(scope.engineErr)
 	} else if scope.dataCenter != nil {
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
-			DataCenterID: scope.dataCenter.ID, DataCenterName: scope.dataCenter.Name,
+			DataCenterID: scope.dataCenter.ID.String(), DataCenterName: scope.dataCenter.Name,
 			Release: &infrav1.OLVMRelease{Name: scope.product.Name, Version: scope.product.Version},
 		}
 	}

@@ -185,11 +185,11 @@ type machineScope struct {
 type fact struct{ reason, message string }
 
 // vmID of the machine: recorded on the object, or known from the state a moment earlier.
-func (s *machineScope) vmID() string {
+func (s *machineScope) vmID() engine.ID {
 	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id
 	}
-	return s.state.ResourceID("ovirt_vm")
+	return engine.ID(s.state.ResourceID("ovirt_vm"))
 }
 
 // Reconcile brings one OLVMMachine forward.

@@ -215,7 +215,7 @@ const inSnapshot = "is already configured in a snapshot"
 
 // removeSnapshots removes the snapshots of a machine's VM, which would go with it anyway, so that its data disks can be
 // detached. The run that met them has stopped the VM.
-func (r *OLVMMachineReconciler) removeSnapshots(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID string) error {
+func (r *OLVMMachineReconciler) removeSnapshots(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID engine.ID) error {
 	if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engin
 		}
 		for i := range found {
 			id := found[i].ID
-			if !found[i].MadeFor(ownerOf(owner).Comment()) || slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id }) {
+			if !found[i].MadeFor(ownerOf(owner).Comment()) || slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id.String() }) {
 				continue
 			}
 			if err := session.RemoveDisk(ctx, id, nil); err != nil {
@@ -256,8 +256,9 @@ func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engin
 
 // orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.
 type orphan struct {
-	id, dataCenter, name string
-	owner                resolve.Owner
+	id               engine.ID
+	dataCenter, name string
+	owner            resolve.Owner
 	// dataDisks are those that the machine asked for, which go with the VM; others that are attached do not.
 	dataDisks []infrav1.DataDisk
 }

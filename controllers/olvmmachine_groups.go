@@ -30,7 +30,7 @@ func (r *OLVMMachineReconciler) affinityGroups(ctx context.Context, scope *machi
 		}
 	}
 	for _, g := range scope.olvmCluster.Status.AffinityGroups {
-		if g.ClusterID == self.ClusterID && slices.Contains(self.Groups, g.Name) {
+		if g.ClusterID == self.ClusterID.String() && slices.Contains(self.Groups, g.Name) {
 			ids[g.Name] = g.ID
 		}
 	}
@@ -57,7 +57,9 @@ func mayJoin(self resolve.Member, controlPlane bool, wanted []resolve.Group, the
 		kind = "control plane"
 	}
 	for _, name := range self.Groups {
-		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool { return g.Name == name && g.ClusterID == self.ClusterID })
+		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool {
+			return g.Name == name && g.ClusterID == self.ClusterID.String()
+		})
 		is := slices.IndexFunc(wanted, func(g resolve.Group) bool { return g.Name == name && g.ClusterID == self.ClusterID })
 		field := fmt.Sprintf("OLVMCluster spec.affinityGroups[%s]", name)
 		switch {
@@ -81,13 +83,13 @@ func (r *OLVMMachineReconciler) leftGroup(ctx context.Context, scope *machineSco
 		return false, nil
 	}
 	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list is no proof
-		there, err := r.Engines.AffinityGroups(ctx, scope.session, scope.resolved.ClusterID, maxAge)
+		there, err := r.Engines.AffinityGroups(ctx, scope.session, engine.ID(scope.resolved.ClusterID), maxAge)
 		if err != nil {
 			return false, err
 		}
 		left := false
 		for _, id := range scope.groups {
-			left = left || slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID == id && !g.Has(scope.vm.ID) })
+			left = left || slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID.String() == id && !g.Has(scope.vm.ID) })
 		}
 		if !left {
 			return false, nil

@@ -471,7 +471,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 		secrets = append(secrets, string(scope.bootstrap.Data))
 	}
 	hadVM := scope.olvmMachine.Spec.ProviderID != ""
-	clusterID, groups := scope.resolved.ClusterID, scope.groups
+	clusterID, groups := engine.ID(scope.resolved.ClusterID), scope.groups
 	dir := r.workDir(owner)
 	asked, submitted := *scope.asked, time.Now()
 	return func(ctx context.Context) (terraform.Summary, error) {
@@ -498,7 +498,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			if found != nil && vmID == "" && found.Owner != ownerOf(owner) {
 				return terraform.Summary{}, found.Conflict()
 			}
-			if found != nil && vmID != "" && found.VM.ID != vmID {
+			if found != nil && vmID != "" && found.VM.ID.String() != vmID {
 				found = nil // the machine's own was renamed in the engine
 			}
 			fresh = fresh && found == nil
@@ -560,10 +560,10 @@ func (r *OLVMMachineReconciler) removeWorkDir(m *infrav1.OLVMMachine) error {
 }
 
 // providerIDToVM is the UUID in a provider ID; empty where there is none.
-func providerIDToVM(providerID string) string {
+func providerIDToVM(providerID string) engine.ID {
 	id, ok := strings.CutPrefix(providerID, bootstrap.ProviderIDPrefix)
 	if !ok {
 		return ""
 	}
-	return id
+	return engine.ID(id)
 }

@@ -138,7 +138,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	}
 	if scope.vm != nil {
 		vm := &ensureOLVM(m).VirtualMachine
-		vm.VMID, vm.VMName, vm.Status = scope.vm.ID, scope.vm.Name, string(scope.vm.Status)
+		vm.VMID, vm.VMName, vm.Status = scope.vm.ID.String(), scope.vm.Name, string(scope.vm.Status)
 	}
 	if scope.asked != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain

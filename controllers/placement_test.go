@@ -236,7 +236,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	if len(status) != 1 || status[0].Name != "workers" {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
-	if err := s.Session().DeleteAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID); err != nil {
+	if err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID)); err != nil {
 		t.Fatal(err)
 	}
 	s.look()
@@ -246,7 +246,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	// A VM that was taken out of its group is put back.
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
-	if err := s.Session().RemoveFromAffinityGroup(t.Context(), status[0].ClusterID, status[0].ID, strings.TrimPrefix(m.Spec.ProviderID, "olvm://")); err != nil {
+	if err := s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://"))); err != nil {
 		t.Fatal(err)
 	}
 	s.look()
@@ -476,7 +476,7 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := s.Machine("one", nil)
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID) || !strings.Contains(message, "rename or delete it") {
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID.String()) || !strings.Contains(message, "rename or delete it") {
 		t.Errorf("message: %s", message)
 	}
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
@@ -498,7 +498,7 @@ func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	group := s.OLVM.Status.AffinityGroups[0]
 	s.Delete(s.OLVM)
 	s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
-	if err := s.Session().DeleteAffinityGroup(t.Context(), group.ClusterID, group.ID); err != nil {
+	if err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.ClusterID), engine.ID(group.ID)); err != nil {
 		t.Fatal(err)
 	}
 	s.Delete(m)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
@@ -129,13 +130,13 @@ func (w *workload) loseAWorker() {
 		w.t.Fatal(err)
 	}
 	id := strings.TrimPrefix(lost.Spec.ProviderID, "olvm://")
-	if err := suite.engine.StopVM(ctx, id, true); err != nil {
+	if err := suite.engine.StopVM(ctx, engine.ID(id), true); err != nil {
 		w.t.Fatal(err)
 	}
-	w.eventually("the VM is deleted", func() error { return suite.engine.DeleteVM(ctx, id) })
+	w.eventually("the VM is deleted", func() error { return suite.engine.DeleteVM(ctx, engine.ID(id)) })
 	w.eventually("the Machine is replaced", func() error {
 		for _, vm := range w.vms() {
-			if vm.Name == lost.Name && vm.ID != id {
+			if vm.Name == lost.Name && vm.ID.String() != id {
 				w.t.Fatalf("the VM of Machine %s was made again", lost.Name)
 			}
 		}

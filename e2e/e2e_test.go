@@ -250,7 +250,7 @@ func (w *workload) vms() map[string]engine.VM {
 	out := map[string]engine.VM{}
 	for _, vm := range all {
 		if strings.Contains(vm.CommentText(), "owner="+w.namespace+"/") {
-			out[vm.ID] = vm
+			out[vm.ID.String()] = vm
 		}
 	}
 	return out

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_0"
 	"github.com/vincent-petithory/dataurl"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 // expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation, with
@@ -20,7 +22,7 @@ func (w *workload) expectFollowers(subnet int) {
 			if !strings.Contains(vm.Name, "control-plane") {
 				continue
 			}
-			nodes, err := w.followed(vm.ID, subnet)
+			nodes, err := w.followed(vm.ID.String(), subnet)
 			if err != nil {
 				return fmt.Errorf("VM %s: %w", vm.Name, err)
 			}
@@ -37,7 +39,7 @@ func (w *workload) expectFollowers(subnet int) {
 
 // followed is how many nodes of the control plane a VM is told of.
 func (w *workload) followed(id string, subnet int) (int, error) {
-	vm, err := suite.engine.VMInFull(context.Background(), id)
+	vm, err := suite.engine.VMInFull(context.Background(), engine.ID(id))
 	if err != nil {
 		return 0, err
 	}

@@ -171,7 +171,7 @@ func (j *journey) vms() map[string]engine.VM {
 	}
 	out := map[string]engine.VM{}
 	for _, vm := range list {
-		out[vm.ID] = vm
+		out[vm.ID.String()] = vm
 	}
 	return out
 }

@@ -320,7 +320,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 		return "", err
 	}
 	o.addresses[machine.Name] = address
-	return vm.ID, suite.engine.StartVM(ctx, vm.ID)
+	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID)
 }
 
 // oldVMs are the VMs of the machines, by ID, whatever their comments say.
@@ -333,7 +333,7 @@ func (o *takeover) oldVMs() map[string]engine.VM {
 	out := map[string]engine.VM{}
 	for _, vm := range all {
 		if strings.HasPrefix(vm.Name, o.name+"-") {
-			out[vm.ID] = vm
+			out[vm.ID.String()] = vm
 		}
 	}
 	return out
@@ -342,7 +342,7 @@ func (o *takeover) oldVMs() map[string]engine.VM {
 // comment writes a comment, as a person would in the engine.
 func (o *takeover) comment(id, text string) {
 	o.t.Helper()
-	if _, err := suite.engine.UpdateVM(o.t.Context(), id, &engine.VM{Comment: &text}); err != nil {
+	if _, err := suite.engine.UpdateVM(o.t.Context(), engine.ID(id), &engine.VM{Comment: &text}); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -82,7 +82,7 @@ func (w *workload) expectPlaced() {
 		}
 		slices.Sort(placed)
 		disks := map[string]int64{}
-		attached, err := suite.engine.DiskAttachments(ctx, id)
+		attached, err := suite.engine.DiskAttachments(ctx, engine.ID(id))
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -165,7 +165,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 				if t.OS.Type == resolve.IgnitionOS {
 					reads = "Ignition"
 				}
-				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID})
+				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
 			}
 			slices.SortFunc(list, func(a, b listedTemplate) int {
 				return strings.Compare(fmt.Sprintf("%s %06d", a.Name, a.Version), fmt.Sprintf("%s %06d", b.Name, b.Version))
@@ -403,9 +403,10 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	if there, err := client.FindTemplates(ctx, f.name); err != nil {
 		return preview.Explain(err)
 	} else if len(there) > 0 { // before an upload
-		return &images.ExistsError{Name: f.name, ID: there[0].ID}
+		return &images.ExistsError{Name: f.name, ID: there[0].ID.String()}
 	}
-	diskID, ours := "", false
+	var diskID engine.ID
+	ours := false
 	if path != "" {
 		disk, sent, err := f.upload(ctx, s, client, path, checksum)
 		if err != nil {
@@ -424,7 +425,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	}
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
 	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
-		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID, DiskID: diskID, OSType: osType,
+		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID.String(), DiskID: diskID.String(), OSType: osType,
 	}, filepath.Join(scratch, "image"))
 	if ours { // the template has a copy, or there is none
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {

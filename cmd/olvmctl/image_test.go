@@ -176,15 +176,15 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe := func(text string) {
-		if err := client.UpdateDisk(t.Context(), strings.TrimSpace(id), &engine.Disk{Description: text}); err != nil {
+		if err := client.UpdateDisk(t.Context(), engine.ID(strings.TrimSpace(id)), &engine.Disk{Description: text}); err != nil {
 			t.Fatal(err)
 		}
 		// The engine locks a disk while it changes what storage knows of it.
-		if err := client.WaitDisk(t.Context(), strings.TrimSpace(id), func(string) {}); err != nil {
+		if err := client.WaitDisk(t.Context(), engine.ID(strings.TrimSpace(id)), func(string) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	whole, err := client.Disk(t.Context(), strings.TrimSpace(id))
+	whole, err := client.Disk(t.Context(), engine.ID(strings.TrimSpace(id)))
 	if err != nil || !strings.HasSuffix(whole.Description, hex.EncodeToString(sum[:])) {
 		t.Fatalf("%+v, %v", whole, err)
 	}

@@ -157,8 +157,8 @@ func plainMachine(session *engine.Client, config engine.Config) (render.Machine,
 	}
 	return render.Machine{
 		Engine:  render.Engine{URL: session.APIURL(), CA: string(config.CA), Username: config.Username, Password: config.Password},
-		Comment: "bench", ClusterID: cluster.ID, TemplateID: template.ID, Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
-		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID}},
+		Comment: "bench", ClusterID: cluster.ID.String(), TemplateID: template.ID.String(), Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
+		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
 		Guests:   []render.GuestNIC{{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}}},
 		UserData: "## template: jinja\n#cloud-config\nwrite_files: []\n",
 	}, nil
@@ -171,7 +171,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 	ids := map[string]string{}
 	waitFor := func(id string, status engine.VMStatus) error {
 		return engine.Wait(ctx, string(status), func(ctx context.Context) (bool, string, error) {
-			vm, err := session.VM(ctx, id)
+			vm, err := session.VM(ctx, engine.ID(id))
 			if err != nil {
 				return false, "", err
 			}
@@ -183,37 +183,37 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 			return errors.Join(err, fmt.Errorf("%d VMs of the name", len(found)))
 		}
 		vm, err := session.CreateVM(ctx, &engine.VM{
-			Name: name, Comment: &machine.Comment, Cluster: engine.NewRef(machine.ClusterID), Template: engine.NewRef(machine.TemplateID), Memory: &machine.Memory,
+			Name: name, Comment: &machine.Comment, Cluster: engine.NewRef(engine.ID(machine.ClusterID)), Template: engine.NewRef(engine.ID(machine.TemplateID)), Memory: &machine.Memory,
 			Initialization: &engine.Initialization{CustomScript: machine.UserData, HostName: name},
 		}, nil)
 		if err != nil {
 			return err
 		}
 		mu.Lock()
-		ids[name] = vm.ID
+		ids[name] = vm.ID.String()
 		mu.Unlock()
-		if err := waitFor(vm.ID, engine.VMDown); err != nil {
+		if err := waitFor(vm.ID.String(), engine.VMDown); err != nil {
 			return err
 		}
-		if _, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(machine.NICs[0].VNICProfileID)}); err != nil {
+		if _, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(engine.ID(machine.NICs[0].VNICProfileID))}); err != nil {
 			return err
 		}
 		if err := session.StartVM(ctx, vm.ID); err != nil {
 			return err
 		}
-		return waitFor(vm.ID, engine.VMUp)
+		return waitFor(vm.ID.String(), engine.VMUp)
 	}
 	remove = func(name string) error {
 		mu.Lock()
 		id := ids[name]
 		mu.Unlock()
-		if err := session.StopVM(ctx, id, true); err != nil {
+		if err := session.StopVM(ctx, engine.ID(id), true); err != nil {
 			return err
 		}
 		if err := waitFor(id, engine.VMDown); err != nil {
 			return err
 		}
-		return session.DeleteVM(ctx, id)
+		return session.DeleteVM(ctx, engine.ID(id))
 	}
 	return create, remove
 }

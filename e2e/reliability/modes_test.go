@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -293,7 +294,7 @@ func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want
 	s.T.Helper()
 	session := s.Session()
 	s.Eventually("the description of the VM", func() error {
-		vm, err := session.VM(context.Background(), strings.TrimPrefix(m.Spec.ProviderID, "olvm://"))
+		vm, err := session.VM(context.Background(), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
 		if err != nil {
 			return err
 		}

@@ -5,14 +5,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 )
 
 // AffinityGroup keeps VMs together or apart. Its name is unique in the engine.
 type AffinityGroup struct {
 	XMLName     xml.Name      `xml:"affinity_group"`
-	ID          string        `xml:"id,attr,omitempty"`
+	ID          ID            `xml:"id,attr,omitempty"`
 	Name        string        `xml:"name,omitempty"`
 	Description *string       `xml:"description"`
 	Cluster     *Ref          `xml:"cluster"`
@@ -41,16 +40,16 @@ func (g *AffinityGroup) DescriptionText() string {
 }
 
 // Has says whether the VM is in the group.
-func (g *AffinityGroup) Has(vmID string) bool {
+func (g *AffinityGroup) Has(vmID ID) bool {
 	return g.VMs != nil && slices.ContainsFunc(g.VMs.Items, func(vm Ref) bool { return vm.ID == vmID })
 }
 
-func affinityGroupPath(clusterID, id string) string {
-	return "/clusters/" + url.PathEscape(clusterID) + "/affinitygroups/" + url.PathEscape(id)
+func affinityGroupPath(clusterID, id ID) string {
+	return "/clusters/" + clusterID.segment() + "/affinitygroups/" + id.segment()
 }
 
 // AffinityGroup returns the group of that ID; IsNotFound tells that there is none.
-func (c *Client) AffinityGroup(ctx context.Context, clusterID, id string) (*AffinityGroup, error) {
+func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*AffinityGroup, error) {
 	var group AffinityGroup
 	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
 		return nil, fmt.Errorf("failed to get affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
@@ -60,7 +59,7 @@ func (c *Client) AffinityGroup(ctx context.Context, clusterID, id string) (*Affi
 
 // goneGroup makes a refusal a 404 where the group is not there any more, or the VM is not in it. The engine answers 400
 // then, with words of its own code, so that only the list of the cluster tells. vmID is empty where no member is asked for.
-func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID string, err error) error {
+func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
 		return err
 	}
@@ -81,12 +80,12 @@ func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID string, err 
 }
 
 // AffinityGroups lists the groups of a cluster. The list of a cluster that does not exist is empty.
-func (c *Client) AffinityGroups(ctx context.Context, clusterID string) ([]AffinityGroup, error) {
+func (c *Client) AffinityGroups(ctx context.Context, clusterID ID) ([]AffinityGroup, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"affinity_groups"`
 		Items   []AffinityGroup `xml:"affinity_group"`
 	}
-	if err := c.get(ctx, "/clusters/"+url.PathEscape(clusterID)+"/affinitygroups", nil, &list); err != nil {
+	if err := c.get(ctx, "/clusters/"+clusterID.segment()+"/affinitygroups", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the affinity groups of cluster %s: %w", clusterID, err)
 	}
 	return list.Items, nil
@@ -116,16 +115,16 @@ func (c *Client) AffinityGroupsNamed(ctx context.Context, name string) ([]Affini
 }
 
 // CreateAffinityGroup makes a group in the cluster.
-func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID string, group *AffinityGroup) (*AffinityGroup, error) {
+func (c *Client) CreateAffinityGroup(ctx context.Context, clusterID ID, group *AffinityGroup) (*AffinityGroup, error) {
 	var created AffinityGroup
-	if err := c.do(ctx, http.MethodPost, "/clusters/"+url.PathEscape(clusterID)+"/affinitygroups", nil, group, &created); err != nil {
+	if err := c.do(ctx, http.MethodPost, "/clusters/"+clusterID.segment()+"/affinitygroups", nil, group, &created); err != nil {
 		return nil, fmt.Errorf("failed to create affinity group %q: %w", group.Name, err)
 	}
 	return &created, nil
 }
 
 // UpdateAffinityGroup changes the fields of the group that are set; its members stay.
-func (c *Client) UpdateAffinityGroup(ctx context.Context, clusterID, id string, change *AffinityGroup) (*AffinityGroup, error) {
+func (c *Client) UpdateAffinityGroup(ctx context.Context, clusterID, id ID, change *AffinityGroup) (*AffinityGroup, error) {
 	var updated AffinityGroup
 	if err := c.do(ctx, http.MethodPut, affinityGroupPath(clusterID, id), nil, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
@@ -134,7 +133,7 @@ func (c *Client) UpdateAffinityGroup(ctx context.Context, clusterID, id string, 
 }
 
 // DeleteAffinityGroup deletes a group; its VMs stay. IsNotFound tells that there is none.
-func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id string) error {
+func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
 	}
@@ -143,10 +142,10 @@ func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id string) 
 
 // AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other. IsNotFound tells
 // that there is no such group.
-func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
+func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	type vm struct {
 		XMLName xml.Name `xml:"vm"`
-		ID      string   `xml:"id,attr"`
+		ID      ID       `xml:"id,attr"`
 	}
 	if err := c.do(ctx, http.MethodPost, affinityGroupPath(clusterID, groupID)+"/vms", nil, vm{ID: vmID}, nil); err != nil {
 		return fmt.Errorf("failed to add VM %s to affinity group %s: %w", vmID, groupID, c.goneGroup(ctx, clusterID, groupID, "", err))
@@ -155,8 +154,8 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 }
 
 // RemoveFromAffinityGroup takes a VM out of a group. IsNotFound tells that it is not in it, or that there is no such group.
-func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID string) error {
-	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+url.PathEscape(vmID), nil, nil, nil); err != nil {
+func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
+	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove VM %s from affinity group %s: %w", vmID, groupID, c.goneGroup(ctx, clusterID, groupID, vmID, err))
 	}
 	return nil

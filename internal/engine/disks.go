@@ -30,7 +30,7 @@ const (
 // Disk is a virtual disk; sizes in bytes. Pointers and zero sizes leave the value to the engine in a request.
 type Disk struct {
 	XMLName         xml.Name        `xml:"disk"`
-	ID              string          `xml:"id,attr,omitempty"`
+	ID              ID              `xml:"id,attr,omitempty"`
 	Alias           *string         `xml:"alias"`
 	Description     string          `xml:"description,omitempty"`
 	Format          string          `xml:"format,omitempty"`
@@ -52,8 +52,8 @@ func (d *Disk) AliasText() string {
 }
 
 // StorageDomainIDs are the storage domains that hold the disk.
-func (d *Disk) StorageDomainIDs() []string {
-	var ids []string
+func (d *Disk) StorageDomainIDs() []ID {
+	var ids []ID
 	if d.StorageDomains != nil {
 		for _, ref := range d.StorageDomains.Items {
 			ids = append(ids, ref.ID)
@@ -68,7 +68,7 @@ func (d *Disk) StorageDomainIDs() []string {
 // DiskAttachment is a disk in a VM or in a template. Its ID is that of the disk.
 type DiskAttachment struct {
 	XMLName   xml.Name `xml:"disk_attachment"`
-	ID        string   `xml:"id,attr,omitempty"`
+	ID        ID       `xml:"id,attr,omitempty"`
 	Active    *bool    `xml:"active"`
 	Bootable  *bool    `xml:"bootable"`
 	Interface string   `xml:"interface,omitempty"`
@@ -78,21 +78,21 @@ type DiskAttachment struct {
 }
 
 // DiskID is the ID of the disk that is attached.
-func (a *DiskAttachment) DiskID() string {
+func (a *DiskAttachment) DiskID() ID {
 	if a.Disk != nil && a.Disk.ID != "" {
 		return a.Disk.ID
 	}
 	return a.ID
 }
 
-func diskPath(id string) string { return "/disks/" + url.PathEscape(id) }
+func diskPath(id ID) string { return "/disks/" + id.segment() }
 
-func attachmentPath(vmID, id string) string {
-	return vmPath(vmID) + "/diskattachments/" + url.PathEscape(id)
+func attachmentPath(vmID, id ID) string {
+	return vmPath(vmID) + "/diskattachments/" + id.segment()
 }
 
 // Disk returns the disk of that ID; IsNotFound tells that there is none.
-func (c *Client) Disk(ctx context.Context, id string) (*Disk, error) {
+func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	var disk Disk
 	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s: %w", id, err)
@@ -146,7 +146,7 @@ func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Dis
 }
 
 // templateCopies are the IDs of the disks of all templates, and of the VMs that were made of one.
-func (c *Client) templateCopies(ctx context.Context) (map[string]bool, error) {
+func (c *Client) templateCopies(ctx context.Context) (map[ID]bool, error) {
 	type holder struct {
 		Template    *Ref             `xml:"template"`
 		Original    *Ref             `xml:"original_template"` // also of a clone, whose template is Blank
@@ -170,7 +170,7 @@ func (c *Client) templateCopies(ctx context.Context) (map[string]bool, error) {
 
 	ofNone := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
 	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return ofNone(vm.Template) && ofNone(vm.Original) })
-	copies := map[string]bool{}
+	copies := map[ID]bool{}
 	for _, each := range slices.Concat(templates.Items, made) {
 		for i := range each.Attachments {
 			copies[each.Attachments[i].DiskID()] = true
@@ -190,7 +190,7 @@ func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 
 // UpdateDisk changes the fields of the disk that are set: its alias, or its provisioned size, which can only grow. It
 // does not wait.
-func (c *Client) UpdateDisk(ctx context.Context, id string, change *Disk) error {
+func (c *Client) UpdateDisk(ctx context.Context, id ID, change *Disk) error {
 	if err := c.do(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update disk %s: %w", id, err)
 	}
@@ -198,7 +198,7 @@ func (c *Client) UpdateDisk(ctx context.Context, id string, change *Disk) error 
 }
 
 // DeleteDisk deletes a disk with its data. It does not wait.
-func (c *Client) DeleteDisk(ctx context.Context, id string) error {
+func (c *Client) DeleteDisk(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, diskPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete disk %s: %w", id, err)
 	}
@@ -206,8 +206,8 @@ func (c *Client) DeleteDisk(ctx context.Context, id string) error {
 }
 
 // DiskAttachments lists the disks of a VM; IsNotFound tells that there is no such VM.
-func (c *Client) DiskAttachments(ctx context.Context, vmID string) ([]DiskAttachment, error) {
-	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID)
+func (c *Client) DiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment, error) {
+	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID.String())
 	if err == nil && len(attached) == 0 { // so answers an engine for a VM that is gone
 		_, err = c.VM(ctx, vmID)
 	}
@@ -215,8 +215,8 @@ func (c *Client) DiskAttachments(ctx context.Context, vmID string) ([]DiskAttach
 }
 
 // TemplateDiskAttachments lists the disks of a template.
-func (c *Client) TemplateDiskAttachments(ctx context.Context, templateID string) ([]DiskAttachment, error) {
-	return c.diskAttachments(ctx, templatePath(templateID), "template "+templateID)
+func (c *Client) TemplateDiskAttachments(ctx context.Context, templateID ID) ([]DiskAttachment, error) {
+	return c.diskAttachments(ctx, templatePath(templateID), "template "+templateID.String())
 }
 
 func (c *Client) diskAttachments(ctx context.Context, owner, name string) ([]DiskAttachment, error) {
@@ -231,7 +231,7 @@ func (c *Client) diskAttachments(ctx context.Context, owner, name string) ([]Dis
 }
 
 // DiskAttachment returns one disk of a VM.
-func (c *Client) DiskAttachment(ctx context.Context, vmID, id string) (*DiskAttachment, error) {
+func (c *Client) DiskAttachment(ctx context.Context, vmID, id ID) (*DiskAttachment, error) {
 	var attachment DiskAttachment
 	if err := c.get(ctx, attachmentPath(vmID, id), nil, &attachment); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s of VM %s: %w", id, vmID, err)
@@ -240,7 +240,7 @@ func (c *Client) DiskAttachment(ctx context.Context, vmID, id string) (*DiskAtta
 }
 
 // AttachDisk attaches a disk to a VM.
-func (c *Client) AttachDisk(ctx context.Context, vmID string, attachment *DiskAttachment) (*DiskAttachment, error) {
+func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttachment) (*DiskAttachment, error) {
 	var created DiskAttachment
 	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/diskattachments", nil, attachment, &created); err != nil {
 		return nil, fmt.Errorf("failed to attach disk %s to VM %s: %w", attachment.DiskID(), vmID, err)
@@ -250,7 +250,7 @@ func (c *Client) AttachDisk(ctx context.Context, vmID string, attachment *DiskAt
 
 // DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached; the
 // error is a 404 then.
-func (c *Client) DetachDisk(ctx context.Context, vmID, id string) error {
+func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
 		if _, look := c.DiskAttachment(ctx, vmID, id); IsNotFound(look) {
@@ -265,7 +265,7 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id string) error {
 
 // ReleaseDisks detaches the disks of a VM that are not its own, so that they outlive it: the disks of a VM are deleted
 // with it.
-func (c *Client) ReleaseDisks(ctx context.Context, vmID string, own func(*DiskAttachment, *Disk) bool) error {
+func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
 	attached, err := c.DiskAttachments(ctx, vmID)
 	if IsNotFound(err) {
 		return nil
@@ -317,7 +317,7 @@ func (d *Disk) MadeFor(owner string) bool {
 }
 
 // WaitDisk waits until the disk can be used. It fails on one that is illegal.
-func (c *Client) WaitDisk(ctx context.Context, id string, report func(seen string)) error {
+func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
 	status, err := c.settledDisk(ctx, id, report)
 	if err == nil && status == DiskIllegal {
 		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
@@ -327,8 +327,8 @@ func (c *Client) WaitDisk(ctx context.Context, id string, report func(seen strin
 
 // settledDisk waits until the engine lets go of the disk, and returns what became of it: DiskOK or DiskIllegal. Checking what
 // was written, and each change of its description, lock it for a while.
-func (c *Client) settledDisk(ctx context.Context, id string, report func(seen string)) (status DiskStatus, err error) {
-	err = Wait(ctx, "disk "+id+" to be ready", func(ctx context.Context) (bool, string, error) {
+func (c *Client) settledDisk(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
+	err = Wait(ctx, "disk "+id.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if err != nil {
 			return false, "", err
@@ -340,9 +340,9 @@ func (c *Client) settledDisk(ctx context.Context, id string, report func(seen st
 }
 
 // GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none shrinks.
-func (c *Client) GrowDisk(ctx context.Context, id string, size int64, report func(seen string)) error {
+func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(seen string)) error {
 	asked := false
-	return Wait(ctx, "disk "+id+" to grow", func(ctx context.Context) (bool, string, error) {
+	return Wait(ctx, "disk "+id.String()+" to grow", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if err != nil {
 			return false, "", err
@@ -359,8 +359,8 @@ func (c *Client) GrowDisk(ctx context.Context, id string, size int64, report fun
 }
 
 // RemoveDisk deletes a disk and waits until it is gone.
-func (c *Client) RemoveDisk(ctx context.Context, id string, report func(seen string)) error {
-	return Wait(ctx, "disk "+id+" to be deleted", func(ctx context.Context) (bool, string, error) {
+func (c *Client) RemoveDisk(ctx context.Context, id ID, report func(seen string)) error {
+	return Wait(ctx, "disk "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if IsNotFound(err) {
 			return true, "", nil

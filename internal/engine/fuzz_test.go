@@ -17,11 +17,11 @@ func (a answer) RoundTrip(r *http.Request) (*http.Response, error) { return a(r)
 // the package.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
-		`<vms><vm id="1"><name>a</name><status>up</status><nics/><cpu><topology><cores>x</cores></topology></cpu><start_time>yesterday</start_time></vm></vms>`,
+		`<vms><vm id="11111111-1111-4111-8111-111111111111"><name>a</name><status>up</status><nics/><cpu><topology><cores>x</cores></topology></cpu><start_time>yesterday</start_time></vm></vms>`,
 		`<vms><vm/></vms>`, `<fault><reason>r</reason><detail>d</detail></fault>`, `<action><fault><reason>r</reason></fault></action>`, `<html><body>502</body></html>`, `{"vm":[]}`, `<vms><vm`, "",
 		`<reported_devices><reported_device><ips><ip><address>fe80::1%eth0</address></ip><ip><address>300.1.1.1</address></ip></ips></reported_device></reported_devices>`,
-		`<disks><disk id="d"><provisioned_size>-1</provisioned_size><storage_domains><storage_domain/></storage_domains></disk></disks>`,
-		`<data_centers><data_center id="x"><name>Default</name></data_center></data_centers>`, `<api><product_info><version><major>four</major></version></product_info></api>`,
+		`<disks><disk id="11111111-1111-4111-8111-111111111111"><provisioned_size>-1</provisioned_size><storage_domains><storage_domain/></storage_domains></disk></disks>`,
+		`<data_centers><data_center id="11111111-1111-4111-8111-111111111111"><name>Default</name></data_center></data_centers>`, `<api><product_info><version><major>four</major></version></product_info></api>`,
 	} {
 		for _, status := range []int{200, 404, 409, 500} {
 			f.Add(status, "application/xml", seed)
@@ -44,7 +44,7 @@ func FuzzAnswer(f *testing.F) {
 			return response
 		})
 		ctx := t.Context()
-		dc := &DataCenter{ID: "x"}
+		dc := &DataCenter{ID: "11111111-1111-4111-8111-111111111111"}
 		for name, call := range map[string]func() error{
 			"VM":       func() error { _, err := c.VM(ctx, "1"); return err },
 			"VMs":      func() error { _, err := c.VMs(ctx); return err },

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/xml"
 	"fmt"
 	"net/http"
@@ -12,7 +13,6 @@ import (
 
 // ReportedDevice is a device that the agent in the guest reports.
 type ReportedDevice struct {
-	ID   string `xml:"id,attr"`
 	Name string `xml:"name"`
 	Type string `xml:"type"`
 	IPs  struct {
@@ -33,7 +33,7 @@ var dummyInterface = regexp.MustCompile(`^(lo|dummy\d+)$`)
 
 // GuestInterfaces lists the guest's network interfaces that have an address which is neither loopback nor link-local.
 // It is empty while no agent reports.
-func (c *Client) GuestInterfaces(ctx context.Context, vmID string) ([]GuestInterface, error) {
+func (c *Client) GuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name         `xml:"reported_devices"`
 		Items   []ReportedDevice `xml:"reported_device"`
@@ -45,18 +45,18 @@ func (c *Client) GuestInterfaces(ctx context.Context, vmID string) ([]GuestInter
 }
 
 // AllGuestInterfaces are the GuestInterfaces of every VM by its ID, in one request.
-func (c *Client) AllGuestInterfaces(ctx context.Context) (map[string][]GuestInterface, error) {
+func (c *Client) AllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterface, error) {
 	var list struct {
 		XMLName xml.Name `xml:"vms"`
 		Items   []struct {
-			ID      string           `xml:"id,attr"`
+			ID      ID               `xml:"id,attr"`
 			Devices []ReportedDevice `xml:"reported_devices>reported_device"`
 		} `xml:"vm"`
 	}
 	if err := c.do(ctx, http.MethodGet, "/vms", url.Values{"follow": {"reported_devices"}}, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VMs: %w", err)
 	}
-	out := map[string][]GuestInterface{}
+	out := map[ID][]GuestInterface{}
 	for _, vm := range list.Items {
 		out[vm.ID] = guestInterfaces(vm.Devices)
 	}
@@ -87,16 +87,30 @@ func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 	return out
 }
 
+// ConsoleID is the ID of a graphics console within its VM: not a UUID, but the name of its protocol in hexadecimal digits.
+type ConsoleID string
+
+// UnmarshalXMLAttr reads the ID of an answer.
+func (id *ConsoleID) UnmarshalXMLAttr(attr xml.Attr) error {
+	if _, err := hex.DecodeString(attr.Value); err != nil || attr.Value == "" {
+		return fmt.Errorf("the engine names a console by an ID that is none: %q", abridged(attr.Value))
+	}
+	*id = ConsoleID(attr.Value)
+	return nil
+}
+
 // GraphicsConsoles lists the IDs of the graphics consoles of a VM.
-func (c *Client) GraphicsConsoles(ctx context.Context, vmID string) ([]string, error) {
+func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, error) {
 	var list struct {
 		XMLName xml.Name `xml:"graphics_consoles"`
-		Items   []Ref    `xml:"graphics_console"`
+		Items   []struct {
+			ID ConsoleID `xml:"id,attr"`
+		} `xml:"graphics_console"`
 	}
 	if err := c.get(ctx, vmPath(vmID)+"/graphicsconsoles", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the graphics consoles of VM %s: %w", vmID, err)
 	}
-	var ids []string
+	var ids []ConsoleID
 	for _, console := range list.Items {
 		ids = append(ids, console.ID)
 	}
@@ -104,8 +118,8 @@ func (c *Client) GraphicsConsoles(ctx context.Context, vmID string) ([]string, e
 }
 
 // DeleteGraphicsConsole removes a graphics console from a VM.
-func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID, id string) error {
-	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(id), nil, nil, nil); err != nil {
+func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleID) error {
+	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove graphics console %s from VM %s: %w", id, vmID, err)
 	}
 	return nil
@@ -115,13 +129,13 @@ func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID, id string) err
 const AutoPinningOff = "disabled"
 
 // OptimizeCPU turns the engine's pinning of the VM's CPUs and NUMA nodes on.
-func (c *Client) OptimizeCPU(ctx context.Context, vmID string) error {
+func (c *Client) OptimizeCPU(ctx context.Context, vmID ID) error {
 	on := true
 	return c.act(ctx, vmID, "autopincpuandnumanodes", action{OptimizeCPU: &on})
 }
 
 // StopOptimizingCPU turns the engine's pinning off. The action that turns it on cannot do that on any engine.
-func (c *Client) StopOptimizingCPU(ctx context.Context, vmID string) error {
+func (c *Client) StopOptimizingCPU(ctx context.Context, vmID ID) error {
 	_, err := c.UpdateVM(ctx, vmID, &VM{AutoPinning: AutoPinningOff})
 	return err
 }

@@ -12,7 +12,7 @@ import (
 
 // Host of a cluster.
 type Host struct {
-	ID      string `xml:"id,attr"`
+	ID      ID     `xml:"id,attr"`
 	Name    string `xml:"name"`
 	Status  string `xml:"status"`
 	Cluster *Ref   `xml:"cluster"`
@@ -41,7 +41,7 @@ func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host,
 
 // AffinityLabel binds VMs to hosts.
 type AffinityLabel struct {
-	ID    string `xml:"id,attr"`
+	ID    ID     `xml:"id,attr"`
 	Name  string `xml:"name"`
 	Hosts struct {
 		Items []Ref `xml:"host"`

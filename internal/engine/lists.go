@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
-	"net/url"
 	"slices"
 )
 
@@ -30,19 +29,19 @@ func (c *Client) ClusterNetworks(ctx context.Context, cluster *Cluster) ([]Netwo
 		XMLName xml.Name  `xml:"networks"`
 		Items   []Network `xml:"network"`
 	}
-	if err := c.get(ctx, "/clusters/"+url.PathEscape(cluster.ID)+"/networks", nil, &list); err != nil {
+	if err := c.get(ctx, "/clusters/"+cluster.ID.segment()+"/networks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the networks of cluster %q: %w", cluster.Name, err)
 	}
 	return kept(list.Items, func(n Network) bool { return slices.Contains(n.Usages, "vm") }), nil
 }
 
 // NetworkProfiles lists the vNIC profiles of all networks of the engine, by the ID of the network.
-func (c *Client) NetworkProfiles(ctx context.Context) (map[string][]VNICProfile, error) {
+func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, error) {
 	_, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(VNICProfile) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	out := map[string][]VNICProfile{}
+	out := map[ID][]VNICProfile{}
 	for _, profile := range all {
 		out[profile.Network.ID] = append(out[profile.Network.ID], profile)
 	}

@@ -90,16 +90,16 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 func TestNetworksThatAreNotForVMs(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.HasSuffix(r.URL.Path, "/clusters/c/networks") {
+			if !strings.HasSuffix(r.URL.Path, "/clusters/"+uuidOf(1)+"/networks") {
 				next.ServeHTTP(w, r)
 				return
 			}
 			w.Header().Set("Content-Type", "application/xml")
-			_, _ = w.Write([]byte(`<networks><network id="1"><name>move</name><usages><usage>migration</usage></usages></network>` +
-				`<network id="2"><name>all</name><usages><usage>migration</usage><usage>vm</usage></usages></network></networks>`))
+			_, _ = w.Write([]byte(`<networks><network id="` + uuidOf(2) + `"><name>move</name><usages><usage>migration</usage></usages></network>` +
+				`<network id="` + uuidOf(3) + `"><name>all</name><usages><usage>migration</usage><usage>vm</usage></usages></network></networks>`))
 		})
 	}})
-	networks, err := client(t, config).ClusterNetworks(t.Context(), &engine.Cluster{ID: "c"})
+	networks, err := client(t, config).ClusterNetworks(t.Context(), &engine.Cluster{ID: engine.ID(uuidOf(1))})
 	if got := listed(t, networks, err, func(n engine.Network) string { return n.Name }); got != "all" {
 		t.Errorf("networks %s", got)
 	}

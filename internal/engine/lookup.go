@@ -158,7 +158,7 @@ func (c *Client) clusters(ctx context.Context) ([]Cluster, error) {
 	return all, err
 }
 
-func (c *Client) clusterByID(ctx context.Context, id string) (*Cluster, error) {
+func (c *Client) clusterByID(ctx context.Context, id ID) (*Cluster, error) {
 	item, _, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.ID == id })
 	return item, err
 }
@@ -278,7 +278,7 @@ var blockStorage = []string{"iscsi", "fcp"}
 
 // SparseOn says whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw disks cannot be
 // on block storage. Nil leaves it to the engine, which makes disks sparse.
-func (c *Client) SparseOn(ctx context.Context, domainID, format string) (*bool, error) {
+func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*bool, error) {
 	if format != FormatRaw {
 		return nil, nil
 	}
@@ -331,7 +331,7 @@ type Hardware struct {
 
 type hardwareCache struct {
 	mu    lock
-	items map[string]cachedHardware // by template ID
+	items map[ID]cachedHardware // by template ID
 }
 
 type cachedHardware struct {
@@ -341,7 +341,7 @@ type cachedHardware struct {
 
 // Hardware reads the disks and network interfaces of a template. They do not change while it exists, so an answer is
 // believed for as long as a list.
-func (c *Client) Hardware(ctx context.Context, templateID string) (*Hardware, error) {
+func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error) {
 	cache := &c.lists.hardware
 	if err := cache.mu.acquire(ctx); err != nil {
 		return nil, err
@@ -370,7 +370,7 @@ func (c *Client) Hardware(ctx context.Context, templateID string) (*Hardware, er
 		return nil, err
 	}
 	if cache.items == nil {
-		cache.items = map[string]cachedHardware{}
+		cache.items = map[ID]cachedHardware{}
 	}
 	cache.items[templateID] = cachedHardware{out, c.now()}
 	return &out, nil

@@ -9,7 +9,7 @@ import (
 type Settings struct{ Now, Next *VM }
 
 // VMSettings reads the settings of a VM, with those that wait for its next start.
-func (c *Client) VMSettings(ctx context.Context, id string) (Settings, error) {
+func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 	now, err := c.VMInFull(ctx, id)
 	if err != nil {
 		return Settings{}, err

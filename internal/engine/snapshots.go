@@ -5,12 +5,11 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
 )
 
 // Snapshot of a VM. Every VM has one of type "active", which is the VM as it is.
 type Snapshot struct {
-	ID          string `xml:"id,attr"`
+	ID          ID     `xml:"id,attr"`
 	Description string `xml:"description"`
 	// Type is "regular" for one that somebody made.
 	Type string `xml:"snapshot_type"`
@@ -19,7 +18,7 @@ type Snapshot struct {
 }
 
 // Snapshots lists the snapshots of a VM that somebody made.
-func (c *Client) Snapshots(ctx context.Context, vmID string) ([]Snapshot, error) {
+func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"snapshots"`
 		Items   []Snapshot `xml:"snapshot"`
@@ -38,9 +37,9 @@ func (c *Client) Snapshots(ctx context.Context, vmID string) ([]Snapshot, error)
 
 // RemoveSnapshots removes the snapshots of a VM that somebody made, one after the other, and waits. The VM must be down: the
 // disks of one that runs are merged by its host, which takes as long as there is to copy.
-func (c *Client) RemoveSnapshots(ctx context.Context, vmID string, report func(seen string)) error {
-	asked := ""
-	return Wait(ctx, "the snapshots of VM "+vmID+" to go", func(ctx context.Context) (bool, string, error) {
+func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen string)) error {
+	var asked ID
+	return Wait(ctx, "the snapshots of VM "+vmID.String()+" to go", func(ctx context.Context) (bool, string, error) {
 		left, err := c.Snapshots(ctx, vmID)
 		if err != nil || len(left) == 0 {
 			return err == nil, "", err
@@ -50,7 +49,7 @@ func (c *Client) RemoveSnapshots(ctx context.Context, vmID string, report func(s
 		if first.ID == asked {
 			return false, first.Description + " is " + first.Status, nil
 		}
-		err = c.do(ctx, http.MethodDelete, vmPath(vmID)+"/snapshots/"+url.PathEscape(first.ID), nil, nil, nil)
+		err = c.do(ctx, http.MethodDelete, vmPath(vmID)+"/snapshots/"+first.ID.segment(), nil, nil, nil)
 		if err != nil && !IsNotFound(err) {
 			return false, "", fmt.Errorf("failed to remove snapshot %q of VM %s: %w", first.Description, vmID, err)
 		}

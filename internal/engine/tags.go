@@ -5,14 +5,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 )
 
 // Tag marks VMs. Its name is unique on the engine.
 type Tag struct {
 	XMLName     xml.Name `xml:"tag"`
-	ID          string   `xml:"id,attr,omitempty"`
+	ID          ID       `xml:"id,attr,omitempty"`
 	Name        string   `xml:"name,omitempty"`
 	Description string   `xml:"description,omitempty"`
 }
@@ -23,9 +22,9 @@ type tagList struct {
 }
 
 // Tag returns the tag of that ID; IsNotFound tells that there is none.
-func (c *Client) Tag(ctx context.Context, id string) (*Tag, error) {
+func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
 	var tag Tag
-	if err := c.get(ctx, "/tags/"+url.PathEscape(id), nil, &tag); err != nil {
+	if err := c.get(ctx, "/tags/"+id.segment(), nil, &tag); err != nil {
 		return nil, fmt.Errorf("failed to get tag %s: %w", id, err)
 	}
 	return &tag, nil
@@ -50,15 +49,15 @@ func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 }
 
 // DeleteTag deletes a tag, and takes it from all VMs.
-func (c *Client) DeleteTag(ctx context.Context, id string) error {
-	if err := c.do(ctx, http.MethodDelete, "/tags/"+url.PathEscape(id), nil, nil, nil); err != nil {
+func (c *Client) DeleteTag(ctx context.Context, id ID) error {
+	if err := c.do(ctx, http.MethodDelete, "/tags/"+id.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete tag %s: %w", id, err)
 	}
 	return nil
 }
 
 // VMTags lists the tags of a VM.
-func (c *Client) VMTags(ctx context.Context, vmID string) ([]Tag, error) {
+func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	var list tagList
 	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the tags of VM %s: %w", vmID, err)
@@ -67,7 +66,7 @@ func (c *Client) VMTags(ctx context.Context, vmID string) ([]Tag, error) {
 }
 
 // TagVM puts a tag on a VM. An engine calls a tag that is gone an internal error; the error says what it is.
-func (c *Client) TagVM(ctx context.Context, vmID, tagID string) error {
+func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 	err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/tags", nil, &Tag{ID: tagID}, nil)
 	if IsRefused(err) {
 		if _, look := c.Tag(ctx, tagID); IsNotFound(look) {
@@ -81,8 +80,8 @@ func (c *Client) TagVM(ctx context.Context, vmID, tagID string) error {
 }
 
 // UntagVM takes a tag from a VM.
-func (c *Client) UntagVM(ctx context.Context, vmID, tagID string) error {
-	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+url.PathEscape(tagID), nil, nil, nil); err != nil {
+func (c *Client) UntagVM(ctx context.Context, vmID, tagID ID) error {
+	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+tagID.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take tag %s from VM %s: %w", tagID, vmID, err)
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 )
 
@@ -27,10 +26,10 @@ type templateRequest struct {
 	VM          *Ref     `xml:"vm"`
 }
 
-func templatePath(id string) string { return "/templates/" + url.PathEscape(id) }
+func templatePath(id ID) string { return "/templates/" + id.segment() }
 
 // TemplateByID returns the template of that ID; IsNotFound tells that there is none.
-func (c *Client) TemplateByID(ctx context.Context, id string) (*Template, error) {
+func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
 	var template Template
 	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {
 		return nil, fmt.Errorf("failed to get template %s: %w", id, err)
@@ -61,7 +60,7 @@ func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, er
 
 // CreateTemplate asks for a template of a VM that is down, and returns it, usually with its disks still locked. It does
 // not wait.
-func (c *Client) CreateTemplate(ctx context.Context, name, description, vmID string) (*Template, error) {
+func (c *Client) CreateTemplate(ctx context.Context, name, description string, vmID ID) (*Template, error) {
 	request := templateRequest{Name: name, VM: NewRef(vmID)}
 	if description != "" {
 		request.Description = &description
@@ -74,7 +73,7 @@ func (c *Client) CreateTemplate(ctx context.Context, name, description, vmID str
 }
 
 // UpdateTemplate renames and describes a template.
-func (c *Client) UpdateTemplate(ctx context.Context, id, name, description string) (*Template, error) {
+func (c *Client) UpdateTemplate(ctx context.Context, id ID, name, description string) (*Template, error) {
 	var updated Template
 	if err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{Name: name, Description: &description}, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update template %s: %w", id, err)
@@ -83,7 +82,7 @@ func (c *Client) UpdateTemplate(ctx context.Context, id, name, description strin
 }
 
 // DeleteTemplate deletes a template with its disks. It does not wait.
-func (c *Client) DeleteTemplate(ctx context.Context, id string) error {
+func (c *Client) DeleteTemplate(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, templatePath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete template %s: %w", id, err)
 	}

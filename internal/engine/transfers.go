@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"net/url"
 )
 
 // TransferPhase is where an image transfer stands.
@@ -43,7 +42,7 @@ func (p TransferPhase) Ended() bool {
 // ImageTransfer moves the data of a disk.
 type ImageTransfer struct {
 	XMLName           xml.Name      `xml:"image_transfer"`
-	ID                string        `xml:"id,attr,omitempty"`
+	ID                ID            `xml:"id,attr,omitempty"`
 	Direction         string        `xml:"direction,omitempty"`
 	Format            string        `xml:"format,omitempty"`
 	Image             *Ref          `xml:"image"`
@@ -56,7 +55,7 @@ type ImageTransfer struct {
 	Disk              *Ref          `xml:"disk"`
 }
 
-func transferPath(id string) string { return "/imagetransfers/" + url.PathEscape(id) }
+func transferPath(id ID) string { return "/imagetransfers/" + id.segment() }
 
 // CreateTransfer asks for a transfer. It does not wait until data can be sent.
 func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*ImageTransfer, error) {
@@ -68,7 +67,7 @@ func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*
 }
 
 // Transfer returns the transfer of that ID. The engine forgets transfers that ended: IsNotFound.
-func (c *Client) Transfer(ctx context.Context, id string) (*ImageTransfer, error) {
+func (c *Client) Transfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	var transfer ImageTransfer
 	if err := c.get(ctx, transferPath(id), nil, &transfer); err != nil {
 		return nil, fmt.Errorf("failed to get transfer %s: %w", id, err)
@@ -77,7 +76,7 @@ func (c *Client) Transfer(ctx context.Context, id string) (*ImageTransfer, error
 }
 
 // FindTransfer returns the transfer of a disk that has not ended; nil where there is none.
-func (c *Client) FindTransfer(ctx context.Context, diskID string) (*ImageTransfer, error) {
+func (c *Client) FindTransfer(ctx context.Context, diskID ID) (*ImageTransfer, error) {
 	var list struct {
 		XMLName xml.Name        `xml:"image_transfers"`
 		Items   []ImageTransfer `xml:"image_transfer"`
@@ -94,21 +93,21 @@ func (c *Client) FindTransfer(ctx context.Context, diskID string) (*ImageTransfe
 }
 
 // ResumeTransfer lets a transfer go on that is paused. It does not wait.
-func (c *Client) ResumeTransfer(ctx context.Context, id string) error {
+func (c *Client) ResumeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "resume")
 }
 
 // FinalizeTransfer says that all data was sent. It does not wait.
-func (c *Client) FinalizeTransfer(ctx context.Context, id string) error {
+func (c *Client) FinalizeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "finalize")
 }
 
 // CancelTransfer says that no more data will be sent. It does not wait.
-func (c *Client) CancelTransfer(ctx context.Context, id string) error {
+func (c *Client) CancelTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "cancel")
 }
 
-func (c *Client) changeTransfer(ctx context.Context, id, verb string) error {
+func (c *Client) changeTransfer(ctx context.Context, id ID, verb string) error {
 	if err := c.do(ctx, http.MethodPost, transferPath(id)+"/"+verb, nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to %s transfer %s: %w", verb, id, err)
 	}

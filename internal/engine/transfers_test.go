@@ -142,10 +142,13 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := strings.TrimPrefix(r.URL.Path, "/ovirt-engine")
-	disk := func() { fmt.Fprint(w, `<disk id="d"><alias>a</alias><status>ok</status><format>raw</format></disk>`) }
+	diskID, transferID := uuidOf(1), uuidOf(2)
+	disk := func() {
+		fmt.Fprintf(w, `<disk id="%s"><alias>a</alias><status>ok</status><format>raw</format></disk>`, diskID)
+	}
 	transfer := func() {
 		// Nobody listens on the host's own address.
-		fmt.Fprintf(w, `<image_transfer id="t"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`, s.phase, s.server.URL)
+		fmt.Fprintf(w, `<image_transfer id="%s"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`, transferID, s.phase, s.server.URL)
 	}
 	switch key := r.Method + " " + path; {
 	case strings.HasPrefix(path, "/sso/"):
@@ -153,18 +156,18 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 	case key == "POST /api/disks":
 		s.disk = true
 		disk()
-	case key == "GET /api/disks/d" && s.disk:
+	case key == "GET /api/disks/"+diskID && s.disk:
 		disk()
-	case key == "DELETE /api/disks/d" && s.disk:
+	case key == "DELETE /api/disks/"+diskID && s.disk:
 		s.disk = false
 	case key == "POST /api/imagetransfers":
 		s.phase = "transferring"
 		transfer()
-	case key == "GET /api/imagetransfers/t":
+	case key == "GET /api/imagetransfers/"+transferID:
 		transfer()
-	case key == "POST /api/imagetransfers/t/finalize":
+	case key == "POST /api/imagetransfers/"+transferID+"/finalize":
 		s.phase = "finished_success"
-	case key == "POST /api/imagetransfers/t/cancel":
+	case key == "POST /api/imagetransfers/"+transferID+"/cancel":
 		s.phase = "finished_failure"
 	case key == "GET /api":
 		fmt.Fprint(w, `<api/>`)
@@ -189,14 +192,14 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestUploadImage(t *testing.T) {
-	content := []byte(strings.Repeat("0123456789", 100))
-	options := engine.UploadOptions{Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: "s", ChunkBytes: 400}
+	content, diskID := []byte(strings.Repeat("0123456789", 100)), uuidOf(1)
+	options := engine.UploadOptions{Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: engine.ID(uuidOf(3)), ChunkBytes: 400}
 	t.Run("in chunks, by the proxy, and a chunk again where the connection broke", func(t *testing.T) {
 		s := newStorage(t)
 		s.breakAt = 2
 		var sent []int64
 		disk, _, err := s.client(t).UploadImage(t.Context(), options, func(n, _ int64) { sent = append(sent, n) })
-		if err != nil || disk.ID != "d" {
+		if err != nil || disk.ID.String() != diskID {
 			t.Fatalf("got %+v, %v", disk, err)
 		}
 		if !bytes.Equal(s.data, content) || s.auth {
@@ -289,7 +292,7 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				ids = append(ids, disk.ID)
+				ids = append(ids, disk.ID.String())
 			case !strings.Contains(err.Error(), "at the same time"):
 				t.Error(err)
 			}
@@ -382,7 +385,7 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	if !slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "has forgotten the earlier upload") }) {
 		t.Errorf("it reported %q", seen)
 	}
-	if left := u.named(); len(left) != 1 || left[0].ID != made.ID || left[0].Status != "ok" {
+	if left := u.named(); len(left) != 1 || left[0].ID != made.ID.String() || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
 	}
 }

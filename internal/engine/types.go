@@ -52,12 +52,12 @@ func (s VMStatus) Starting() bool {
 
 // Ref refers to another object of the engine.
 type Ref struct {
-	ID   string `xml:"id,attr,omitempty"`
+	ID   ID     `xml:"id,attr,omitempty"`
 	Name string `xml:"name,omitempty"`
 }
 
 // NewRef returns a reference to the object of that ID, nil for an empty ID.
-func NewRef(id string) *Ref {
+func NewRef(id ID) *Ref {
 	if id == "" {
 		return nil
 	}
@@ -65,7 +65,7 @@ func NewRef(id string) *Ref {
 }
 
 // RefID is the ID of the object that is referred to, "" for nil.
-func RefID(r *Ref) string {
+func RefID(r *Ref) ID {
 	if r == nil {
 		return ""
 	}
@@ -75,7 +75,7 @@ func RefID(r *Ref) string {
 // VM is a virtual machine. Pointers are nil where a request leaves the value to the engine.
 type VM struct {
 	XMLName         xml.Name         `xml:"vm"`
-	ID              string           `xml:"id,attr,omitempty"`
+	ID              ID               `xml:"id,attr,omitempty"`
 	Name            string           `xml:"name,omitempty"`
 	Comment         *string          `xml:"comment"`
 	Description     *string          `xml:"description"`
@@ -187,7 +187,7 @@ type DiskOverride struct {
 
 // DiskChoice is format, provisioning and storage domain of a disk.
 type DiskChoice struct {
-	ID             string          `xml:"id,attr"`
+	ID             ID              `xml:"id,attr"`
 	Format         string          `xml:"format,omitempty"`
 	Sparse         *bool           `xml:"sparse"`
 	StorageDomains *StorageDomains `xml:"storage_domains"`
@@ -233,7 +233,7 @@ type IP struct {
 // NIC is a network interface of a VM.
 type NIC struct {
 	XMLName     xml.Name `xml:"nic"`
-	ID          string   `xml:"id,attr,omitempty"`
+	ID          ID       `xml:"id,attr,omitempty"`
 	Name        string   `xml:"name,omitempty"`
 	VM          *Ref     `xml:"vm"`
 	VNICProfile *Ref     `xml:"vnic_profile"`
@@ -259,20 +259,20 @@ type Product struct {
 
 // DataCenter of the engine.
 type DataCenter struct {
-	ID   string `xml:"id,attr"`
+	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
 }
 
 // Cluster of hosts.
 type Cluster struct {
-	ID         string `xml:"id,attr"`
+	ID         ID     `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
 }
 
 // Template of VMs.
 type Template struct {
-	ID          string `xml:"id,attr"`
+	ID          ID     `xml:"id,attr"`
 	Name        string `xml:"name"`
 	Description string `xml:"description"`
 	Status      string `xml:"status"`
@@ -288,7 +288,7 @@ type Template struct {
 
 // Network of a data center.
 type Network struct {
-	ID         string `xml:"id,attr"`
+	ID         ID     `xml:"id,attr"`
 	Name       string `xml:"name"`
 	DataCenter Ref    `xml:"data_center"`
 	// Usages are what it is for, such as "vm" and "migration".
@@ -297,7 +297,7 @@ type Network struct {
 
 // InstanceType sizes VMs.
 type InstanceType struct {
-	ID   string `xml:"id,attr"`
+	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
 }
 
@@ -308,14 +308,14 @@ type OperatingSystem struct {
 
 // VNICProfile of a network.
 type VNICProfile struct {
-	ID      string `xml:"id,attr"`
+	ID      ID     `xml:"id,attr"`
 	Name    string `xml:"name"`
 	Network Ref    `xml:"network"`
 }
 
 // StorageDomain holds disks.
 type StorageDomain struct {
-	ID   string `xml:"id,attr"`
+	ID   ID     `xml:"id,attr"`
 	Name string `xml:"name"`
 	// Type is "data" for one that holds disks.
 	Type string `xml:"type"`
@@ -328,7 +328,7 @@ type StorageDomain struct {
 	} `xml:"data_centers"`
 }
 
-func (d StorageDomain) in(dataCenterID string) bool {
+func (d StorageDomain) in(dataCenterID ID) bool {
 	return RefID(d.DataCenter) == dataCenterID ||
 		d.DataCenters != nil && slices.ContainsFunc(d.DataCenters.Items, func(r Ref) bool { return r.ID == dataCenterID })
 }

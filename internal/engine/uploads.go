@@ -35,7 +35,7 @@ type UploadOptions struct {
 	Image io.ReaderAt
 	Size  int64
 	// StorageDomainID is where the new disk is made.
-	StorageDomainID string
+	StorageDomainID ID
 	// Alias of the new disk; may be empty.
 	Alias string
 	// Format of the new disk, FormatRaw or FormatCow; empty means that of the image. A qcow2 image cannot become a raw
@@ -160,7 +160,7 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 			err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()})
 			return err == nil, "", err
 		}
-		if err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk+" to be described", describe, options.Report); err != nil {
+		if err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk.String()+" to be described", describe, options.Report); err != nil {
 			return nil, false, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
 		}
 		if err := c.WaitDisk(ctx, upload.disk, options.Report); err != nil { // a change locks it for a moment
@@ -176,8 +176,8 @@ type upload struct {
 	*Client
 	options  UploadOptions
 	image    Image
-	disk     string
-	transfer string // "" until the transfer exists
+	disk     ID
+	transfer ID // "" until the transfer exists
 	// sent is how much of the image is there already.
 	sent     int64
 	zeroes   bool // the data endpoint writes zeroes by itself
@@ -261,7 +261,7 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 		case other.ID < u.disk:
 			return false, "", fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", other.ID)
 		}
-		return false, "disk " + other.ID + " is " + string(other.Status), nil
+		return false, "disk " + other.ID.String() + " is " + string(other.Status), nil
 	}, u.options.Report)
 	return done, err
 }
@@ -335,7 +335,7 @@ func (u *upload) failure(seen *ImageTransfer) error {
 
 // waitTransfer waits for the transfer; it hands nil to done where the engine has forgotten it.
 func (u *upload) waitTransfer(ctx context.Context, what string, done func(*ImageTransfer) (bool, error)) error {
-	return Wait(ctx, "transfer "+u.transfer+" "+what, func(ctx context.Context) (bool, string, error) {
+	return Wait(ctx, "transfer "+u.transfer.String()+" "+what, func(ctx context.Context) (bool, string, error) {
 		seen, err := u.Transfer(ctx, u.transfer)
 		if IsNotFound(err) {
 			ok, err := done(nil)

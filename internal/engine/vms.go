@@ -23,9 +23,9 @@ type action struct {
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
 }
 
-func vmPath(id string) string { return "/vms/" + url.PathEscape(id) }
+func vmPath(id ID) string { return "/vms/" + id.segment() }
 
-func nicPath(vmID, id string) string { return vmPath(vmID) + "/nics/" + url.PathEscape(id) }
+func nicPath(vmID, id ID) string { return vmPath(vmID) + "/nics/" + id.segment() }
 
 // VMs lists every VM that the user can see, in one request.
 func (c *Client) VMs(ctx context.Context) ([]VM, error) {
@@ -41,7 +41,7 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 
 // FindVM returns the VM of that name, or nil where there is none. Names are unique within a data center, not within an
 // engine, so the data center's clusters decide between several.
-func (c *Client) FindVM(ctx context.Context, dataCenterID, name string) (*VM, error) {
+func (c *Client) FindVM(ctx context.Context, dataCenterID ID, name string) (*VM, error) {
 	vms, err := c.FindVMs(ctx, name)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
 }
 
 // VM returns the VM of that ID, without its initialization; IsNotFound tells that there is none.
-func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
+func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, nil)
 }
 
@@ -79,19 +79,19 @@ func (c *Client) VM(ctx context.Context, id string) (*VM, error) {
 var allContent = http.Header{"All-Content": {"true"}}
 
 // VMInFull returns the VM of that ID with its initialization, which holds the user data, its console and its sound card.
-func (c *Client) VMInFull(ctx context.Context, id string) (*VM, error) {
+func (c *Client) VMInFull(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, allContent)
 }
 
 // VMAtNextStart returns the VM of that ID in full, as it will be after its next start.
-func (c *Client) VMAtNextStart(ctx context.Context, id string) (*VM, error) {
+func (c *Client) VMAtNextStart(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id)+"?"+nextRun.Encode(), id, allContent)
 }
 
 // nextRun asks for what a VM will be after its next start, or to keep a change until then.
 var nextRun = url.Values{"next_run": {"true"}}
 
-func (c *Client) vm(ctx context.Context, path, id string, header http.Header) (*VM, error) {
+func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header) (*VM, error) {
 	var vm VM
 	if err := c.get(ctx, path, header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
@@ -114,16 +114,16 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 
 // UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once waits
 // for its next start; what waited before is lost, unless the change says it again.
-func (c *Client) UpdateVM(ctx context.Context, id string, change *VM) (*VM, error) {
+func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nil, change)
 }
 
 // UpdateVMAtNextStart keeps a change of a VM that runs until its next start.
-func (c *Client) UpdateVMAtNextStart(ctx context.Context, id string, change *VM) (*VM, error) {
+func (c *Client) UpdateVMAtNextStart(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nextRun, change)
 }
 
-func (c *Client) updateVM(ctx context.Context, id string, query url.Values, change *VM) (*VM, error) {
+func (c *Client) updateVM(ctx context.Context, id ID, query url.Values, change *VM) (*VM, error) {
 	var updated VM
 	if err := c.do(ctx, http.MethodPut, vmPath(id), query, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
@@ -132,7 +132,7 @@ func (c *Client) updateVM(ctx context.Context, id string, query url.Values, chan
 }
 
 // DeleteVM deletes a VM that is down, with its disks. It does not wait.
-func (c *Client) DeleteVM(ctx context.Context, id string) error {
+func (c *Client) DeleteVM(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, vmPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete VM %s: %w", id, err)
 	}
@@ -140,7 +140,7 @@ func (c *Client) DeleteVM(ctx context.Context, id string) error {
 }
 
 // StartVM asks for the VM to start. It does not wait.
-func (c *Client) StartVM(ctx context.Context, id string) error {
+func (c *Client) StartVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "start", action{})
 }
 
@@ -149,16 +149,16 @@ func (c *Client) StartVM(ctx context.Context, id string) error {
 const StopPatience = 15 * time.Second
 
 // StopVM powers the VM off. It does not wait. Force stops it also while a backup is going.
-func (c *Client) StopVM(ctx context.Context, id string, force bool) error {
+func (c *Client) StopVM(ctx context.Context, id ID, force bool) error {
 	return c.act(ctx, id, "stop", action{Force: &force})
 }
 
 // ShutdownVM asks the guest to shut down. It does not wait, and the guest may ignore it.
-func (c *Client) ShutdownVM(ctx context.Context, id string, force bool) error {
+func (c *Client) ShutdownVM(ctx context.Context, id ID, force bool) error {
 	return c.act(ctx, id, "shutdown", action{Force: &force})
 }
 
-func (c *Client) act(ctx context.Context, id, verb string, body action) error {
+func (c *Client) act(ctx context.Context, id ID, verb string, body action) error {
 	if err := c.do(ctx, http.MethodPost, vmPath(id)+"/"+verb, nil, body, nil); err != nil {
 		return fmt.Errorf("failed to %s VM %s: %w", verb, id, err)
 	}
@@ -166,7 +166,7 @@ func (c *Client) act(ctx context.Context, id, verb string, body action) error {
 }
 
 // NICs lists the network interfaces of a VM.
-func (c *Client) NICs(ctx context.Context, vmID string) ([]NIC, error) {
+func (c *Client) NICs(ctx context.Context, vmID ID) ([]NIC, error) {
 	var list struct {
 		XMLName xml.Name `xml:"nics"`
 		Items   []NIC    `xml:"nic"`
@@ -178,7 +178,7 @@ func (c *Client) NICs(ctx context.Context, vmID string) ([]NIC, error) {
 }
 
 // NIC returns one network interface of a VM.
-func (c *Client) NIC(ctx context.Context, vmID, id string) (*NIC, error) {
+func (c *Client) NIC(ctx context.Context, vmID, id ID) (*NIC, error) {
 	var nic NIC
 	if err := c.get(ctx, nicPath(vmID, id), nil, &nic); err != nil {
 		return nil, fmt.Errorf("failed to get network interface %s of VM %s: %w", id, vmID, err)
@@ -187,7 +187,7 @@ func (c *Client) NIC(ctx context.Context, vmID, id string) (*NIC, error) {
 }
 
 // CreateNIC adds a network interface to a VM.
-func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, error) {
+func (c *Client) CreateNIC(ctx context.Context, vmID ID, nic *NIC) (*NIC, error) {
 	var created NIC
 	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/nics", nil, nic, &created); err != nil {
 		return nil, fmt.Errorf("failed to add network interface %q to VM %s: %w", nic.Name, vmID, err)
@@ -196,7 +196,7 @@ func (c *Client) CreateNIC(ctx context.Context, vmID string, nic *NIC) (*NIC, er
 }
 
 // UpdateNIC changes the fields of a network interface that are set.
-func (c *Client) UpdateNIC(ctx context.Context, vmID, id string, change *NIC) (*NIC, error) {
+func (c *Client) UpdateNIC(ctx context.Context, vmID, id ID, change *NIC) (*NIC, error) {
 	var updated NIC
 	if err := c.do(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update network interface %s of VM %s: %w", id, vmID, err)
@@ -205,19 +205,19 @@ func (c *Client) UpdateNIC(ctx context.Context, vmID, id string, change *NIC) (*
 }
 
 // TemplateNICs lists the network interfaces that a template gives to its VMs.
-func (c *Client) TemplateNICs(ctx context.Context, templateID string) ([]NIC, error) {
+func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error) {
 	var list struct {
 		XMLName xml.Name `xml:"nics"`
 		Items   []NIC    `xml:"nic"`
 	}
-	if err := c.get(ctx, "/templates/"+url.PathEscape(templateID)+"/nics", nil, &list); err != nil {
+	if err := c.get(ctx, "/templates/"+templateID.segment()+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of template %s: %w", templateID, err)
 	}
 	return list.Items, nil
 }
 
 // DeleteNIC removes a network interface from a VM.
-func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
+func (c *Client) DeleteNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
 	}
@@ -225,7 +225,7 @@ func (c *Client) DeleteNIC(ctx context.Context, vmID, id string) error {
 }
 
 // UnplugNIC takes a network interface out of a VM that runs, as one must before it can be removed.
-func (c *Client) UnplugNIC(ctx context.Context, vmID, id string) error {
+func (c *Client) UnplugNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to unplug network interface %s of VM %s: %w", id, vmID, err)
 	}

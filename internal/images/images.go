@@ -48,7 +48,7 @@ func Make(ctx context.Context, client *engine.Client, executor *terraform.Execut
 		return "", err
 	}
 	if len(there) > 0 {
-		return "", &ExistsError{template.Name, there[0].ID}
+		return "", &ExistsError{template.Name, there[0].ID.String()}
 	}
 	owner := "capolvm image " + uuid.NewString()
 	files, err := render.ImageFiles(render.Image{

@@ -197,7 +197,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 	if err := session.DeleteVM(ctx, vm.ID); !engine.IsConflict(err) {
 		t.Errorf("deleting a locked VM: %v", err)
 	}
-	wait(t, session, vm.ID, engine.VMDown)
+	wait(t, session, vm.ID.String(), engine.VMDown)
 	if err := session.StopVM(ctx, vm.ID, false); err != nil {
 		t.Errorf("stopping a VM that is down counts as success: %v", err)
 	}
@@ -207,7 +207,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a VM that is launched: %v", err)
 	}
-	wait(t, session, vm.ID, engine.VMUp)
+	wait(t, session, vm.ID.String(), engine.VMUp)
 	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || engine.IsTransient(err) {
 		t.Errorf("starting a VM that runs: %v", err)
 	}
@@ -217,7 +217,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 	if err := session.ShutdownVM(ctx, vm.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, session, vm.ID, engine.VMDown)
+	wait(t, session, vm.ID.String(), engine.VMDown)
 	if err := session.DeleteVM(ctx, vm.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func wait(t *testing.T, session *engine.Client, id string, want engine.VMStatus)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for {
-		vm, err := session.VM(ctx, id)
+		vm, err := session.VM(ctx, engine.ID(id))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -484,7 +484,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	// A VM that somebody looks at stops: its card goes elsewhere, open and with the focus, and nothing is loaded again.
 	v.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`%[1]s.firstElementChild.focus(); %[1]s.open = true; window.card = %[1]s; undefined`, card(worker))))
 	v.until(card(worker) + `.innerText.includes('nic1 on kvm-vlan')`)
-	if err := clientOf(t, sim).StopVM(t.Context(), worker, false); err != nil {
+	if err := clientOf(t, sim).StopVM(t.Context(), engine.ID(worker), false); err != nil {
 		t.Fatal(err)
 	}
 	v.until(card(worker) + `.closest('.nowhere') && ` + card(worker) + `.querySelector('.badge').innerText === 'down'`)
@@ -497,7 +497,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.do(chromedp.Evaluate[chromedp.Void](`window.scrollTo(0, 300); undefined`))
 	before := eval[float64](v, `scrollY`)
 	newcomer := makeVM(t, sim, "newcomer")
-	v.until(card(newcomer.ID) + `.querySelector('.badge').innerText === 'down'`)
+	v.until(card(newcomer.ID.String()) + `.querySelector('.badge').innerText === 'down'`)
 	if after := eval[float64](v, `scrollY`); after != before {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
@@ -523,7 +523,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	// The engine ends, and another one comes.
 	sim.Close()
 	v.until(`document.querySelector('#connection').innerText.includes('Disconnected, retrying') && document.body.classList.contains('stale')`)
-	if !eval[bool](v, card(newcomer.ID)+` !== null`) {
+	if !eval[bool](v, card(newcomer.ID.String())+` !== null`) {
 		t.Error("what was known is gone")
 	}
 	lookedAt(t, func(options *ovirtsim.Options) { options.UI = strings.Trim(sim.UIURL(), "htp:/") })
@@ -605,7 +605,7 @@ func TestThePageStaysUsableWithManyVMs(t *testing.T) {
 	begin = time.Now()
 	newcomer := makeVM(t, sim, "newcomer")
 	v.do(chromedp.SendKeys(chromedp.CSS("#filter"), "newcomer"))
-	v.until(card(newcomer.ID) + ` !== null`)
+	v.until(card(newcomer.ID.String()) + ` !== null`)
 	t.Logf("a VM was made, filtered for and seen within %s; the update took %s ms", time.Since(begin).Round(time.Millisecond), eval[string](v, `document.documentElement.dataset.updateMs`))
 	v.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('#filter').value = ''; document.querySelector('#filter').oninput(); undefined`))
 	v.until(`document.querySelectorAll('details.vm').length > 300`)
@@ -631,8 +631,8 @@ func TestScreenshots(t *testing.T) {
 	makeVM(t, sim, "demo-md-0-6hbv6-t5n8w")
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	session := clientOf(t, sim)
-	_, _ = session.VM(t.Context(), worker) // meets the fault
-	if err := session.StartVM(t.Context(), idOf(t, sim, "stuck-md-0-9qj2d")); err != nil {
+	_, _ = session.VM(t.Context(), engine.ID(worker)) // meets the fault
+	if err := session.StartVM(t.Context(), engine.ID(idOf(t, sim, "stuck-md-0-9qj2d"))); err != nil {
 		t.Fatal(err)
 	}
 	v.until(`document.querySelectorAll('details.vm').length === 10 && document.querySelector('#request-rows').innerText.includes('fault #2') && document.querySelector('.hosts').innerText.includes('powering up')`)

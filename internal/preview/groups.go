@@ -43,7 +43,7 @@ func affinityGroups(ctx context.Context, session *engine.Client, machine Machine
 		for _, g := range there {
 			marked, _ := resolve.GroupOwner(g.DescriptionText())
 			if g.Name == resolve.GroupName(owner, resolve.GroupKey{Name: name, ClusterID: self.ClusterID}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
-				ids[name] = g.ID
+				ids[name] = g.ID.String()
 			}
 		}
 	}

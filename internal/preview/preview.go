@@ -195,7 +195,7 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		out.State = state.Raw
 		return out, nil
 	}
-	if err := existing.FindMemberships(ctx, session, names.ClusterID, groups); err != nil {
+	if err := existing.FindMemberships(ctx, session, engine.ID(names.ClusterID), groups); err != nil {
 		return Rendered{}, err
 	}
 	out.Files = files.Adopting(existing.Imports())

@@ -55,30 +55,33 @@ type Member struct {
 	// Groups in which it is, by name.
 	Groups []string
 	// ClusterID of the engine's cluster in which it is or will be.
-	ClusterID string
+	ClusterID engine.ID
 	// HostIDs on which it may run; empty means all of the cluster.
-	HostIDs []string
+	HostIDs []engine.ID
 	// HasVM and Created order the machines where there is no room for all.
 	HasVM   bool
 	Created time.Time
 }
 
 // GroupKey tells the groups of one OLVMCluster apart.
-type GroupKey struct{ Name, ClusterID string }
+type GroupKey struct {
+	Name      string
+	ClusterID engine.ID
+}
 
 // String is the key as configurations and states have it.
-func (k GroupKey) String() string { return k.Name + "/" + k.ClusterID }
+func (k GroupKey) String() string { return k.Name + "/" + k.ClusterID.String() }
 
 // ParseGroupKey reads what String wrote.
 func ParseGroupKey(text string) GroupKey {
 	name, id, _ := strings.Cut(text, "/")
-	return GroupKey{Name: name, ClusterID: id}
+	return GroupKey{Name: name, ClusterID: engine.ID(id)}
 }
 
 // Group is an affinity group as it should be now.
 type Group struct {
 	infrav1.AffinityGroup
-	ClusterID string
+	ClusterID engine.ID
 	// Off says that nobody asks for the group any more: it loses its rule. It goes with the OLVMCluster.
 	Off bool
 	// Hard says whether a VM that cannot keep the rule may not run.
@@ -112,10 +115,11 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 			byKey[key] = append(byKey[key], m)
 		}
 	}
-	up := map[string][]string{}
+	up := map[engine.ID][]engine.ID{}
 	for _, h := range hosts {
 		if h.Status == engine.HostUp {
-			up[engine.RefID(h.Cluster)] = append(up[engine.RefID(h.Cluster)], h.ID)
+			cluster := engine.RefID(h.Cluster)
+			up[cluster] = append(up[cluster], h.ID)
 		}
 	}
 	var out []Group
@@ -148,7 +152,7 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 
 // withoutRoom gives each machine a host of its own, those that have a VM first, then the older ones, and returns the
 // machines that got none. A machine that gets a host never loses it to a later one; it may be given another.
-func withoutRoom(members []Member, hosts []string) []string {
+func withoutRoom(members []Member, hosts []engine.ID) []string {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
 		if a.HasVM != b.HasVM {
@@ -159,10 +163,10 @@ func withoutRoom(members []Member, hosts []string) []string {
 		}
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	holder := map[string]int{} // by host
+	holder := map[engine.ID]int{} // by host
 	var out []string
 	for i, m := range members {
-		if len(holder) == len(hosts) || !giveHost(members, hosts, holder, i, map[string]bool{}) {
+		if len(holder) == len(hosts) || !giveHost(members, hosts, holder, i, map[engine.ID]bool{}) {
 			out = append(out, m.Name)
 		}
 	}
@@ -170,7 +174,7 @@ func withoutRoom(members []Member, hosts []string) []string {
 }
 
 // giveHost looks for a host for the machine, moving others to hosts that they may have too.
-func giveHost(members []Member, hosts []string, holder map[string]int, machine int, tried map[string]bool) bool {
+func giveHost(members []Member, hosts []engine.ID, holder map[engine.ID]int, machine int, tried map[engine.ID]bool) bool {
 	for _, host := range hosts {
 		if tried[host] || len(members[machine].HostIDs) > 0 && !slices.Contains(members[machine].HostIDs, host) {
 			continue
@@ -189,7 +193,7 @@ func giveHost(members []Member, hosts []string, holder map[string]int, machine i
 // cluster get the same.
 func GroupName(owner Owner, key GroupKey) string {
 	const shown = 8
-	return strings.Join([]string{owner.Namespace, owner.Name, key.Name, key.ClusterID[:min(shown, len(key.ClusterID))]}, "_")
+	return strings.Join([]string{owner.Namespace, owner.Name, key.Name, key.ClusterID.String()[:min(shown, len(key.ClusterID))]}, "_")
 }
 
 // groupDescription is the description of a group in the engine, with the mark of its owner.
@@ -211,7 +215,7 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 	out := render.Cluster{Engine: RenderEngine(client, config)}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, render.AffinityGroup{
-			Key: g.Key().String(), Name: GroupName(owner, g.Key()), Description: groupDescription(owner, g), ClusterID: g.ClusterID,
+			Key: g.Key().String(), Name: GroupName(owner, g.Key()), Description: groupDescription(owner, g), ClusterID: g.ClusterID.String(),
 			Priority: int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})
 	}
@@ -245,7 +249,7 @@ func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups 
 				"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its description is %q); rename or delete it",
 				found.Name, found.ID, found.DescriptionText())}
 		}
-		imports[render.GroupAddress(g.Key().String())] = g.ClusterID + "/" + named[at].ID
+		imports[render.GroupAddress(g.Key().String())] = g.ClusterID.String() + "/" + named[at].ID.String()
 	}
 	return imports, nil
 }

@@ -16,7 +16,7 @@ import (
 func upHosts(count int) []engine.Host {
 	hosts := []engine.Host{{ID: "m", Status: "maintenance", Cluster: engine.NewRef("c")}, {ID: "x", Status: engine.HostUp, Cluster: engine.NewRef("other")}}
 	for i := range count {
-		hosts = append(hosts, engine.Host{ID: fmt.Sprintf("h%d", i+1), Status: engine.HostUp, Cluster: engine.NewRef("c")})
+		hosts = append(hosts, engine.Host{ID: engine.ID(fmt.Sprintf("h%d", i+1)), Status: engine.HostUp, Cluster: engine.NewRef("c")})
 	}
 	return hosts
 }
@@ -36,8 +36,10 @@ func TestHowHardAGroupIs(t *testing.T) {
 	pinned := func(hosts ...string) []Member {
 		out := members(len(hosts))
 		for i, host := range hosts {
-			if host != "" {
-				out[i].HostIDs = strings.Split(host, ",")
+			for id := range strings.SplitSeq(host, ",") {
+				if id != "" {
+					out[i].HostIDs = append(out[i].HostIDs, engine.ID(id))
+				}
 			}
 		}
 		return out
@@ -88,7 +90,7 @@ func TestHowHardAGroupIs(t *testing.T) {
 func TestWhichGroupsThereAre(t *testing.T) {
 	asked := []infrav1.AffinityGroup{{Name: "g"}, {Name: "h"}}
 	in := func(group, cluster string) Member {
-		return Member{Name: "m", Groups: []string{group}, ClusterID: cluster}
+		return Member{Name: "m", Groups: []string{group}, ClusterID: engine.ID(cluster)}
 	}
 	got := func(members []Member, existing ...GroupKey) (out []string) {
 		for _, g := range Groups(asked, members, nil, existing) {

@@ -30,7 +30,7 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	if err != nil || vm == nil {
 		return nil, err
 	}
-	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID}}
+	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID.String()}}
 	found.Owner, _ = OwnerOf(vm.CommentText())
 	nics, err := session.NICs(ctx, vm.ID)
 	if err != nil {
@@ -40,7 +40,7 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 	for _, nic := range nics {
 		// Others were added by hand and are not the configuration's.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
-			found.imports[render.NICAddress(at)] = vm.ID + "/" + nic.ID
+			found.imports[render.NICAddress(at)] = vm.ID.String() + "/" + nic.ID.String()
 		}
 	}
 	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {
@@ -50,9 +50,9 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 		return nil, err
 	}
 	if vm.Status == engine.VMUp || vm.Status.Starting() {
-		found.imports[render.StartAddress] = vm.ID
+		found.imports[render.StartAddress] = vm.ID.String()
 		if autoPinned(spec.VirtualMachine) { // before the start, and not possible after it
-			found.imports[render.OptimizeCPUAddress] = vm.ID
+			found.imports[render.OptimizeCPUAddress] = vm.ID.String()
 		}
 	}
 	return found, nil
@@ -69,7 +69,7 @@ func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []st
 	}
 	for _, tag := range there {
 		if slices.Contains(wanted, tag.Name) {
-			e.imports[render.TagAddress(tag.ID)] = tag.ID + "/" + e.VM.ID
+			e.imports[render.TagAddress(tag.ID.String())] = tag.ID.String() + "/" + e.VM.ID.String()
 		}
 	}
 	return nil
@@ -94,15 +94,15 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 		})
 		switch {
 		case ours >= 0:
-			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID
-			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID + "/" + disks[ours].ID
+			e.imports[render.DataDiskAddress(want.Name)] = disks[ours].ID.String()
+			e.imports[render.DataDiskAttachmentAddress(want.Name)] = e.VM.ID.String() + "/" + disks[ours].ID.String()
 		default: // made, and not attached yet
 			loose, err := session.WithoutTemplateCopies(ctx, disks)
 			if err != nil {
 				return err
 			}
 			if at := slices.IndexFunc(loose, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
-				e.imports[render.DataDiskAddress(want.Name)] = loose[at].ID
+				e.imports[render.DataDiskAddress(want.Name)] = loose[at].ID.String()
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 
 // FindMemberships adds to what is imported the affinity groups in which the VM is already: of groups, which are UUIDs by
 // their names, in the engine's cluster.
-func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, clusterID string, groups map[string]string) error {
+func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string) error {
 	if e == nil || len(groups) == 0 {
 		return nil
 	}
@@ -120,8 +120,8 @@ func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, 
 		return err
 	}
 	for name, id := range groups {
-		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID == id && g.Has(e.VM.ID) }) {
-			e.imports[render.MembershipAddress(name)] = clusterID + "/" + id + "/" + e.VM.ID
+		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID.String() == id && g.Has(e.VM.ID) }) {
+			e.imports[render.MembershipAddress(name)] = clusterID.String() + "/" + id + "/" + e.VM.ID.String()
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 		if err != nil {
 			return nameError(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
 		}
-		out.InstanceTypeID = sized.ID
+		out.InstanceTypeID = sized.ID.String()
 		return nil
 	}
 	if !autoPinned(vm) {
@@ -135,7 +135,7 @@ func tags(ctx context.Context, client *engine.Client, names []string, out *rende
 		if err != nil {
 			return nameError(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
 		}
-		out.TagIDs = append(out.TagIDs, tag.ID)
+		out.TagIDs = append(out.TagIDs, tag.ID.String())
 	}
 	slices.Sort(out.TagIDs)
 	return nil
@@ -152,7 +152,7 @@ func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, te
 	}
 	home := "" // the storage domain of the template's disk
 	if hardware.RootDisk != nil && len(hardware.RootDisk.StorageDomainIDs()) > 0 {
-		home = slices.Min(hardware.RootDisk.StorageDomainIDs()) // of several, always the same
+		home = slices.Min(hardware.RootDisk.StorageDomainIDs()).String() // of several, always the same
 	}
 	if vm.RootDisk != nil {
 		if hardware.RootDisk == nil {
@@ -180,7 +180,7 @@ func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, te
 			if err != nil {
 				return nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
 			}
-			made.StorageDomainID = domain.ID
+			made.StorageDomainID = domain.ID.String()
 		}
 		if made.StorageDomainID == "" {
 			return invalid(field+"storageDomainName", "the template has no disk whose storage domain could be taken; name one")
@@ -209,7 +209,7 @@ func rootDisk(
 		if err != nil {
 			return nameError(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
 		}
-		domainID = domain.ID
+		domainID = domain.ID.String()
 		elsewhere = !slices.Contains(origin.StorageDomainIDs(), domain.ID)
 	}
 
@@ -232,7 +232,7 @@ func rootDisk(
 
 	if want.Format != "" || want.Sparse != nil || domainID != "" {
 		clone := out.Clone != nil && *out.Clone
-		override := render.TemplateDisk{ID: origin.ID, StorageDomainID: domainID, Format: engine.FormatCow, Provisioning: sparse}
+		override := render.TemplateDisk{ID: origin.ID.String(), StorageDomainID: domainID, Format: engine.FormatCow, Provisioning: sparse}
 		if clone {
 			override.Format = format
 			override.Provisioning = allocation(origin, want)
@@ -282,13 +282,13 @@ func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
 func unchanged(disks []*engine.Disk, clone bool) []render.TemplateDisk {
 	var out []render.TemplateDisk
 	for _, disk := range disks {
-		same := render.TemplateDisk{ID: disk.ID, Format: engine.FormatCow, Provisioning: sparse}
+		same := render.TemplateDisk{ID: disk.ID.String(), Format: engine.FormatCow, Provisioning: sparse}
 		if clone {
 			same.Format = disk.Format
 			same.Provisioning = allocation(disk, infrav1.RootDisk{})
 		}
 		if domains := disk.StorageDomainIDs(); len(domains) > 0 {
-			same.StorageDomainID = slices.Min(domains)
+			same.StorageDomainID = slices.Min(domains).String()
 		}
 		out = append(out, same)
 	}

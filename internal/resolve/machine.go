@@ -137,11 +137,11 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {
 		return fail(err)
 	}
-	machine.ClusterID, machine.TemplateID = cluster.ID, template.ID
+	machine.ClusterID, machine.TemplateID = cluster.ID.String(), template.ID.String()
 	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
 	status := &infrav1.OLVMStatus{
-		ClusterID: cluster.ID, ClusterName: cluster.Name, NetworkID: network.ID, NetworkName: network.Name,
-		VMTemplateID: template.ID, VMTemplateName: template.Name, VNICName: in.NICs[0].VNICName, VNICProfileID: profile.ID, VNICProfileName: profile.Name,
+		ClusterID: cluster.ID.String(), ClusterName: cluster.Name, NetworkID: network.ID.String(), NetworkName: network.Name,
+		VMTemplateID: template.ID.String(), VMTemplateName: template.Name, VNICName: in.NICs[0].VNICName, VNICProfileID: profile.ID.String(), VNICProfileName: profile.Name,
 	}
 	return machine, status, nil
 }

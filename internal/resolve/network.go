@@ -365,7 +365,7 @@ func networks(ctx context.Context, client *engine.Client, dc *engine.DataCenter,
 		if err != nil {
 			return nil, nil, err
 		}
-		out.NICs = append(out.NICs, render.NIC{Name: n.VNICName, VNICProfileID: profile.ID, MAC: n.MACAddress, Interface: n.InterfaceType})
+		out.NICs = append(out.NICs, render.NIC{Name: n.VNICName, VNICProfileID: profile.ID.String(), MAC: n.MACAddress, Interface: n.InterfaceType})
 		if i == 0 {
 			first, firstProfile = network, profile
 		}

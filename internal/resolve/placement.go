@@ -26,7 +26,7 @@ type Placement struct {
 	// StorageDomainName of the failure domain; empty where it names none.
 	StorageDomainName string
 	// HostIDs of the hosts on which it may run, sorted; empty means all of the cluster.
-	HostIDs []string
+	HostIDs []engine.ID
 }
 
 // policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could not
@@ -39,7 +39,11 @@ func (p Placement) policy() *render.Placement {
 	if len(p.HostIDs) == 1 {
 		affinity = "pinned"
 	}
-	return &render.Placement{Affinity: affinity, HostIDs: p.HostIDs}
+	hosts := make([]string, 0, len(p.HostIDs))
+	for _, id := range p.HostIDs {
+		hosts = append(hosts, id.String())
+	}
+	return &render.Placement{Affinity: affinity, HostIDs: hosts}
 }
 
 // Place resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own spec says.
@@ -139,7 +143,7 @@ func (p Placement) stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 }
 
 // domainHosts are the hosts of a domain that exist now, at least one. cluster is where they must be; nil for anywhere.
-func domainHosts(ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster) ([]string, error) {
+func domainHosts(ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster) ([]engine.ID, error) {
 	field := domainField(domain) + ".hosts"
 	if domain.Hosts.AffinityLabel == "" {
 		return hostsByName(ctx, client, domain.Hosts.Names, cluster, field+".names", infrav1.FailureDomainInvalidReason)
@@ -152,7 +156,7 @@ func domainHosts(ctx context.Context, client *engine.Client, domain infrav1.OLVM
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
+	var ids []engine.ID
 	for _, h := range hosts {
 		if within(h, cluster) && slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
 			ids = append(ids, h.ID)
@@ -178,12 +182,13 @@ func scopeOf(cluster *engine.Cluster) string {
 }
 
 // hostsByName are the hosts of these names that exist; at least one must.
-func hostsByName(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string) ([]string, error) {
+func hostsByName(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string) ([]engine.ID, error) {
 	hosts, err := client.HostsWithin(ctx, HostsAge)
 	if err != nil {
 		return nil, err
 	}
-	var ids, there []string
+	var ids []engine.ID
+	var there []string
 	for _, h := range hosts {
 		if !within(h, cluster) {
 			continue

@@ -142,14 +142,14 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 		made, err := client.CreateDiskOnce(ctx, owner, &engine.Disk{Alias: &alias, Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}}}, func(string) {})
 		must(err)
 		must(client.WaitDisk(ctx, made.ID, func(string) {}))
-		return made.ID
+		return made.ID.String()
 	}
 	attached, loose := disk("one_attached", ""), disk("one_loose", comment)
 	disk("one_kept", "")
 	disk("one_kept", Owner{Namespace: "a", Name: "b", UID: "of an earlier machine"}.Comment())
 	no := false
 	must(engine.Wait(ctx, "the disk to be attached", func(ctx context.Context) (bool, string, error) {
-		_, err := client.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: &no, Disk: &engine.Disk{ID: attached}})
+		_, err := client.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: &no, Disk: &engine.Disk{ID: engine.ID(attached)}})
 		return err == nil, "", err
 	}, func(string) {}))
 	nic, err := client.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic2", VNICProfile: engine.NewRef(profile.ID)})
@@ -162,8 +162,8 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	})
 	must(err)
 	want := map[render.Address]string{
-		render.VMAddress: vm.ID, render.NICAddress(1): vm.ID + "/" + nic.ID, render.DataDiskAddress("attached"): attached,
-		render.DataDiskAttachmentAddress("attached"): vm.ID + "/" + attached, render.DataDiskAddress("loose"): loose,
+		render.VMAddress: vm.ID.String(), render.NICAddress(1): vm.ID.String() + "/" + nic.ID.String(), render.DataDiskAddress("attached"): attached,
+		render.DataDiskAttachmentAddress("attached"): vm.ID.String() + "/" + attached, render.DataDiskAddress("loose"): loose,
 	}
 	if !maps.Equal(found.Imports(), want) || found.Owner.Name != "b" {
 		t.Errorf("found %+v, want %+v", found.Imports(), want)

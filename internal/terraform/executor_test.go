@@ -68,8 +68,8 @@ func newWorld(t *testing.T) *world {
 	w.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}, t.TempDir())
 	w.machine = render.Machine{
 		Engine: render.Engine{URL: client.APIURL(), CA: string(sim.CA()), Username: sim.Username(), Password: sim.Password()},
-		Name:   "demo-1", Comment: "owner of demo-1", ClusterID: cluster.ID, TemplateID: template.ID, Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
-		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID}},
+		Name:   "demo-1", Comment: "owner of demo-1", ClusterID: cluster.ID.String(), TemplateID: template.ID.String(), Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
+		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
 		Guests:   []render.GuestNIC{{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}}},
 		UserData: "#cloud-config\nruncmd: ['true && echo <bootstrap-canary>']\n",
 	}
@@ -140,7 +140,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if summary, err = w.executor.Apply(t.Context(), w.request(t)); err != nil || summary.Changed != 1 {
 		t.Errorf("more memory: %+v, %v", summary, err)
 	}
-	vm, err := w.client.VM(t.Context(), vms[0].ID)
+	vm, err := w.client.VM(t.Context(), engine.ID(vms[0].ID))
 	if err != nil || *vm.Memory != 8<<30 {
 		t.Errorf("the engine was not told of the memory: %v, %v", vm, err)
 	}
@@ -229,7 +229,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := w.sim.VMs()[0]
-	nics, err := w.client.NICs(t.Context(), vm.ID)
+	nics, err := w.client.NICs(t.Context(), engine.ID(vm.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 	}
 	request := w.request(t)
 	request.Files = render.Files(request.Files).Adopting(map[render.Address]string{
-		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID, render.StartAddress: vm.ID,
+		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID.String(), render.StartAddress: vm.ID,
 	})
 	summary, err := w.executor.Apply(t.Context(), request)
 	if err != nil || summary.Imported != 3 || summary.Added+summary.Destroyed != 0 {

@@ -56,7 +56,7 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	must(t, err)
 	block, err := client.StorageDomain(ctx, dc, "block")
 	must(t, err)
-	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID, "$template": template.ID, "$profile": profile.ID, "$storage": storage.ID, "$block": block.ID}}
+	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID.String(), "$template": template.ID.String(), "$profile": profile.ID.String(), "$storage": storage.ID.String(), "$block": block.ID.String()}}
 }
 
 func must(t *testing.T, err error) {

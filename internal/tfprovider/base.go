@@ -130,6 +130,12 @@ func importParts(ctx context.Context, req resource.ImportStateRequest, resp *res
 	}
 }
 
+// idOf is the UUID that an attribute holds. A state may hold anything: the client sends what is none nowhere.
+func idOf(attribute types.String) engine.ID { return engine.ID(attribute.ValueString()) }
+
+// idValue is a UUID as an attribute.
+func idValue(id engine.ID) types.String { return types.StringValue(id.String()) }
+
 // textOf is a text of the engine, which has no null: an empty one stays null where the state has null.
 func textOf(state types.String, seen string) types.String {
 	if seen == "" && state.IsNull() {

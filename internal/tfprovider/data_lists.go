@@ -50,7 +50,7 @@ func (d *blankTemplateData) Schema(_ context.Context, _ datasource.SchemaRequest
 }
 
 func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, resp *datasource.ReadResponse) {
-	id := engine.BlankTemplateID
+	var id engine.ID = engine.BlankTemplateID
 	_, err := d.client.TemplateByID(ctx, id)
 	if engine.IsNotFound(err) {
 		var named []engine.Template
@@ -68,7 +68,7 @@ func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, 
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, &struct {
 		ID types.String `tfsdk:"id"`
-	}{types.StringValue(id)})...)
+	}{idValue(id)})...)
 }
 
 // ovirt_affinity_group
@@ -101,7 +101,7 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 	if !ok {
 		return
 	}
-	groups, err := d.client.AffinityGroups(ctx, model.ClusterID.ValueString())
+	groups, err := d.client.AffinityGroups(ctx, idOf(model.ClusterID))
 	at := slices.IndexFunc(groups, func(g engine.AffinityGroup) bool { return g.Name == model.Name.ValueString() })
 	if err == nil && at < 0 {
 		err = fmt.Errorf("cluster %s has no affinity group named %q", model.ClusterID.ValueString(), model.Name.ValueString())
@@ -110,7 +110,7 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 		resp.Diagnostics.AddError("The affinity group was not found", err.Error())
 		return
 	}
-	model.ID = types.StringValue(groups[at].ID)
+	model.ID = idValue(groups[at].ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -156,8 +156,8 @@ func (d *clusterHostsData) Read(ctx context.Context, req datasource.ReadRequest,
 	}
 	model.ID, model.Hosts = model.ClusterID, []hostModel{}
 	for _, host := range hosts {
-		if engine.RefID(host.Cluster) == model.ClusterID.ValueString() {
-			model.Hosts = append(model.Hosts, hostModel{ID: host.ID, Status: host.Status})
+		if engine.RefID(host.Cluster) == idOf(model.ClusterID) {
+			model.Hosts = append(model.Hosts, hostModel{ID: host.ID.String(), Status: host.Status})
 		}
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -210,7 +210,7 @@ func (d *templatesData) Read(ctx context.Context, req datasource.ReadRequest, re
 	}
 	model.ID, model.Templates = model.Name, []foundTemplateModel{}
 	for _, t := range found {
-		model.Templates = append(model.Templates, foundTemplateModel{ID: t.ID, Description: t.Description})
+		model.Templates = append(model.Templates, foundTemplateModel{ID: t.ID.String(), Description: t.Description})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -221,19 +221,19 @@ type attachmentsData struct {
 	dataBase
 	// owner is the attribute that names what the disks are attached to, result the one that lists them.
 	owner, result, about string
-	list                 func(ctx context.Context, client *engine.Client, owner string) ([]engine.DiskAttachment, error)
+	list                 func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error)
 }
 
 func newDiskAttachmentsData() datasource.DataSource {
 	return &attachmentsData{dataBase{typeName: "ovirt_disk_attachments"}, "vm_id", "attachments", "VM",
-		func(ctx context.Context, client *engine.Client, owner string) ([]engine.DiskAttachment, error) {
+		func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error) {
 			return client.DiskAttachments(ctx, owner)
 		}}
 }
 
 func newTemplateDiskAttachmentsData() datasource.DataSource {
 	return &attachmentsData{dataBase{typeName: "ovirt_template_disk_attachments"}, "template_id", "disk_attachments", "template",
-		func(ctx context.Context, client *engine.Client, owner string) ([]engine.DiskAttachment, error) {
+		func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error) {
 			return client.TemplateDiskAttachments(ctx, owner)
 		}}
 }
@@ -255,7 +255,7 @@ func (d *attachmentsData) Read(ctx context.Context, req datasource.ReadRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	attachments, err := d.list(ctx, d.client, owner.ValueString())
+	attachments, err := d.list(ctx, d.client, idOf(owner))
 	if err != nil {
 		resp.Diagnostics.AddError("The disks cannot be read", err.Error())
 		return
@@ -268,7 +268,7 @@ func (d *attachmentsData) Read(ctx context.Context, req datasource.ReadRequest, 
 	items := []item{}
 	for i := range attachments {
 		a := &attachments[i]
-		items = append(items, item{ID: a.ID, DiskID: a.DiskID(), Interface: a.Interface})
+		items = append(items, item{ID: a.ID.String(), DiskID: a.DiskID().String(), Interface: a.Interface})
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.owner), owner)...)

@@ -55,12 +55,12 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	if !ok {
 		return
 	}
-	vmID := model.VMID.ValueString()
+	vmID := idOf(model.VMID)
 	ctx, cancel := context.WithTimeout(ctx, addressLimit)
 	defer cancel()
 	begin := time.Now()
 	var interfaces []engine.GuestInterface
-	err := poll(ctx, "VM "+vmID+" to report an address", func(ctx context.Context) (bool, string, error) {
+	err := poll(ctx, "VM "+vmID.String()+" to report an address", func(ctx context.Context) (bool, string, error) {
 		var err error
 		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
 			return err == nil, "", err
@@ -71,10 +71,10 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 		}
 		switch started, known := vm.StartedAt(); {
 		case vm.Status == engine.VMDown:
-			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID+" is down. Let this data source depend on what starts it.")
+			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
 			return true, "", nil
 		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
-			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID+" has run since "+started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
+			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
 			return true, "", nil
 		}
 		return false, string(vm.Status), nil

@@ -72,45 +72,45 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 	deletions := map[string]func(t *testing.T, s *site, w *workspace){
 		"affinity group": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DeleteAffinityGroup(t.Context(), s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id")))
+			must(t, s.client.DeleteAffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id"))))
 		},
 		"membership of the group": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.RemoveFromAffinityGroup(t.Context(), s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")))
+			must(t, s.client.RemoveFromAffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id")), engine.ID(w.text("ovirt_vm.a", "id"))))
 		},
 		"tag": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DeleteTag(t.Context(), w.text("ovirt_tag.t", "id")))
+			must(t, s.client.DeleteTag(t.Context(), engine.ID(w.text("ovirt_tag.t", "id"))))
 		},
 		"tag of the VM": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.UntagVM(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_tag.t", "id")))
+			must(t, s.client.UntagVM(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_tag.t", "id"))))
 		},
 		"network interface": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
 			vm, nic := w.text("ovirt_vm.a", "id"), w.text("ovirt_nic.a", "id")
-			must(t, s.client.UnplugNIC(t.Context(), vm, nic))
-			must(t, s.client.DeleteNIC(t.Context(), vm, nic))
+			must(t, s.client.UnplugNIC(t.Context(), engine.ID(vm), engine.ID(nic)))
+			must(t, s.client.DeleteNIC(t.Context(), engine.ID(vm), engine.ID(nic)))
 		},
 		"attachment of a disk": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_disk.d", "id")))
+			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_disk.d", "id"))))
 		},
 		"attachment among several": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), w.text("ovirt_disk.e", "id")))
+			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_disk.e", "id"))))
 		},
 		"disk": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
 			id := w.text("ovirt_disk.d", "id")
-			must(t, s.client.DetachDisk(t.Context(), w.text("ovirt_vm.a", "id"), id))
-			waitFor(t, func() bool { return engine.IsNotFound(s.client.DeleteDisk(t.Context(), id)) })
+			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(id)))
+			waitFor(t, func() bool { return engine.IsNotFound(s.client.DeleteDisk(t.Context(), engine.ID(id))) })
 		},
 		"VM": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
 			id := w.text("ovirt_vm.a", "id")
-			must(t, s.client.StopVM(t.Context(), id, true))
-			waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), id) == nil })
+			must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
+			waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(id)) == nil })
 		},
 	}
 	for name, remove := range deletions {

@@ -38,9 +38,9 @@ resource "ovirt_vm_tag" "t" {
 	if message := newWorkspace(t, s).config(`resource "ovirt_tag" "t" { name = "blue" }`).fail(); !strings.Contains(message, tag) { // R4
 		t.Errorf("the message is %q", message)
 	}
-	must(t, s.client.UntagVM(t.Context(), vm, tag)) // R11
+	must(t, s.client.UntagVM(t.Context(), engine.ID(vm), engine.ID(tag))) // R11
 	w.wants("ovirt_vm_tag.t", "create")
-	must(t, s.client.DeleteTag(t.Context(), tag))
+	must(t, s.client.DeleteTag(t.Context(), engine.ID(tag)))
 	w.wants("ovirt_tag.t", "create", "ovirt_vm_tag.t", "create")
 	w.apply()
 	w.config(strings.Replace(config, `"blue"`, `"green"`, 1))
@@ -84,9 +84,9 @@ data "ovirt_affinity_group" "g" {
 	w.apply()
 	w.settled() // R12: enforcing and priority are sent
 	cluster, id, vm := s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")
-	seen, err := s.client.AffinityGroup(t.Context(), cluster, id)
+	seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 	must(t, err)
-	if seen.Priority == nil || *seen.Priority != 3 || seen.Enforcing == nil || !*seen.Enforcing || !seen.Has(vm) || seen.DescriptionText() != "<apart> & more" {
+	if seen.Priority == nil || *seen.Priority != 3 || seen.Enforcing == nil || !*seen.Enforcing || !seen.Has(engine.ID(vm)) || seen.DescriptionText() != "<apart> & more" {
 		t.Errorf("the engine has %+v", seen)
 	}
 	if got := w.text("data.ovirt_affinity_group.g", "id"); got != id {
@@ -106,9 +106,9 @@ data "ovirt_affinity_group" "g" {
 		w.wants("ovirt_affinity_group.g", "update")
 		w.apply()
 		w.settled()
-		seen, err := s.client.AffinityGroup(t.Context(), cluster, id)
+		seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 		must(t, err)
-		if !seen.VMsRule.Positive || *seen.Priority != 5 || !seen.Has(vm) {
+		if !seen.VMsRule.Positive || *seen.Priority != 5 || !seen.Has(engine.ID(vm)) {
 			t.Errorf("the engine has %+v", seen)
 		}
 	})
@@ -124,9 +124,9 @@ data "ovirt_affinity_group" "g" {
 		}
 	})
 	t.Run("what is gone is planned anew", func(t *testing.T) { // R11
-		must(t, s.client.RemoveFromAffinityGroup(t.Context(), cluster, id, vm))
+		must(t, s.client.RemoveFromAffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id), engine.ID(vm)))
 		w.wants("ovirt_vm_affinity_group.a", "create")
-		must(t, s.client.DeleteAffinityGroup(t.Context(), cluster, id))
+		must(t, s.client.DeleteAffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id)))
 		w.config(group + strings.Split(member, "data ")[0])
 		w.wants("ovirt_affinity_group.g", "create", "ovirt_vm_affinity_group.a", "create")
 		w.apply()
@@ -160,7 +160,7 @@ resource "ovirt_vm_affinity_group" "a" {
 `
 	w := newWorkspace(t, s).config(config)
 	w.apply()
-	group, err := s.client.AffinityGroup(t.Context(), s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"))
+	group, err := s.client.AffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id")))
 	must(t, err)
 	if group.VMs == nil || len(group.VMs.Items) != 6 {
 		t.Errorf("the group has %+v", group.VMs)
@@ -189,7 +189,7 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 	w.apply()
 	w.settled()
 	vm := w.text("ovirt_vm.a", "id")
-	consoles, err := s.client.GraphicsConsoles(t.Context(), vm)
+	consoles, err := s.client.GraphicsConsoles(t.Context(), engine.ID(vm))
 	must(t, err)
 	if len(consoles) != 0 {
 		t.Errorf("the VM has consoles %v", consoles)
@@ -199,7 +199,7 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 		w.importID(address, vm)
 	}
 	w.settled()
-	waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), vm) == nil }) // R11
+	waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(vm)) == nil }) // R11
 	w.wants("ovirt_vm.a", "create", "ovirt_vm_graphics_consoles.a", "create", "ovirt_vm_optimize_cpu_settings.a", "create")
 	w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
 }

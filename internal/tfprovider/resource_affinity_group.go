@@ -119,7 +119,7 @@ func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
 }
 
 func (m *affinityGroupModel) observe(group *engine.AffinityGroup) {
-	m.ID, m.Name, m.Description = types.StringValue(group.ID), types.StringValue(group.Name), textOf(m.Description, group.DescriptionText())
+	m.ID, m.Name, m.Description = idValue(group.ID), types.StringValue(group.Name), textOf(m.Description, group.DescriptionText())
 	m.Enforcing, m.Priority = types.BoolValue(group.Enforcing != nil && *group.Enforcing), types.Float64PointerValue(group.Priority)
 	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
 }
@@ -172,7 +172,7 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 	if !ok {
 		return
 	}
-	cluster, name := model.ClusterID.ValueString(), model.Name.ValueString()
+	cluster, name := idOf(model.ClusterID), model.Name.ValueString()
 	group, err := named[engine.AffinityGroup]{
 		kind: "affinity group", name: name,
 		create: func(ctx context.Context) (*engine.AffinityGroup, error) {
@@ -184,13 +184,13 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 		remove: func(ctx context.Context, group *engine.AffinityGroup) error {
 			return r.client.DeleteAffinityGroup(ctx, cluster, group.ID)
 		},
-		id: func(group *engine.AffinityGroup) string { return group.ID },
+		id: func(group *engine.AffinityGroup) string { return group.ID.String() },
 	}.make(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
 		return
 	}
-	model.ID = types.StringValue(group.ID)
+	model.ID = idValue(group.ID)
 	settle(&model.Priority, types.Float64PointerValue(group.Priority))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -200,7 +200,7 @@ func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadReque
 	if !ok {
 		return
 	}
-	group, err := r.client.AffinityGroup(ctx, model.ClusterID.ValueString(), model.ID.ValueString())
+	group, err := r.client.AffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
 	if unread(ctx, err, "The affinity group", resp) {
 		return
 	}
@@ -213,15 +213,15 @@ func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateR
 	if !ok {
 		return
 	}
-	id := model.ID.ValueString()
-	unlock, err := groupLocks.lock(ctx, id)
+	id := idOf(model.ID)
+	unlock, err := groupLocks.lock(ctx, id.String())
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
 		return
 	}
 	defer unlock()
-	err = poll(ctx, "affinity group "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
-		group, err := r.client.UpdateAffinityGroup(ctx, model.ClusterID.ValueString(), id, model.toEngine())
+	err = poll(ctx, "affinity group "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
+		group, err := r.client.UpdateAffinityGroup(ctx, idOf(model.ClusterID), id, model.toEngine())
 		if err == nil {
 			settle(&model.Priority, types.Float64PointerValue(group.Priority))
 		}
@@ -240,7 +240,7 @@ func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteR
 		return
 	}
 	remove(ctx, "affinity group "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteAffinityGroup(ctx, model.ClusterID.ValueString(), model.ID.ValueString())
+		return r.client.DeleteAffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
 	})
 }
 

@@ -61,15 +61,15 @@ type diskModel struct {
 // observe takes over what the engine tells. A size that is larger than what was asked for is no drift: it cannot be
 // undone, and another resource may have asked for it.
 func (m *diskModel) observe(disk *engine.Disk) {
-	m.ID, m.Alias = types.StringValue(disk.ID), types.StringValue(disk.AliasText())
+	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())
 	m.Format, m.Sparse = types.StringValue(disk.Format), types.BoolPointerValue(disk.Sparse)
 	m.Status, m.TotalSize = types.StringValue(string(disk.Status)), types.Int64Value(disk.TotalSize)
 	if m.Size.IsNull() || m.Size.IsUnknown() || disk.ProvisionedSize < m.Size.ValueInt64() {
 		m.Size = types.Int64Value(disk.ProvisionedSize)
 	}
 	domains := disk.StorageDomainIDs()
-	if len(domains) > 0 && !slices.Contains(domains, m.StorageDomainID.ValueString()) {
-		m.StorageDomainID = types.StringValue(domains[0]) // imported, or moved
+	if len(domains) > 0 && !slices.Contains(domains, idOf(m.StorageDomainID)) {
+		m.StorageDomainID = idValue(domains[0]) // imported, or moved
 	}
 }
 
@@ -98,7 +98,7 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 	if isKnown(m.Sparse) {
 		return m.Sparse.ValueBoolPointer(), nil
 	}
-	return client.SparseOn(ctx, m.StorageDomainID.ValueString(), format)
+	return client.SparseOn(ctx, idOf(m.StorageDomainID), format)
 }
 
 // refuseShrinking is the ModifyPlan of a size.
@@ -137,7 +137,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	}
 	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
 		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: sparse,
-		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: model.StorageDomainID.ValueString()}}},
+		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
 	}, progress(ctx, "disk to be created"))
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
@@ -147,7 +147,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	created := *model
 	created.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
-	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID+" to be ready"))
+	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID.String()+" to be ready"))
 	var early *engine.WaitError
 	switch {
 	case errors.As(err, &early):
@@ -168,7 +168,7 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	if !ok {
 		return
 	}
-	disk, err := r.client.Disk(ctx, model.ID.ValueString())
+	disk, err := r.client.Disk(ctx, idOf(model.ID))
 	if unread(ctx, err, "The disk", resp) {
 		return
 	}
@@ -192,8 +192,8 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 
 // update renames and grows the disk as planned.
 func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error) {
-	id := plan.ID.ValueString()
-	err := poll(ctx, "disk "+id+" to be renamed", func(ctx context.Context) (bool, string, error) {
+	id := idOf(plan.ID)
+	err := poll(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
 		disk, err := b.client.Disk(ctx, id)
 		if err == nil && plan.aliasOf() != nil && disk.AliasText() != *plan.aliasOf() {
 			err = b.client.UpdateDisk(ctx, id, &engine.Disk{Alias: plan.aliasOf()})
@@ -201,7 +201,7 @@ func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error
 		return err == nil, "", err
 	})
 	if err == nil {
-		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id+" to grow"))
+		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id.String()+" to grow"))
 	}
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (b *base) deleteDisk(ctx context.Context, req resource.DeleteRequest, resp 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if err := b.client.RemoveDisk(ctx, id.ValueString(), progress(ctx, "disk "+id.ValueString()+" to be deleted")); err != nil {
+	if err := b.client.RemoveDisk(ctx, idOf(id), progress(ctx, "disk "+id.ValueString()+" to be deleted")); err != nil {
 		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
 	}
 }

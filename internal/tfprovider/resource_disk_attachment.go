@@ -56,8 +56,8 @@ func isSet(flag *bool) bool { return flag != nil && *flag }
 
 // attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up, and so is a
 // refusal, which may be because an earlier run did it: a disk is attached to a VM at most once.
-func (b *base) attach(ctx context.Context, vmID string, wanted *engine.DiskAttachment) (*engine.DiskAttachment, error) {
-	what := "disk " + wanted.DiskID() + " to be attached to VM " + vmID
+func (b *base) attach(ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment) (*engine.DiskAttachment, error) {
+	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
 	find := func(ctx context.Context) (*engine.DiskAttachment, error) {
 		found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
 		return found, ignoreNotFound(err)
@@ -79,15 +79,15 @@ func (r *diskAttachmentResource) Create(ctx context.Context, req resource.Create
 	if !ok {
 		return
 	}
-	made, err := r.attach(ctx, model.VMID.ValueString(), &engine.DiskAttachment{
+	made, err := r.attach(ctx, idOf(model.VMID), &engine.DiskAttachment{
 		Active: model.Active.ValueBoolPointer(), Bootable: model.Bootable.ValueBoolPointer(), Interface: model.Interface.ValueString(),
-		Disk: &engine.Disk{ID: model.DiskID.ValueString()},
+		Disk: &engine.Disk{ID: idOf(model.DiskID)},
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not attached", err.Error())
 		return
 	}
-	model.ID = types.StringValue(made.ID)
+	model.ID = idValue(made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -96,11 +96,11 @@ func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequ
 	if !ok {
 		return
 	}
-	seen, err := r.client.DiskAttachment(ctx, model.VMID.ValueString(), model.ID.ValueString())
+	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), idOf(model.ID))
 	if unread(ctx, err, "The disk attachment", resp) {
 		return
 	}
-	model.ID, model.DiskID, model.Interface = types.StringValue(seen.ID), types.StringValue(seen.DiskID()), types.StringValue(seen.Interface)
+	model.ID, model.DiskID, model.Interface = idValue(seen.ID), idValue(seen.DiskID()), types.StringValue(seen.Interface)
 	model.Active, model.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -111,7 +111,7 @@ func (r *diskAttachmentResource) Delete(ctx context.Context, req resource.Delete
 		return
 	}
 	remove(ctx, "disk "+model.DiskID.ValueString()+" of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DetachDisk(ctx, model.VMID.ValueString(), model.ID.ValueString())
+		return r.client.DetachDisk(ctx, idOf(model.VMID), idOf(model.ID))
 	})
 }
 

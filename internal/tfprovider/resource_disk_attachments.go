@@ -79,7 +79,7 @@ type attachedDiskModel struct {
 }
 
 func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
-	m.ID, m.DiskID, m.Interface = types.StringValue(seen.ID), types.StringValue(seen.DiskID()), types.StringValue(seen.Interface)
+	m.ID, m.DiskID, m.Interface = idValue(seen.ID), idValue(seen.DiskID()), types.StringValue(seen.Interface)
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 }
 
@@ -89,8 +89,8 @@ func (m *attachedDiskModel) is(seen *engine.DiskAttachment) bool {
 }
 
 // find returns the block of the disk, nil where there is none.
-func (m *diskAttachmentsModel) find(diskID string) *attachedDiskModel {
-	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return a.DiskID.ValueString() == diskID })
+func (m *diskAttachmentsModel) find(diskID engine.ID) *attachedDiskModel {
+	i := slices.IndexFunc(m.Attachments, func(a attachedDiskModel) bool { return idOf(a.DiskID) == diskID })
 	if i < 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (r *diskAttachmentsResource) ModifyPlan(ctx context.Context, req resource.M
 	for i := range blocks {
 		b := &blocks[i]
 		b.ID = types.StringUnknown()
-		if old := before.find(b.DiskID.ValueString()); old != nil && !b.DiskID.IsUnknown() {
+		if old := before.find(idOf(b.DiskID)); old != nil && !b.DiskID.IsUnknown() {
 			b.ID = old.ID
 		}
 		for _, flag := range []*types.Bool{&b.Active, &b.Bootable} {
@@ -165,7 +165,7 @@ func (r *diskAttachmentsResource) Update(ctx context.Context, req resource.Updat
 
 // apply brings the VM's disks to what is planned, and leaves in the model those that are attached.
 func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics) {
-	vmID := plan.VMID.ValueString()
+	vmID := idOf(plan.VMID)
 	plan.ID = plan.VMID
 	live, err := r.client.DiskAttachments(ctx, vmID)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskA
 			r.detach(ctx, vmID, seen, diags)
 		case wanted == nil && plan.RemoveUnmanaged.ValueBool():
 			if r.detach(ctx, vmID, seen, diags) {
-				if err := r.client.RemoveDisk(ctx, id, progress(ctx, "disk "+id+" to be deleted")); err != nil {
+				if err := r.client.RemoveDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted")); err != nil {
 					diags.AddError("The disk was detached, but not deleted", err.Error())
 				}
 			}
@@ -197,28 +197,28 @@ func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskA
 	}
 	var attached []attachedDiskModel
 	for _, wanted := range plan.Attachments {
-		if i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == wanted.DiskID.ValueString() }); i < 0 || !wanted.is(&live[i]) {
+		if i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == idOf(wanted.DiskID) }); i < 0 || !wanted.is(&live[i]) {
 			if diags.HasError() {
 				continue
 			}
 			made, err := r.attach(ctx, vmID, &engine.DiskAttachment{
 				Active: wanted.Active.ValueBoolPointer(), Bootable: wanted.Bootable.ValueBoolPointer(), Interface: wanted.Interface.ValueString(),
-				Disk: &engine.Disk{ID: wanted.DiskID.ValueString()},
+				Disk: &engine.Disk{ID: idOf(wanted.DiskID)},
 			})
 			if err != nil {
 				diags.AddError("The disk was not attached", err.Error())
 				continue
 			}
-			wanted.ID = types.StringValue(made.ID)
+			wanted.ID = idValue(made.ID)
 		}
 		attached = append(attached, wanted)
 	}
 	plan.Attachments = attached
 }
 
-func (r *diskAttachmentsResource) detach(ctx context.Context, vmID string, attachment *engine.DiskAttachment, diags *diag.Diagnostics) bool {
+func (r *diskAttachmentsResource) detach(ctx context.Context, vmID engine.ID, attachment *engine.DiskAttachment, diags *diag.Diagnostics) bool {
 	var problems diag.Diagnostics
-	remove(ctx, "disk "+attachment.DiskID()+" of VM "+vmID, &problems, func(ctx context.Context) error {
+	remove(ctx, "disk "+attachment.DiskID().String()+" of VM "+vmID.String(), &problems, func(ctx context.Context) error {
 		return r.client.DetachDisk(ctx, vmID, attachment.ID)
 	})
 	diags.Append(problems...)
@@ -232,7 +232,7 @@ func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadReq
 	if !ok {
 		return
 	}
-	live, err := r.client.DiskAttachments(ctx, model.VMID.ValueString())
+	live, err := r.client.DiskAttachments(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The disks of the VM", resp) {
 		return
 	}
@@ -262,7 +262,7 @@ func (r *diskAttachmentsResource) Delete(ctx context.Context, req resource.Delet
 		return
 	}
 	for _, a := range model.Attachments {
-		r.detach(ctx, model.VMID.ValueString(), &engine.DiskAttachment{ID: a.ID.ValueString()}, &resp.Diagnostics)
+		r.detach(ctx, idOf(model.VMID), &engine.DiskAttachment{ID: idOf(a.ID)}, &resp.Diagnostics)
 	}
 }
 

@@ -60,7 +60,7 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 		return nil, err
 	}
 	options := engine.UploadOptions{
-		Image: image, Size: header.FileSize, StorageDomainID: model.StorageDomainID.ValueString(), Format: model.Format.ValueString(), Sparse: sparse,
+		Image: image, Size: header.FileSize, StorageDomainID: idOf(model.StorageDomainID), Format: model.Format.ValueString(), Sparse: sparse,
 		Report: progress(ctx, "upload of "+model.SourceFile.ValueString()),
 	}
 	if alias := model.aliasOf(); alias != nil {
@@ -81,7 +81,7 @@ func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadReque
 	if !ok {
 		return
 	}
-	disk, err := r.client.Disk(ctx, model.ID.ValueString())
+	disk, err := r.client.Disk(ctx, idOf(model.ID))
 	if unread(ctx, err, "The disk", resp) {
 		return
 	}

@@ -31,7 +31,7 @@ type resizeResource struct {
 	// about are the descriptions of the resource, its owner and its size.
 	about, aboutOwner, aboutSize string
 	// disks finds what is resized; IsNotFound tells that the owner is gone.
-	disks func(ctx context.Context, client *engine.Client, owner string) ([]engine.Disk, error)
+	disks func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error)
 }
 
 func newDiskResizeResource() resource.Resource {
@@ -39,7 +39,7 @@ func newDiskResizeResource() resource.Resource {
 		base: base{typeName: "ovirt_disk_resize"}, owner: "disk_id",
 		about:      "The size of a disk that something else has made, such as a template's disk in a VM. Destroying it changes nothing.",
 		aboutOwner: "UUID of the disk.", aboutSize: "Size in bytes. It can only grow; a disk that is larger already is an error.",
-		disks: func(ctx context.Context, client *engine.Client, owner string) ([]engine.Disk, error) {
+		disks: func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error) {
 			disk, err := client.Disk(ctx, owner)
 			if err != nil {
 				return nil, err
@@ -59,7 +59,7 @@ func newVMDisksResizeResource() resource.Resource {
 }
 
 // bootableDisks reads the disks from which the VM boots.
-func bootableDisks(ctx context.Context, client *engine.Client, vmID string) ([]engine.Disk, error) {
+func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) ([]engine.Disk, error) {
 	attachments, err := client.DiskAttachments(ctx, vmID)
 	if err != nil {
 		return nil, err
@@ -100,16 +100,16 @@ type attributeReader interface {
 }
 
 // read reads what is resized, and its size in bytes; 0 where it is null.
-func (r *resizeResource) read(ctx context.Context, source attributeReader, diags *diag.Diagnostics) (owner string, size int64) {
+func (r *resizeResource) read(ctx context.Context, source attributeReader, diags *diag.Diagnostics) (owner engine.ID, size int64) {
 	var id types.String
 	var bytes types.Int64
 	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &id)...)
 	diags.Append(source.GetAttribute(ctx, path.Root("size"), &bytes)...)
-	return id.ValueString(), bytes.ValueInt64()
+	return idOf(id), bytes.ValueInt64()
 }
 
 // grow makes the disks as large as planned.
-func (r *resizeResource) grow(ctx context.Context, plan attributeReader, diags *diag.Diagnostics) (owner string, size int64) {
+func (r *resizeResource) grow(ctx context.Context, plan attributeReader, diags *diag.Diagnostics) (owner engine.ID, size int64) {
 	owner, size = r.read(ctx, plan, diags)
 	if diags.HasError() {
 		return owner, size
@@ -129,7 +129,7 @@ func (r *resizeResource) grow(ctx context.Context, plan attributeReader, diags *
 		}
 	}
 	for _, disk := range disks {
-		if err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID+" to grow")); err != nil {
+		if err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID.String()+" to grow")); err != nil {
 			diags.AddAttributeError(path.Root("size"), "The disk was not resized", err.Error())
 			return owner, size
 		}

@@ -47,7 +47,7 @@ type nicModel struct {
 
 // toEngine is the request that makes it.
 func (m *nicModel) toEngine() *engine.NIC {
-	nic := &engine.NIC{Name: m.Name.ValueString(), VNICProfile: engine.NewRef(m.VNICProfileID.ValueString()), Interface: m.Interface.ValueString()}
+	nic := &engine.NIC{Name: m.Name.ValueString(), VNICProfile: engine.NewRef(idOf(m.VNICProfileID)), Interface: m.Interface.ValueString()}
 	if isKnown(m.MAC) {
 		nic.MAC = &engine.MAC{Address: m.MAC.ValueString()}
 	}
@@ -55,8 +55,8 @@ func (m *nicModel) toEngine() *engine.NIC {
 }
 
 func (m *nicModel) observe(nic *engine.NIC) {
-	m.ID, m.Name = types.StringValue(nic.ID), types.StringValue(nic.Name)
-	m.VNICProfileID = types.StringValue(engine.RefID(nic.VNICProfile))
+	m.ID, m.Name = idValue(nic.ID), types.StringValue(nic.Name)
+	m.VNICProfileID = idValue(engine.RefID(nic.VNICProfile))
 	m.Interface = optional(nic.Interface)
 	if nic.MAC == nil {
 		m.MAC = types.StringNull()
@@ -70,7 +70,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if !ok {
 		return
 	}
-	vmID, name := model.VMID.ValueString(), model.Name.ValueString()
+	vmID, name := idOf(model.VMID), model.Name.ValueString()
 	var nic *engine.NIC
 	err := poll(ctx, "network interface "+name, func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx) // an interrupt would leave one that the state does not know
@@ -103,7 +103,7 @@ func (r *nicResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if !ok {
 		return
 	}
-	nic, err := r.client.NIC(ctx, model.VMID.ValueString(), model.ID.ValueString())
+	nic, err := r.client.NIC(ctx, idOf(model.VMID), idOf(model.ID))
 	if unread(ctx, err, "The network interface", resp) {
 		return
 	}
@@ -116,8 +116,8 @@ func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if !ok {
 		return
 	}
-	vmID, id := model.VMID.ValueString(), model.ID.ValueString()
-	remove(ctx, "network interface "+id, &resp.Diagnostics, func(ctx context.Context) error {
+	vmID, id := idOf(model.VMID), idOf(model.ID)
+	remove(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.DeleteNIC(ctx, vmID, id)
 		if engine.IsConflict(err) && !engine.IsTransient(err) { // the VM runs
 			if err = r.client.UnplugNIC(ctx, vmID, id); err == nil {

@@ -43,7 +43,7 @@ type tagModel struct {
 }
 
 func (m *tagModel) observe(tag *engine.Tag) {
-	m.ID, m.Name, m.Description = types.StringValue(tag.ID), types.StringValue(tag.Name), textOf(m.Description, tag.Description)
+	m.ID, m.Name, m.Description = idValue(tag.ID), types.StringValue(tag.Name), textOf(m.Description, tag.Description)
 }
 
 func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -59,13 +59,13 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 		},
 		list:   func(ctx context.Context) ([]engine.Tag, error) { return r.client.TagsNamed(ctx, name) },
 		remove: func(ctx context.Context, tag *engine.Tag) error { return r.client.DeleteTag(ctx, tag.ID) },
-		id:     func(tag *engine.Tag) string { return tag.ID },
+		id:     func(tag *engine.Tag) string { return tag.ID.String() },
 	}.make(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The tag was not created", err.Error())
 		return
 	}
-	model.ID = types.StringValue(tag.ID)
+	model.ID = idValue(tag.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -74,7 +74,7 @@ func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if !ok {
 		return
 	}
-	tag, err := r.client.Tag(ctx, model.ID.ValueString())
+	tag, err := r.client.Tag(ctx, idOf(model.ID))
 	if unread(ctx, err, "The tag", resp) {
 		return
 	}
@@ -88,7 +88,7 @@ func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 		return
 	}
 	remove(ctx, "tag "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DeleteTag(ctx, model.ID.ValueString())
+		return r.client.DeleteTag(ctx, idOf(model.ID))
 	})
 }
 

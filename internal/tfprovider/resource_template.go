@@ -61,9 +61,9 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 		return
 	}
 	// It exists now: whatever happens later, the state has it.
-	model.ID = types.StringValue(template.ID)
+	model.ID = idValue(template.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
-	err = poll(ctx, "template "+template.ID+" to be ready", func(ctx context.Context) (bool, string, error) {
+	err = poll(ctx, "template "+template.ID.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
 		seen, err := r.client.TemplateByID(ctx, template.ID)
 		if err != nil {
 			return false, "", err
@@ -86,13 +86,13 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
+	known := map[engine.ID]bool{}
 	for _, t := range before {
 		known[t.ID] = true
 	}
 	template, err := engine.CreateOnce(ctx, "template "+name, progress(ctx, "template "+name),
 		func(ctx context.Context) (*engine.Template, error) {
-			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), model.VMID.ValueString())
+			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), idOf(model.VMID))
 		},
 		func(ctx context.Context) (*engine.Template, error) {
 			now, err := r.client.FindTemplates(ctx, name)
@@ -114,7 +114,7 @@ func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, r
 	if !ok {
 		return
 	}
-	template, err := r.client.TemplateByID(ctx, model.ID.ValueString())
+	template, err := r.client.TemplateByID(ctx, idOf(model.ID))
 	if unread(ctx, err, "The template", resp) {
 		return
 	}
@@ -129,8 +129,8 @@ func (r *templateResource) Update(ctx context.Context, req resource.UpdateReques
 		return
 	}
 	if !plan.Name.Equal(before.Name) || !plan.Description.Equal(before.Description) {
-		id := plan.ID.ValueString()
-		err := poll(ctx, "template "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
+		id := idOf(plan.ID)
+		err := poll(ctx, "template "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
 			_, err := r.client.UpdateTemplate(ctx, id, plan.Name.ValueString(), plan.Description.ValueString())
 			return err == nil, "", err
 		})
@@ -147,8 +147,8 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 	if !ok {
 		return
 	}
-	id := model.ID.ValueString()
-	err := poll(ctx, "template "+id+" to be deleted", func(ctx context.Context) (bool, string, error) {
+	id := idOf(model.ID)
+	err := poll(ctx, "template "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		seen, err := r.client.TemplateByID(ctx, id)
 		if engine.IsNotFound(err) {
 			return true, "", nil

@@ -227,8 +227,8 @@ func planMemory(ctx context.Context, req resource.ModifyPlanRequest, resp *resou
 func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	var diags diag.Diagnostics
 	vm := &engine.VM{
-		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(m.ClusterID.ValueString()),
-		Template: engine.NewRef(m.TemplateID.ValueString()), InstanceType: engine.NewRef(m.InstanceTypeID.ValueString()),
+		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(idOf(m.ClusterID)),
+		Template: engine.NewRef(idOf(m.TemplateID)), InstanceType: engine.NewRef(idOf(m.InstanceTypeID)),
 		Memory: number(m.Memory), Type: m.VMType.ValueString(), Soundcard: flag(m.SoundcardEnabled), Description: text(m.Description),
 	}
 	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
@@ -256,12 +256,12 @@ func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
 	if len(m.DiskOverrides) > 0 {
 		vm.DiskAttachments = &engine.DiskOverrides{}
 		for _, o := range m.DiskOverrides {
-			choice := engine.DiskChoice{ID: o.DiskID.ValueString(), Format: o.Format.ValueString()}
+			choice := engine.DiskChoice{ID: idOf(o.DiskID), Format: o.Format.ValueString()}
 			if p := o.Provisioning.ValueString(); p != "" {
 				sparse := p == "sparse"
 				choice.Sparse = &sparse
 			}
-			if id := o.StorageDomainID.ValueString(); id != "" {
+			if id := idOf(o.StorageDomainID); id != "" {
 				choice.StorageDomains = &engine.StorageDomains{Items: []engine.Ref{{ID: id}}}
 			}
 			vm.DiskAttachments.Items = append(vm.DiskAttachments.Items, engine.DiskOverride{Disk: choice})
@@ -279,7 +279,7 @@ func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.
 	if !isKnown(m.PlacementHosts) {
 		return policy, nil
 	}
-	var ids []string
+	var ids []engine.ID
 	diags := m.PlacementHosts.ElementsAs(ctx, &ids, false)
 	policy.Hosts = &engine.HostSet{}
 	for _, id := range ids {
@@ -321,10 +321,10 @@ func flag(value types.Bool) *bool {
 // observe takes over what the engine tells. The initialization is left alone: the guest has read it, and the engine may
 // have forgotten it.
 func (m *vmModel) observe(vm *engine.VM) {
-	m.ID, m.Name, m.Status = types.StringValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
+	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
 	m.Comment = textOf(m.Comment, vm.CommentText())
-	m.ClusterID = types.StringValue(engine.RefID(vm.Cluster))
-	m.EffectiveTemplateID = types.StringValue(engine.RefID(vm.Template))
+	m.ClusterID = idValue(engine.RefID(vm.Cluster))
+	m.EffectiveTemplateID = idValue(engine.RefID(vm.Template))
 	if !isKnown(m.Clone) {
 		m.Clone = types.BoolValue(m.TemplateID.IsNull() && m.EffectiveTemplateID.ValueString() == engine.BlankTemplateID)
 	}
@@ -332,7 +332,7 @@ func (m *vmModel) observe(vm *engine.VM) {
 		m.TemplateID = m.EffectiveTemplateID
 	}
 	m.Memory, m.SoundcardEnabled = types.Int64PointerValue(vm.Memory), types.BoolPointerValue(vm.Soundcard)
-	m.VMType, m.OSType, m.InstanceTypeID = optional(vm.Type), types.StringNull(), optional(engine.RefID(vm.InstanceType))
+	m.VMType, m.OSType, m.InstanceTypeID = optional(vm.Type), types.StringNull(), optional(engine.RefID(vm.InstanceType).String())
 	if vm.OS != nil {
 		m.OSType = optional(vm.OS.Type)
 	}
@@ -378,7 +378,7 @@ func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
 	hosts := []attr.Value{}
 	if policy.Hosts != nil {
 		for _, host := range policy.Hosts.Hosts {
-			hosts = append(hosts, types.StringValue(host.ID))
+			hosts = append(hosts, idValue(host.ID))
 		}
 	}
 	if len(hosts) > 0 || isKnown(m.PlacementHosts) {
@@ -454,12 +454,12 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 const ownDisks = "own_disks"
 
 // disksNow are the disks of a VM as JSON; null where they cannot be told.
-func (r *vmResource) disksNow(ctx context.Context, id string) []byte {
+func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	attached, err := r.client.DiskAttachments(ctx, id)
 	if err != nil || len(attached) == 0 { // nobody remembers; an engine may show them a moment later
 		return []byte("null")
 	}
-	ids := []string{}
+	ids := []engine.ID{}
 	for i := range attached {
 		ids = append(ids, attached[i].DiskID())
 	}
@@ -472,8 +472,8 @@ func (r *vmResource) disksNow(ctx context.Context, id string) []byte {
 
 // releaseForeign detaches the disks that did not come with the VM, so that they outlive it. Where nobody remembers which
 // did, after an import, it is those from which the VM boots: to keep a disk too many is better than to destroy one.
-func (r *vmResource) releaseForeign(ctx context.Context, id string, remembered []byte) error {
-	var own []string
+func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembered []byte) error {
+	var own []engine.ID
 	_ = json.Unmarshal(remembered, &own)
 	return poll(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
 		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
@@ -487,7 +487,7 @@ func (r *vmResource) releaseForeign(ctx context.Context, id string, remembered [
 // made it all the same. Without a comment nobody could tell it from another one of that name, so that these are looked
 // up before.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
-	known := map[string]bool{}
+	known := map[engine.ID]bool{}
 	if wanted.CommentText() == "" {
 		before, err := r.client.FindVMs(ctx, wanted.Name)
 		if err != nil {
@@ -524,7 +524,7 @@ func (r *vmResource) Read(ctx context.Context, req resource.ReadRequest, resp *r
 	if !ok {
 		return
 	}
-	settings, err := r.client.VMSettings(ctx, model.ID.ValueString())
+	settings, err := r.client.VMSettings(ctx, idOf(model.ID))
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
@@ -579,9 +579,9 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	id := before.ID.ValueString()
+	id := idOf(before.ID)
 	var vm *engine.VM
-	err := poll(ctx, "VM "+id+" to be updated", func(ctx context.Context) (bool, string, error) {
+	err := poll(ctx, "VM "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
 		var err error
 		vm, err = r.update(ctx, id, *change)
 		return err == nil, "", err
@@ -595,7 +595,7 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 }
 
 // update sends a change, with what waits for the next start, and keeps for it what a VM that runs cannot take.
-func (r *vmResource) update(ctx context.Context, id string, change engine.VM) (*engine.VM, error) {
+func (r *vmResource) update(ctx context.Context, id engine.ID, change engine.VM) (*engine.VM, error) {
 	settings, err := r.client.VMSettings(ctx, id)
 	if err != nil {
 		return nil, err
@@ -617,13 +617,13 @@ func (r *vmResource) Delete(ctx context.Context, req resource.DeleteRequest, res
 	}
 	remembered, diags := req.Private.GetKey(ctx, ownDisks)
 	resp.Diagnostics.Append(diags...)
-	err := powerOff(ctx, r.client, id.ValueString(), false, true)
+	err := powerOff(ctx, r.client, idOf(id), false, true)
 	if err == nil {
-		err = r.releaseForeign(ctx, id.ValueString(), remembered)
+		err = r.releaseForeign(ctx, idOf(id), remembered)
 	}
 	if err == nil {
 		err = poll(ctx, "VM "+id.ValueString()+" to be deleted", func(ctx context.Context) (bool, string, error) {
-			err := r.client.DeleteVM(ctx, id.ValueString())
+			err := r.client.DeleteVM(ctx, idOf(id))
 			return engine.IsNotFound(err), "", ignoreNotFound(err) // deleted is what a second look says, not what the engine accepted
 		})
 	}

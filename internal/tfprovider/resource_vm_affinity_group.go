@@ -74,11 +74,11 @@ func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err e
 }
 
 func (r *vmAffinityGroupResource) member(ctx context.Context, model *vmAffinityGroupModel) (bool, error) {
-	group, err := r.client.AffinityGroup(ctx, model.ClusterID.ValueString(), model.GroupID.ValueString())
+	group, err := r.client.AffinityGroup(ctx, idOf(model.ClusterID), idOf(model.GroupID))
 	if err != nil {
 		return false, err
 	}
-	return group.Has(model.VMID.ValueString()), nil
+	return group.Has(idOf(model.VMID)), nil
 }
 
 func (r *vmAffinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -86,12 +86,12 @@ func (r *vmAffinityGroupResource) Create(ctx context.Context, req resource.Creat
 	if !ok {
 		return
 	}
-	group, vm := model.GroupID.ValueString(), model.VMID.ValueString()
-	unlock, err := groupLocks.lock(ctx, group)
+	group, vm := idOf(model.GroupID), idOf(model.VMID)
+	unlock, err := groupLocks.lock(ctx, group.String())
 	if err == nil {
 		defer unlock()
-		err = poll(ctx, "VM "+vm+" to join affinity group "+group, func(ctx context.Context) (bool, string, error) {
-			err := r.client.AddToAffinityGroup(ctx, model.ClusterID.ValueString(), group, vm)
+		err = poll(ctx, "VM "+vm.String()+" to join affinity group "+group.String(), func(ctx context.Context) (bool, string, error) {
+			err := r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
 			if err != nil { // it may be in the group already, or an answer was lost
 				if member, lookErr := r.member(ctx, model); lookErr == nil && member {
 					return true, "", nil
@@ -130,15 +130,15 @@ func (r *vmAffinityGroupResource) Delete(ctx context.Context, req resource.Delet
 	if !ok {
 		return
 	}
-	group, vm := model.GroupID.ValueString(), model.VMID.ValueString()
-	unlock, err := groupLocks.lock(ctx, group)
+	group, vm := idOf(model.GroupID), idOf(model.VMID)
+	unlock, err := groupLocks.lock(ctx, group.String())
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not removed from the affinity group", err.Error())
 		return
 	}
 	defer unlock()
-	remove(ctx, "VM "+vm+" in affinity group "+group, &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemoveFromAffinityGroup(ctx, model.ClusterID.ValueString(), group, vm)
+	remove(ctx, "VM "+vm.String()+" in affinity group "+group.String(), &resp.Diagnostics, func(ctx context.Context) error {
+		return r.client.RemoveFromAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
 var (
@@ -50,8 +52,8 @@ type graphicsConsoleModel struct {
 }
 
 // removeAll removes the consoles, and looks until none is left.
-func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID string) error {
-	return poll(ctx, "graphics consoles of VM "+vmID+" to be removed", func(ctx context.Context) (bool, string, error) {
+func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID) error {
+	return poll(ctx, "graphics consoles of VM "+vmID.String()+" to be removed", func(ctx context.Context) (bool, string, error) {
 		ids, err := r.client.GraphicsConsoles(ctx, vmID)
 		for _, id := range ids {
 			if err == nil {
@@ -67,7 +69,7 @@ func (r *graphicsConsolesResource) Create(ctx context.Context, req resource.Crea
 	if !ok {
 		return
 	}
-	if err := r.removeAll(ctx, model.VMID.ValueString()); err != nil {
+	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
 		return
 	}
@@ -80,13 +82,13 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 	if !ok {
 		return
 	}
-	ids, err := r.client.GraphicsConsoles(ctx, model.VMID.ValueString())
+	ids, err := r.client.GraphicsConsoles(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The graphics consoles", resp) {
 		return
 	}
 	model.ID, model.Consoles = model.VMID, nil
 	for _, id := range ids {
-		model.Consoles = append(model.Consoles, graphicsConsoleModel{types.StringValue(id)})
+		model.Consoles = append(model.Consoles, graphicsConsoleModel{types.StringValue(string(id))})
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -97,7 +99,7 @@ func (r *graphicsConsolesResource) Update(ctx context.Context, req resource.Upda
 	if !ok {
 		return
 	}
-	if err := r.removeAll(ctx, model.VMID.ValueString()); err != nil {
+	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
 		return
 	}

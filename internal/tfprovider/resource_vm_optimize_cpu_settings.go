@@ -42,7 +42,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 		return
 	}
 	err := poll(ctx, "CPU settings of VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
-		vm, err := r.client.VM(ctx, model.VMID.ValueString())
+		vm, err := r.client.VM(ctx, idOf(model.VMID))
 		if err != nil || vm.Status == engine.VMImageLocked {
 			return false, string(engine.VMImageLocked), err
 		}
@@ -63,7 +63,7 @@ func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest
 	if !ok {
 		return
 	}
-	vm, err := r.client.VM(ctx, model.VMID.ValueString())
+	vm, err := r.client.VM(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
@@ -80,8 +80,8 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	if !ok {
 		return
 	}
-	id := model.VMID.ValueString()
-	remove(ctx, "CPU settings of VM "+id, &resp.Diagnostics, func(ctx context.Context) error {
+	id := idOf(model.VMID)
+	remove(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
 		if engine.IsRefused(err) && !engine.IsTransient(err) {
 			// A destruction that stops here would be of no use: the setting goes with the VM.

@@ -55,8 +55,8 @@ type vmStartModel struct {
 }
 
 // start brings the VM up: it waits for locked disks, starts a VM that is down, and leaves one that runs alone.
-func (r *vmStartResource) start(ctx context.Context, id string) error {
-	return poll(ctx, "VM "+id+" to start", func(ctx context.Context) (bool, string, error) {
+func (r *vmStartResource) start(ctx context.Context, id engine.ID) error {
+	return poll(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VM(ctx, id)
 		if err != nil {
 			return false, "", err
@@ -89,7 +89,7 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	if !ok {
 		return
 	}
-	if err := r.start(ctx, model.VMID.ValueString()); err != nil {
+	if err := r.start(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The VM was not started", err.Error())
 		return
 	}
@@ -104,7 +104,7 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
-	vm, err := r.client.VM(ctx, model.VMID.ValueString())
+	vm, err := r.client.VM(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
@@ -125,7 +125,7 @@ func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest
 		return
 	}
 	if !plan.Status.Equal(before.Status) && plan.Status.ValueString() == string(engine.VMUp) {
-		if err := r.start(ctx, plan.VMID.ValueString()); err != nil {
+		if err := r.start(ctx, idOf(plan.VMID)); err != nil {
 			resp.Diagnostics.AddError("The VM was not started", err.Error())
 			return
 		}
@@ -140,7 +140,7 @@ func (r *vmStartResource) Delete(ctx context.Context, req resource.DeleteRequest
 		return
 	}
 	graceful := model.StopBehavior.ValueString() != stopByPower
-	if err := powerOff(ctx, r.client, model.VMID.ValueString(), graceful, model.ForceStop.ValueBool()); err != nil {
+	if err := powerOff(ctx, r.client, idOf(model.VMID), graceful, model.ForceStop.ValueBool()); err != nil {
 		resp.Diagnostics.AddError("The VM was not stopped", err.Error())
 	}
 }

@@ -40,8 +40,8 @@ type vmTagModel struct {
 }
 
 func (r *vmTagResource) tagged(ctx context.Context, model *vmTagModel) (bool, error) {
-	tags, err := r.client.VMTags(ctx, model.VMID.ValueString())
-	return slices.ContainsFunc(tags, func(tag engine.Tag) bool { return tag.ID == model.TagID.ValueString() }), err
+	tags, err := r.client.VMTags(ctx, idOf(model.VMID))
+	return slices.ContainsFunc(tags, func(tag engine.Tag) bool { return tag.ID == idOf(model.TagID) }), err
 }
 
 func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -50,7 +50,7 @@ func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, 
 		return
 	}
 	err := poll(ctx, "tag "+model.TagID.ValueString()+" on VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
-		err := r.client.TagVM(ctx, model.VMID.ValueString(), model.TagID.ValueString())
+		err := r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
 		if err != nil { // an earlier try may have done it although its answer was lost
 			if tagged, lookErr := r.tagged(ctx, model); lookErr == nil && tagged {
 				return true, "", nil
@@ -89,7 +89,7 @@ func (r *vmTagResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		return
 	}
 	remove(ctx, "tag "+model.TagID.ValueString()+" of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.UntagVM(ctx, model.VMID.ValueString(), model.TagID.ValueString())
+		return r.client.UntagVM(ctx, idOf(model.VMID), idOf(model.TagID))
 	})
 }
 

@@ -33,7 +33,7 @@ resource "ovirt_vm" "a" {
 }
 `
 
-func (s *site) disk(t *testing.T, id string) *engine.Disk {
+func (s *site) disk(t *testing.T, id engine.ID) *engine.Disk {
 	t.Helper()
 	found, err := s.client.Disk(t.Context(), id)
 	must(t, err)
@@ -54,7 +54,7 @@ func TestADiskWithoutSparseIsAsItsStorageNeedsIt(t *testing.T) {
 	w.apply()
 	w.settled()
 	for name, want := range wants {
-		if d := s.disk(t, w.text("ovirt_disk."+name, "id")); d.Sparse == nil || *d.Sparse != want {
+		if d := s.disk(t, engine.ID(w.text("ovirt_disk."+name, "id"))); d.Sparse == nil || *d.Sparse != want {
 			t.Errorf("%s: the engine has %+v", name, d)
 		}
 	}
@@ -67,7 +67,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 	w.apply()
 	w.settled()
 	id := w.text("ovirt_disk.d", "id")
-	if d := s.disk(t, id); d.AliasText() != "data <1> & more" || d.ProvisionedSize != gib || d.Status != engine.DiskOK {
+	if d := s.disk(t, engine.ID(id)); d.AliasText() != "data <1> & more" || d.ProvisionedSize != gib || d.Status != engine.DiskOK {
 		t.Errorf("the engine has %+v", d)
 	}
 
@@ -80,7 +80,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 		w.config(strings.Replace(disk, "more", "less", 1))
 		w.wants("ovirt_disk.d", "update")
 		w.apply()
-		if d := s.disk(t, id); d.AliasText() != "data <1> & less" {
+		if d := s.disk(t, engine.ID(id)); d.AliasText() != "data <1> & less" {
 			t.Errorf("the alias is %q", d.AliasText())
 		}
 	})
@@ -89,7 +89,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 		w.wants("ovirt_disk.d", "update")
 		w.apply()
 		w.settled()
-		if d := s.disk(t, id); d.ProvisionedSize != 2*gib {
+		if d := s.disk(t, engine.ID(id)); d.ProvisionedSize != 2*gib {
 			t.Errorf("the engine has %d bytes", d.ProvisionedSize)
 		}
 	})
@@ -104,7 +104,7 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 		w.wants("ovirt_disk.d", "delete+create")
 	})
 	t.Run("one that was deleted outside is planned anew", func(t *testing.T) {
-		must(t, s.client.RemoveDisk(t.Context(), id, nil))
+		must(t, s.client.RemoveDisk(t.Context(), engine.ID(id), nil))
 		w.config(disk)
 		w.wants("ovirt_disk.d", "create")
 		w.apply()
@@ -129,7 +129,7 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 	w.wants("ovirt_disk_resize.d", "update")
 	w.apply()
 	w.settled()
-	if d := s.disk(t, id); d.ProvisionedSize != 3*gib {
+	if d := s.disk(t, engine.ID(id)); d.ProvisionedSize != 3*gib {
 		t.Errorf("the engine has %d bytes", d.ProvisionedSize)
 	}
 	w.config(resize(2 * gib))
@@ -153,7 +153,7 @@ func TestAResizeIsGoneWithItsDisk(t *testing.T) { // R11
 	id := w.text("ovirt_disk.d", "id")
 	w.config(fmt.Sprintf("removed {\n  from = ovirt_disk.d\n  lifecycle {\n    destroy = false\n  }\n}\nresource \"ovirt_disk_resize\" \"d\" {\n  disk_id = %q\n  size = 2147483648\n}\n", id))
 	w.apply()
-	must(t, s.client.RemoveDisk(t.Context(), id, nil))
+	must(t, s.client.RemoveDisk(t.Context(), engine.ID(id), nil))
 	w.wants("ovirt_disk_resize.d", "create")
 	w.destroy()
 }
@@ -177,14 +177,14 @@ resource "ovirt_vm_disks_resize" "a" {
 	w := newWorkspace(t, s).config(config)
 	w.apply()
 	w.settled()
-	attachments, err := s.client.DiskAttachments(t.Context(), w.text("ovirt_vm.a", "id"))
+	attachments, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
 	must(t, err)
 	if len(attachments) != 2 {
 		t.Fatalf("the VM has %d disks", len(attachments))
 	}
 	for i := range attachments {
 		want := int64(30 * gib)
-		if attachments[i].DiskID() == w.text("ovirt_disk.d", "id") {
+		if attachments[i].DiskID().String() == w.text("ovirt_disk.d", "id") {
 			want = gib
 		}
 		if d := s.disk(t, attachments[i].DiskID()); d.ProvisionedSize != want {
@@ -225,12 +225,12 @@ resource "ovirt_disk_attachment" "d" {
 	w.wants("ovirt_disk_attachment.d", "delete+create")
 	w.apply()
 	w.settled()
-	must(t, s.client.DetachDisk(t.Context(), vm, id))
+	must(t, s.client.DetachDisk(t.Context(), engine.ID(vm), engine.ID(id)))
 	w.wants("ovirt_disk_attachment.d", "create")
 	w.apply()
 	w.config(disk + plainVM)
 	w.apply()
-	if d := s.disk(t, diskID); d.Status != engine.DiskOK {
+	if d := s.disk(t, engine.ID(diskID)); d.Status != engine.DiskOK {
 		t.Errorf("the detached disk is %s", d.Status)
 	}
 	w.destroy()
@@ -255,7 +255,7 @@ resource "ovirt_disk_attachments" "a" {
 	second := "attachment {\n    disk_id        = ovirt_disk.e.id\n    disk_interface = \"virtio\"\n  }"
 	attached := func(t *testing.T, s *site, w *workspace) int {
 		t.Helper()
-		attachments, err := s.client.DiskAttachments(t.Context(), w.text("ovirt_vm.a", "id"))
+		attachments, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
 		must(t, err)
 		return len(attachments)
 	}
@@ -273,7 +273,7 @@ resource "ovirt_disk_attachments" "a" {
 		if n := attached(t, s, w); n != 2 {
 			t.Errorf("the VM has %d disks", n)
 		}
-		s.disk(t, w.text("ovirt_disk.e", "id"))
+		s.disk(t, engine.ID(w.text("ovirt_disk.e", "id")))
 		w.destroy()
 	})
 	t.Run("detach_unmanaged detaches the template's disk", func(t *testing.T) {
@@ -308,7 +308,7 @@ resource "ovirt_disk_attachments" "a" {
 		w := newWorkspace(t, s).config(config("", "detach_unmanaged = true"))
 		w.apply()
 		vm, d, e := w.text("ovirt_vm.a", "id"), w.text("ovirt_disk.d", "id"), w.text("ovirt_disk.e", "id")
-		must(t, s.client.DetachDisk(t.Context(), vm, d))
+		must(t, s.client.DetachDisk(t.Context(), engine.ID(vm), engine.ID(d)))
 		w.wants("ovirt_disk_attachments.a", "update")
 		w.apply()
 		w.config(config("", ""))
@@ -338,7 +338,7 @@ data "ovirt_template_disk_attachments" "t" {
 	w.apply()
 	w.settled() // R12: the description is sent
 	id := w.text("ovirt_template.t", "id")
-	seen, err := s.client.TemplateByID(t.Context(), id)
+	seen, err := s.client.TemplateByID(t.Context(), engine.ID(id))
 	must(t, err)
 	if seen.Status != engine.TemplateOK || seen.Description != "made <by> a test" {
 		t.Errorf("the engine has %+v", seen)
@@ -357,8 +357,11 @@ data "ovirt_template_disk_attachments" "t" {
 	}
 	other.destroy()
 
-	must(t, s.client.DeleteTemplate(t.Context(), id))
-	waitFor(t, func() bool { _, err := s.client.TemplateByID(t.Context(), id); return engine.IsNotFound(err) })
+	must(t, s.client.DeleteTemplate(t.Context(), engine.ID(id)))
+	waitFor(t, func() bool {
+		_, err := s.client.TemplateByID(t.Context(), engine.ID(id))
+		return engine.IsNotFound(err)
+	})
 	w.config(plainVM + strings.Split(config[len(plainVM):], "data ")[0])
 	w.wants("ovirt_template.t", "create")
 	w.apply()
@@ -392,7 +395,7 @@ func TestADiskFromAnImage(t *testing.T) {
 	w := newWorkspace(t, s).config(config(qcow, "cow"))
 	w.apply()
 	w.settled() // R12: sparse is sent
-	if d := s.disk(t, w.text("ovirt_disk_from_image.i", "id")); d.ProvisionedSize != gib || d.Status != engine.DiskOK {
+	if d := s.disk(t, engine.ID(w.text("ovirt_disk_from_image.i", "id"))); d.ProvisionedSize != gib || d.Status != engine.DiskOK {
 		t.Errorf("the engine has %+v", d)
 	}
 	w.destroy()

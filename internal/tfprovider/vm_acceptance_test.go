@@ -153,7 +153,7 @@ resource "ovirt_vm" "a" {
 		t.Errorf("the initialization is %+v with %+v", in, in.NICs.Items)
 	}
 	w.forget()
-	w.importID("ovirt_vm.a", vm.ID)
+	w.importID("ovirt_vm.a", vm.ID.String())
 	w.settled()
 }
 
@@ -208,11 +208,11 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	s := newSite(t, quick)
 	golden := newWorkspace(t, s).config(machine)
 	golden.apply()
-	must(t, s.client.StopVM(t.Context(), golden.text("ovirt_vm.a", "id"), true))
+	must(t, s.client.StopVM(t.Context(), engine.ID(golden.text("ovirt_vm.a", "id")), true))
 	var template *engine.Template
 	waitFor(t, func() bool {
 		var err error
-		template, err = s.client.CreateTemplate(t.Context(), "golden", "", golden.text("ovirt_vm.a", "id"))
+		template, err = s.client.CreateTemplate(t.Context(), "golden", "", engine.ID(golden.text("ovirt_vm.a", "id")))
 		return err == nil
 	})
 	waitFor(t, func() bool {
@@ -220,11 +220,11 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 		return err == nil && found.Status == "ok"
 	})
 
-	w := newWorkspace(t, s).config("resource \"ovirt_vm\" \"b\" {\n name = \"b\"\n cluster_id = \"$cluster\"\n template_id = \"" + template.ID + "\"\n}\n")
+	w := newWorkspace(t, s).config("resource \"ovirt_vm\" \"b\" {\n name = \"b\"\n cluster_id = \"$cluster\"\n template_id = \"" + template.ID.String() + "\"\n}\n")
 	w.apply()
 	w.settled()
 	id := w.text("ovirt_vm.b", "id")
-	vm, err := s.client.VMInFull(t.Context(), id)
+	vm, err := s.client.VMInFull(t.Context(), engine.ID(id))
 	must(t, err)
 	if vm.Initialization == nil || vm.Initialization.HostName != "a" || vm.Initialization.CustomScript == "" {
 		t.Fatalf("the VM has the initialization %+v", vm.Initialization)
@@ -234,7 +234,7 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	w.wants("ovirt_vm.b", "update")
 	w.apply()
 	w.settled()
-	after, err := s.client.VMInFull(t.Context(), id)
+	after, err := s.client.VMInFull(t.Context(), engine.ID(id))
 	must(t, err)
 	if after.Initialization == nil || after.Initialization.HostName != "a" || after.Initialization.CustomScript != vm.Initialization.CustomScript {
 		t.Errorf("the VM has the initialization %+v", after.Initialization)
@@ -276,7 +276,7 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 			}
 			w.apply()
 			w.settled()
-			vm, err := s.client.VM(t.Context(), id)
+			vm, err := s.client.VM(t.Context(), engine.ID(id))
 			must(t, err)
 			if !test.check(vm) {
 				t.Errorf("the engine has %+v", vm)
@@ -312,7 +312,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	id := w.text("ovirt_vm.a", "id")
 	settings := func() engine.Settings {
 		t.Helper()
-		settings, err := s.client.VMSettings(t.Context(), id)
+		settings, err := s.client.VMSettings(t.Context(), engine.ID(id))
 		must(t, err)
 		return settings
 	}
@@ -343,7 +343,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 		}
 	}
 
-	must(t, s.client.StopVM(t.Context(), id, true))
+	must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
 	waitFor(t, func() bool { return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30 })
 	now := settings().Now
 	if now.Console.Enabled || *now.Soundcard || *now.MemoryPolicy.Ballooning || *now.MemoryPolicy.Max < 32<<30 || now.CommentText() != "third" {
@@ -360,7 +360,7 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 	w.apply()
 	id := w.text("ovirt_vm.a", "id")
 	memory, comment := int64(2<<30), "changed by hand"
-	_, err := s.client.UpdateVM(t.Context(), id, &engine.VM{Memory: &memory, MemoryPolicy: &engine.MemoryPolicy{Guaranteed: &memory}, Comment: &comment})
+	_, err := s.client.UpdateVM(t.Context(), engine.ID(id), &engine.VM{Memory: &memory, MemoryPolicy: &engine.MemoryPolicy{Guaranteed: &memory}, Comment: &comment})
 	must(t, err)
 	w.wants("ovirt_vm.a", "update")
 	w.apply()
@@ -368,8 +368,8 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 		t.Errorf("the engine has %d bytes of memory and the comment %q", *vm.Memory, vm.CommentText())
 	}
 	nic := w.text("ovirt_nic.a", "id")
-	_ = s.client.UnplugNIC(t.Context(), id, nic) // an engine wants it, because the VM runs
-	must(t, s.client.DeleteNIC(t.Context(), id, nic))
+	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // an engine wants it, because the VM runs
+	must(t, s.client.DeleteNIC(t.Context(), engine.ID(id), engine.ID(nic)))
 	w.wants("ovirt_nic.a", "create")
 }
 
@@ -380,8 +380,8 @@ func TestWhatWasDeletedOutsideIsPlannedAnew(t *testing.T) { // R11
 	w.apply()
 	id := w.text("ovirt_vm.a", "id")
 	gone := func() {
-		must(t, s.client.StopVM(t.Context(), id, true))
-		waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), id) == nil })
+		must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
+		waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(id)) == nil })
 	}
 	gone()
 	w.wants("ovirt_vm.a", "create", "ovirt_nic.a", "create", "ovirt_vm_start.a", "create")
@@ -467,11 +467,11 @@ func TestATransientStatusPlansNothing(t *testing.T) { // R7
 		w := newWorkspace(t, s).config(machine)
 		w.apply()
 		id := w.text("ovirt_vm.a", "id")
-		must(t, s.client.StopVM(t.Context(), id, true))
+		must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
 		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
 		w.wants("ovirt_vm_start.a", "update")
 		w.apply()
-		if vm := s.vm(t, "a"); vm.ID != id || vm.Status != engine.VMUp {
+		if vm := s.vm(t, "a"); vm.ID.String() != id || vm.Status != engine.VMUp {
 			t.Errorf("the VM is %s %s", vm.ID, vm.Status)
 		}
 		w.settled()

@@ -24,9 +24,9 @@ func progress(ctx context.Context, what string) func(seen string) {
 }
 
 // powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.
-func powerOff(ctx context.Context, client *engine.Client, id string, graceful, force bool) error {
+func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful, force bool) error {
 	var asked time.Time
-	return poll(ctx, "VM "+id+" to stop", func(ctx context.Context) (bool, string, error) {
+	return poll(ctx, "VM "+id.String()+" to stop", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, id)
 		if engine.IsNotFound(err) {
 			return true, "", nil
