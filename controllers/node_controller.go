@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
 const nodeController = "olvmnode"
@@ -52,7 +53,7 @@ type NodeReconciler struct {
 // NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for here.
 func NewClusterCache(ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string) (clustercache.ClusterCache, error) {
 	workloads, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: mgr.GetAPIReader(), WatchFilterValue: watchFilterValue, ClusterFilter: isOurs,
+		SecretClient: workload.Secrets{Reader: mgr.GetAPIReader(), Clusters: mgr.GetClient()}, WatchFilterValue: watchFilterValue, ClusterFilter: isOurs,
 		Client: clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: cache.TransformStripManagedFields(),

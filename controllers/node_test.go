@@ -63,6 +63,7 @@ func (s *site) workload() *workloadServer {
 	if err != nil {
 		s.T.Fatal(err)
 	}
+	s.UseEndpoint(w.config.Host)
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta("demo-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": w.kubeconfig}})
 	return w
 }

@@ -79,6 +79,8 @@ type OLVMClusterReconciler struct {
 	states    *tfstate.Store
 	crowds    crowds
 	routerIDs sync.Mutex
+	// kubeconfigs are those that were seen, *seenKubeconfig by the key of the Secret.
+	kubeconfigs sync.Map
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -100,6 +102,7 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
 		WatchesRawSource(source.Channel(r.Runs.clusters, &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(credentialsOf))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(caOf))).
 		Complete(ctx, r)
 	if err != nil {
@@ -174,6 +177,8 @@ type clusterScope struct {
 	engineErr  error
 	dataCenter *engine.DataCenter
 	product    engine.Product
+	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
+	kubeconfig *seenKubeconfig
 	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
 	servicesErr error
 	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
@@ -272,6 +277,9 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	reconcileEndpoint(scope)
 	if err := r.reconcileServices(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.reconcileKubeconfig(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 	r.reconcileEngine(ctx, scope)
@@ -389,6 +397,7 @@ func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clus
 	}
 	if gone {
 		r.Engines.forget(c.UID)
+		r.forgetKubeconfig(c)
 		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
 	}
 	return ctrl.Result{RequeueAfter: after}, nil

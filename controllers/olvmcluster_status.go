@@ -12,15 +12,17 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
 // clusterConditions are those that this controller owns.
 var clusterConditions = []string{
 	infrav1.ReadyCondition, infrav1.EngineAvailableCondition, infrav1.EndpointConfiguredCondition,
-	infrav1.AffinitySatisfiedCondition, infrav1.FailureDomainsAvailableCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
+	infrav1.AffinitySatisfiedCondition, infrav1.FailureDomainsAvailableCondition, infrav1.KubeconfigAcceptedCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
 }
 
 // updateClusterStatus turns the facts of a pass into status.
@@ -32,6 +34,7 @@ func updateClusterStatus(scope *clusterScope) {
 		setEngineCondition(scope)
 		setFailureDomains(scope)
 		setAffinity(scope)
+		setKubeconfig(scope)
 	} else {
 		setClusterDeletingCondition(scope)
 		if len(scope.machines) > 0 {
@@ -42,7 +45,28 @@ func updateClusterStatus(scope *clusterScope) {
 	if affinity := conditions.Get(c, infrav1.AffinitySatisfiedCondition); c.DeletionTimestamp.IsZero() && affinity != nil && !slices.Contains(harmless, affinity.Reason) {
 		summary = append(summary, infrav1.AffinitySatisfiedCondition)
 	}
+	if c.DeletionTimestamp.IsZero() && conditions.IsFalse(c, infrav1.KubeconfigAcceptedCondition) {
+		summary = append(summary, infrav1.KubeconfigAcceptedCondition)
+	}
 	setReady(c, summary)
+}
+
+// setKubeconfig says whether the way to the workload cluster is used.
+func setKubeconfig(scope *clusterScope) {
+	c := scope.olvmCluster
+	var refused *workload.RefusedError
+	switch known := scope.kubeconfig; {
+	case known == nil: // nothing is known, so what was known stays
+	case errors.As(known.err, &refused):
+		conditions.Set(c, metav1.Condition{
+			Type: infrav1.KubeconfigAcceptedCondition, Status: metav1.ConditionFalse, Reason: infrav1.KubeconfigRefusedReason,
+			Message: fmt.Sprintf("Secret %s: %s", workload.SecretOf(client.ObjectKeyFromObject(scope.cluster)).Name, known.err),
+		})
+	case known.err == nil && known.there:
+		conditions.Set(c, metav1.Condition{Type: infrav1.KubeconfigAcceptedCondition, Status: metav1.ConditionTrue, Reason: infrav1.KubeconfigAcceptedReason})
+	default:
+		conditions.Delete(c, infrav1.KubeconfigAcceptedCondition)
+	}
 }
 
 // harmless are reasons for which affinity groups are not as they should be, and the infrastructure is ready all the same:

@@ -68,6 +68,19 @@ const (
 	VirtualRouterIDInUseReason = "VirtualRouterIDInUse"
 )
 
+// KubeconfigAcceptedCondition is true if the manager uses the kubeconfig
+// Secret of the cluster: it has the cluster's endpoint and its credentials in
+// it, and names no files, programs or proxies. It is absent while there is no
+// such Secret.
+const (
+	KubeconfigAcceptedCondition = "KubeconfigAccepted"
+
+	// KubeconfigAcceptedReason surfaces when the kubeconfig is used.
+	KubeconfigAcceptedReason = "KubeconfigAccepted"
+	// KubeconfigRefusedReason surfaces when the kubeconfig is not used; the message names the field.
+	KubeconfigRefusedReason = "KubeconfigRefused"
+)
+
 // AffinitySatisfiedCondition is true if every affinity group exists in the
 // engine and is as hard as it is meant to be. Too few hosts for a group that
 // may be soft is no reason for the OLVMCluster not to be ready.

@@ -132,7 +132,7 @@ type NamespacedName struct {
 // OLVMClusterStatus is what the controller saw.
 type OLVMClusterStatus struct {
 	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, AffinitySatisfied,
-	// FailureDomainsAvailable, Paused, Deleting.
+	// FailureDomainsAvailable, KubeconfigAccepted, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

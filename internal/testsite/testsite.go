@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -225,6 +227,22 @@ func Change[T client.Object](s *Site, object T, apply func(T)) {
 		}
 		apply(object)
 		return s.Client.Update(context.Background(), object)
+	})
+}
+
+// UseEndpoint gives the Cluster the endpoint of a server's URL, as Cluster API does with that of the OLVMCluster.
+func (s *Site) UseEndpoint(server string) {
+	s.T.Helper()
+	at, err := url.Parse(server)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	port, err := strconv.ParseInt(at.Port(), 10, 32)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	Change(s, s.Cluster, func(c *clusterv1.Cluster) {
+		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: at.Hostname(), Port: int32(port)}
 	})
 }
 
