@@ -130,7 +130,7 @@ func firstLine(text string) string {
 func environment(home string) map[string]string {
 	env := map[string]string{
 		"HOME":               home,
-		"TMPDIR":             os.TempDir(),
+		"TMPDIR":             home,
 		"TF_CLI_CONFIG_FILE": os.DevNull,
 		"CHECKPOINT_DISABLE": "1",
 		// A run lives for a second or for a wait: collecting garbage costs it a third of its CPU time and saves nothing.

@@ -82,6 +82,7 @@ type Executor struct {
 	executable Executable
 	provider   Provider
 	scratch    string
+	landlock   int // version of the kernel's Landlock, 0 where runs are not confined
 
 	mu      sync.Mutex
 	modules map[string][]byte // modules.json by the digest of the files that it describes
@@ -99,7 +100,7 @@ type slot struct {
 
 // NewExecutor returns an executor; scratch is a folder for its own preparations.
 func NewExecutor(executable Executable, provider Provider, scratch string) *Executor {
-	return &Executor{executable: executable, provider: provider, scratch: scratch, modules: map[string][]byte{}}
+	return &Executor{executable: executable, provider: provider, scratch: scratch, landlock: landlockVersion(executable.Path), modules: map[string][]byte{}}
 }
 
 // Request asks for one run.
@@ -161,10 +162,14 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 		return nil, err
 	}
 	out := &Plan{Changes: effective(events.planned)}
-	if out.JSON, err = run.tf.ShowPlanFile(ctx, planFile, run.reattach); err != nil {
-		return nil, fmt.Errorf("failed to read the plan: %w", err)
-	}
-	text, err := run.tf.ShowPlanFileRaw(ctx, planFile, run.reattach)
+	var text string
+	err = run.confined(func() error {
+		if out.JSON, err = run.tf.ShowPlanFile(ctx, planFile, run.reattach); err != nil {
+			return err
+		}
+		text, err = run.tf.ShowPlanFileRaw(ctx, planFile, run.reattach)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the plan: %w", err)
 	}
@@ -205,6 +210,8 @@ type run struct {
 	// writesAtOnce says that the executor writes its state after each resource; resumed, that an earlier run left one.
 	writesAtOnce, resumed bool
 
+	// confined has its argument start the executor where it can reach nothing but the working directory.
+	confined func(func() error) error
 	tf       *tfexec.Terraform
 	reattach *tfexec.ReattachOption
 	stop     func() // ends the provider
@@ -241,7 +248,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	}
 	return &run{
 		Request: request, writesAtOnce: x.executable.Product == terraformProduct, resumed: resumed, tf: tf, reattach: reattach, stop: stop, leave: leave,
-		redact: redactor(request.Secrets),
+		redact: redactor(request.Secrets), confined: func(do func() error) error { return x.confined(request.Dir, do) },
 	}, nil
 }
 
@@ -290,8 +297,12 @@ func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 			return err
 		}
 		defer leave() // all at the end, so that each is another one
-		if _, _, err := tf.Version(ctx, false); err != nil {
-			return fmt.Errorf("failed to ask %s for its version: %w", x.executable, err)
+		asked := x.confined(dir, func() error {
+			_, _, err := tf.Version(ctx, false)
+			return err
+		})
+		if asked != nil {
+			return fmt.Errorf("failed to ask %s for its version: %w", x.executable, asked)
 		}
 	}
 	return nil
@@ -373,7 +384,7 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 		return nil, err
 	}
 	defer stop()
-	if err := tf.Init(ctx, tfexec.Backend(false), reattach); err != nil {
+	if err := x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) }); err != nil {
 		return nil, fmt.Errorf("terraform init failed: %w", err)
 	}
 	if manifest, err = os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json")); err != nil {
@@ -462,7 +473,11 @@ func interrupted(phase string, events *eventWriter, cause error) error {
 // refused names the attributes that make a plan unacceptable.
 func (r *run) refused(ctx context.Context, change Change, action string) error {
 	refusal := &GuardError{Address: change.Address, Action: action}
-	plan, err := r.tf.ShowPlanFile(ctx, planFile, r.reattach)
+	var plan *tfjson.Plan
+	err := r.confined(func() (err error) {
+		plan, err = r.tf.ShowPlanFile(ctx, planFile, r.reattach)
+		return err
+	})
 	if err != nil {
 		return refusal // the refusal stands without its reason
 	}

@@ -46,7 +46,7 @@ func (r *run) process(ctx context.Context, phase string, do func() error) error 
 	processes.Inc()
 	defer processes.Dec()
 	begin := time.Now()
-	err := do()
+	err := r.confined(do)
 	phaseSeconds.WithLabelValues(string(operation), phase, outcome(ctx, err)).Observe(time.Since(begin).Seconds())
 	return err
 }

@@ -84,6 +84,7 @@ type options struct {
 	terraformRuns       int
 	terraformLimit      time.Duration
 	workDir             string
+	requireConfinement  bool
 	approveServing      bool
 	bootstrapURL        string
 	bootstrapListen     string
@@ -112,6 +113,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
 	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	fs.BoolVar(&o.requireConfinement, "require-confinement", false, "Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no Landlock or the executor is a script. Without it the log says so.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
 	fs.StringVar(&o.bootstrapURL, "bootstrap-url", "", "Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as https://10.20.30.4:9445; empty means not at all.")
 	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
@@ -301,6 +303,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
+	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
+		return errors.New("--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or newer, with landlock among its LSMs), and the executor must be a program, not a script")
+	}
+	ctrl.Log.WithName("setup").Info("Terraform runs are confined", "by", executor.Confinement())
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
 			ctrl.Log.WithName("setup").Error(err, "Failed to prepare the executors")

@@ -1,0 +1,109 @@
+// Package hostile has an executor that is the enemy: a program that answers as
+// OpenTofu does and then takes what it can reach, so that tests see what code
+// in the place of the executor could give away.
+//
+// A test binary becomes it with Main at the beginning of its TestMain; its path
+// is that of the executor then. Configurations tell it what to try.
+package hostile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version that it answers.
+const Version = "1.12.6"
+
+// Got begins what it says of an attempt that worked.
+const Got = "GOT "
+
+// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, run:PATH, connect:ADDRESS, and spy: for
+// the environment of the process that started it.
+func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
+
+var told = regexp.MustCompile(`attempt<([^>]*)>`)
+
+// Main ends the process where it was started as an executor.
+func Main() {
+	if len(os.Args) < 2 {
+		return
+	}
+	switch os.Args[1] {
+	case "version":
+		version()
+	case "plan", "apply":
+		try()
+	default:
+		return
+	}
+	os.Exit(0)
+}
+
+func version() {
+	if len(os.Args) > 2 {
+		fmt.Printf("{%q: %q}\n", "terraform_version", Version)
+		return
+	}
+	fmt.Printf("OpenTofu v%s\n", Version)
+}
+
+// try says, as an error of the run, what came of each attempt.
+func try() {
+	configuration, _ := os.ReadFile("main.tf")
+	match := told.FindSubmatch(configuration)
+	if match == nil {
+		say("there is nothing to try")
+		os.Exit(1)
+	}
+	var results []string
+	for attempt := range strings.SplitSeq(string(match[1]), ";") {
+		what, on, _ := strings.Cut(attempt, ":")
+		got, err := act(what, on)
+		if err != nil {
+			results = append(results, fmt.Sprintf("%s: %v", attempt, err))
+			continue
+		}
+		results = append(results, attempt+": "+Got+got)
+	}
+	say(strings.Join(results, " | "))
+	os.Exit(1)
+}
+
+// act makes one attempt; the text is what it yielded.
+func act(what, on string) (string, error) {
+	switch what {
+	case "read":
+		content, err := os.ReadFile(on)
+		return string(content), err
+	case "write":
+		return "", os.WriteFile(on, []byte("x"), 0o600)
+	case "run":
+		output, err := exec.CommandContext(context.Background(), on, "-c", "echo ran").CombinedOutput()
+		return string(output), err
+	case "connect":
+		connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", on)
+		if err == nil {
+			_ = connection.Close()
+		}
+		return "", err
+	case "spy":
+		content, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/environ")
+		return strconv.Itoa(len(content)) + " bytes", err
+	}
+	return "", fmt.Errorf("nobody knows how")
+}
+
+func say(text string) {
+	line, _ := json.Marshal(map[string]any{
+		"@level": "error", "@message": "Error", "type": "diagnostic", "diagnostic": map[string]string{"severity": "error", "summary": "attempts", "detail": text},
+	})
+	fmt.Println(string(line))
+}
