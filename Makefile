@@ -22,7 +22,7 @@ demo: ## Run the whole product once on this machine; KEEP=1 stays up until Ctrl-
 	@exec bin/demo $(if $(KEEP),-keep)
 
 .PHONY: test
-test: tools test-unit test-conformance test-integration test-guestnet test-image test-release test-reliability test-e2e ## Run all tests
+test: tools test-unit test-conformance test-integration test-guestnet test-image test-release test-security test-reliability test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: executor ## Run unit tests, under a minute
@@ -58,6 +58,12 @@ test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
 # Cluster API's own specs, PROCS at once; too long for each change, so it is for nights and releases.
 test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
 	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
+
+.PHONY: test-security
+# The executor of the image is OpenTofu; the one that is found first may be another.
+test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/security.md has the table
+	@$(TOOLS) tofu
+	go test ./e2e/security -count=1 -parallel 8 -timeout 10m
 
 .PHONY: test-reliability
 # Six managers and their runs share the cores; more at once wait for one another.

@@ -1,0 +1,54 @@
+// Package security replays attacks. Each test is one item of the table in docs/security.md, by its letter: somebody who may
+// write objects in one namespace, an engine that is the enemy, or a guest. The managers are real processes with the shipped
+// roles and no others.
+package security
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv/hostile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+var suite testsite.Suite
+
+func TestMain(m *testing.M) {
+	hostile.Main() // the test itself is an executor, where a test has the manager start it as one
+	suite.Main(m, "security", nil, nil)
+}
+
+// canary is what an attacker looks for.
+const canary = "eyJhbGciOiJSUzI1NiJ9.stand-in-for-the-token-of-the-manager"
+
+// token is a file of the manager's user with the canary in it, as the kubelet writes the token of a Pod.
+func token(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(canary), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// executors are those that are shipped or used: OpenTofu, as in the image, and the one of the machine, by name.
+func executors(t *testing.T) map[string]string {
+	t.Helper()
+	tofu, err := suite.Tools.Path("tofu", "tofu")
+	if err != nil {
+		t.Fatalf("%v (make test-security builds it)", err)
+	}
+	return map[string]string{"OpenTofu": tofu, suite.Program.Executor.Product: suite.Program.Executor.Path}
+}
+
+// start starts a manager for the site with that executor.
+func start(t *testing.T, s *testsite.Site, executor string, args ...string) *testsite.Manager {
+	t.Helper()
+	m := suite.Program.New(t, nil, append([]string{"--namespace=" + s.Namespace}, args...)...)
+	m.Executor = executor
+	if err := m.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
