@@ -24,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
-// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;update;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 
 // addressAllocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records them

@@ -38,8 +38,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch;update
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status;olvmmachines/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status,verbs=patch
+// The finalizers: where the API server checks owner references that block deletion, whoever sets one needs it.
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/finalizers;olvmclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
 
 // OLVMMachineReconciler reconciles OLVMMachines: it gives each one VM, through Terraform.

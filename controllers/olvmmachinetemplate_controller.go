@@ -25,7 +25,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates/status,verbs=patch
 
 // OLVMMachineTemplateReconciler says in the status of OLVMMachineTemplates what a machine made from them will be, so that
 // an autoscaler can scale from zero.

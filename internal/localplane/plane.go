@@ -504,8 +504,11 @@ func (p *Plane) startProvider(ctx context.Context) error {
 
 // RunProvider gives our roles to our manager's user and starts the manager. CRDs and policies must be there.
 func (p *Plane) RunProvider(ctx context.Context) error {
-	err := BindRoles(ctx, p.Client, filepath.Join(p.options.Tools.Root(), "config", "rbac"), managerUser)
+	roles, err := manifest.ReadFiles(filepath.Join(p.options.Tools.Root(), "config", "rbac"))
 	if err != nil {
+		return err
+	}
+	if err := BindRoles(ctx, p.Client, roles, managerUser); err != nil {
 		return err
 	}
 	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
@@ -517,21 +520,13 @@ func (p *Plane) RunProvider(ctx context.Context) error {
 // ManagerNamespace is where our manager keeps its lease.
 const ManagerNamespace = "capolvm-system"
 
-// BindRoles applies our roles from their folder, and binds them to a user instead of the manager's service account.
-func BindRoles(ctx context.Context, c client.Client, folder, user string) error {
-	const namespace = ManagerNamespace
-	roles, err := manifest.ReadFiles(folder)
-	if err != nil {
-		return err
-	}
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}}}
+// BindRoles applies the roles among our manifests, and binds them to a user instead of the manager's service account.
+func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.Unstructured, user string) error {
+	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ManagerNamespace}}}
 	if err := Apply(ctx, c, ns); err != nil {
 		return err
 	}
-	for _, object := range only(roles, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
-		if object.GetKind() == "Role" || object.GetKind() == "RoleBinding" {
-			object.SetNamespace(namespace)
-		}
+	for _, object := range only(manifests, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
 		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
 			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
 			if err := unstructured.SetNestedSlice(object.Object, []any{subject}, "subjects"); err != nil {

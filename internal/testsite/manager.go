@@ -18,10 +18,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -54,8 +56,16 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 
 // At is the same program for another API server, which gets the roles and the user too.
 func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
-	const user = "capolvm-manager"
-	if err := localplane.BindRoles(ctx, api.Client, filepath.Join(tools.Root(), "config", "rbac"), user); err != nil {
+	roles, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "rbac"))
+	if err != nil {
+		return nil, err
+	}
+	return p.As(ctx, api, "capolvm-manager", roles)
+}
+
+// As is the same program as another user of an API server, with the roles among these manifests.
+func (p *Program) As(ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured) (*Program, error) {
+	if err := localplane.BindRoles(ctx, api.Client, manifests, user); err != nil {
 		return nil, err
 	}
 	out := *p

@@ -300,7 +300,11 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Se
 }
 
 func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs, userData *delivery.Server) error {
-	engines := &controllers.Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: sessions}
+	reader := mgr.GetAPIReader()
+	if o.namespace != "" {
+		reader = &controllers.NamespaceReader{Reader: reader, Namespace: o.namespace}
+	}
+	engines := &controllers.Engines{Reader: reader, Metadata: mgr.GetCache(), Sessions: sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
 	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
@@ -316,13 +320,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 		return fmt.Errorf("failed to add the preparation of executors: %w", err)
 	}
 	if err := (&controllers.OLVMClusterReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
+		Client: mgr.GetClient(), APIReader: reader, Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
 		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return err
 	}
 	for _, configMaps := range []bool{false, true} {
-		if err := (&controllers.AccessReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		if err := (&controllers.AccessReconciler{Client: mgr.GetClient(), APIReader: reader, ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
 			return err
 		}
 	}
@@ -342,7 +346,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 		return err
 	}
 	return (&controllers.OLVMMachineReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines,
+		Client: mgr.GetClient(), APIReader: reader, Engines: engines,
 		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
 		CacheHasAll: o.watchFilter == "" && o.namespace == "", Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
