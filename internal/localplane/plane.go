@@ -165,13 +165,9 @@ func (p *Plane) Stop() {
 
 func (p *Plane) startControlPlane(ctx context.Context) error {
 	p.env = &envtest.Environment{BinaryAssetsDirectory: p.tools, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 30 * time.Second}
-	etcd := &envtest.Etcd{DataDir: p.options.DataDir}
-	if p.options.DataDir == "" {
-		etcd.Configure().Set("unsafe-no-fsync")
-	} else if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
-		return fmt.Errorf("failed to make %s: %w", p.options.DataDir, err)
+	if err := p.configureEtcd(); err != nil {
+		return err
 	}
-	p.env.ControlPlane.Etcd = etcd
 	p.undo = append(p.undo, func() { _ = p.env.Stop() })
 	var err error
 	started := make(chan error, 1)
