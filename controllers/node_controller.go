@@ -248,6 +248,16 @@ func isNews(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
+// reserved are the addresses of a cluster that no guest may claim.
+func (r *NodeReconciler) reserved(ctx context.Context, cluster *clusterv1.Cluster) (reserved, error) {
+	olvmCluster := &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if err := r.Client.Get(ctx, key, olvmCluster); err != nil {
+		return reserved{}, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+	return reservedBy(cluster, olvmCluster), nil
+}
+
 // reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
 // approver may know more.
 func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope *nodeScope) error {
@@ -268,13 +278,17 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 	if err := scope.workload.List(ctx, &list); err != nil {
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
+	taken, err := r.reserved(ctx, scope.cluster)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for i := range list.Items {
 		csr := &list.Items[i]
 		if !isPendingServing(csr) {
 			continue
 		}
-		machine, problem := checkServing(csr, scope.machines)
+		machine, problem := checkServing(csr, scope.machines, taken)
 		if problem != "" {
 			r.say(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
 				fmt.Sprintf("Certificate signing request %s is not approved: %s", csr.Name, problem))

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 const (
@@ -104,7 +106,8 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 
 // checkServing says of which machine a request is and, if it must not be approved, why. The kubelet is trusted to be who it
 // has authenticated as, and in nothing else: a node that may choose its names could pose as another, or as the API server.
-func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
+// Addresses that only its guest has reported are the guest's claims, and must be nobody else's.
+func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved) (_ *infrav1.OLVMMachine, problem string) {
 	name, isNode := strings.CutPrefix(csr.Spec.Username, nodeUserPrefix)
 	if !isNode || name == "" || !slices.Contains(csr.Spec.Groups, nodesGroup) {
 		return nil, fmt.Sprintf("it was made by %q, which is no node", csr.Spec.Username)
@@ -140,8 +143,97 @@ func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*inf
 		if !containsIP(ips, asked) {
 			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
 		}
+		if holder := taken.holder(asked, m, machines); holder != "" {
+			return m, fmt.Sprintf("it asks for the address %s, which only its guest claims to have, and which is %s", asked, holder)
+		}
 	}
 	return m, ""
+}
+
+// reserved are addresses of a cluster that are no machine's.
+type reserved struct {
+	networks []reservedNetwork
+	virtual  []resolve.VirtualAddress
+}
+
+// reservedNetwork is a range of addresses, and what it is.
+type reservedNetwork struct {
+	netip.Prefix
+	what string
+}
+
+// defaultServices is what kubeadm gives to Services where the Cluster does not say.
+const defaultServices = "10.96.0.0/12"
+
+// reservedBy are the addresses of a cluster that no guest may claim. olvmCluster may be nil.
+func reservedBy(cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster) reserved {
+	var out reserved
+	add := func(what string, blocks []string) {
+		for _, block := range blocks {
+			if prefix, err := netip.ParsePrefix(block); err == nil {
+				out.networks = append(out.networks, reservedNetwork{prefix, what})
+			}
+		}
+	}
+	services := cluster.Spec.ClusterNetwork.Services.CIDRBlocks
+	if len(services) == 0 {
+		services = []string{defaultServices}
+	}
+	add("of the Cluster's Services", services)
+	add("of the Cluster's Pods", cluster.Spec.ClusterNetwork.Pods.CIDRBlocks)
+
+	if endpoint, err := netip.ParseAddr(cluster.Spec.ControlPlaneEndpoint.Host); err == nil {
+		out.virtual = append(out.virtual, resolve.VirtualAddress{Address: endpoint, What: "the control plane endpoint"})
+	}
+	if olvmCluster != nil {
+		out.virtual = append(out.virtual, resolve.VirtualAddresses(olvmCluster.Spec)...)
+	}
+	return out
+}
+
+// holder says whose an address is that a machine has; empty where it was given to the machine, or is claimed by its guest
+// alone.
+func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine, machines []*infrav1.OLVMMachine) string {
+	address, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return "no address"
+	}
+	address = address.Unmap()
+	if gave(m, address) {
+		return ""
+	}
+
+	for _, network := range r.networks {
+		if network.Contains(address) {
+			return network.what
+		}
+	}
+	for _, virtual := range r.virtual {
+		if virtual.Address.Unmap() == address {
+			return virtual.What
+		}
+	}
+	for _, other := range machines {
+		_, theirs := addressesOf(other)
+		if other != m && (gave(other, address) || containsIP(theirs, ip)) {
+			return "OLVMMachine " + other.Name + "'s too"
+		}
+	}
+	return ""
+}
+
+// gave says whether the controller gave a machine the address, rather than its guest having reported it.
+func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
+	recorded, err := resolve.Recorded(m)
+	if err != nil {
+		return false
+	}
+	for _, list := range recorded {
+		if slices.Contains(list, address) {
+			return true
+		}
+	}
+	return false
 }
 
 // usagesAreServing says whether the usages are those of a serving certificate, each once. Key encipherment is for RSA keys.

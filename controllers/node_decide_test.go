@@ -127,7 +127,7 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 		if test.machines != nil {
 			machines = test.machines(machines)
 		}
-		machine, problem := checkServing(csr, machines)
+		machine, problem := checkServing(csr, machines, reserved{})
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s: got %q, want %q", name, problem, test.problem)
 		}
@@ -137,12 +137,59 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 	}
 }
 
+// TestClaimsOfAGuest has a guest that got its address by DHCP, and reports more: H2.
+func TestClaimsOfAGuest(t *testing.T) {
+	cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{
+		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.4", Port: 6443},
+		ClusterNetwork:       clusterv1.ClusterNetwork{Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16", "fd01::/48"}}},
+	}}
+	olvm := &infrav1.OLVMCluster{Spec: infrav1.OLVMClusterSpec{ControlPlaneServices: &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.6"}}}
+	olvm.Spec.ControlPlaneEndpoint.Host = "10.0.0.4"
+	static := provisioned("static", "10.0.0.10")
+	static.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["10.0.0.10"]}`}
+	inServices := provisioned("in-services", "10.96.0.9")
+	inServices.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["10.96.0.9"]}`}
+	dynamic := provisioned("dynamic", "10.0.0.77")
+	other := provisioned("other", "10.0.0.78")
+
+	for address, test := range map[string]struct {
+		machine *infrav1.OLVMMachine
+		problem string
+	}{
+		"10.0.0.77":   {dynamic, ""},
+		"10.96.0.1":   {dynamic, "Services"},
+		"192.168.3.4": {dynamic, "Pods"},
+		"fd01::7":     {dynamic, "Pods"},
+		"10.0.0.10":   {dynamic, "OLVMMachine static's too"},
+		"10.0.0.78":   {dynamic, "OLVMMachine other's too"},
+		"10.0.0.4":    {dynamic, "the control plane endpoint"},
+		"10.0.0.6":    {dynamic, "the ingress address"},
+		// What was given to a machine is its own, whoever else reports it, and wherever it is.
+		"::ffff:10.0.0.10": {static, ""},
+		"10.96.0.9":        {inServices, ""},
+	} {
+		machine := test.machine.DeepCopy()
+		if machine.Name == "dynamic" {
+			machine.Status.Addresses = append(machine.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
+		}
+		machines := []*infrav1.OLVMMachine{machine, other}
+		if machine.Name != "static" {
+			machines = append(machines, static)
+		}
+		csr := servingCSR(t, machine.Name, servingRequest(machine.Name, address))
+		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm))
+		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
+			t.Errorf("%s for %s: got %q, want %q", address, machine.Name, problem, test.problem)
+		}
+	}
+}
+
 func TestARequestWithAWrongSignatureIsNotApproved(t *testing.T) {
 	csr := servingCSR(t, "one", servingRequest("one", "10.0.0.10"))
 	block, _ := pem.Decode(csr.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	csr.Spec.Request = pem.EncodeToMemory(block)
-	if _, problem := checkServing(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}); problem == "" {
+	if _, problem := checkServing(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}, reserved{}); problem == "" {
 		t.Error("it was approved")
 	}
 }
