@@ -114,7 +114,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 	userData, err := delivery.New(ctx, delivery.Options{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test"), URL: "https://" + listener.Addr().String(), Authority: client.ObjectKey{Namespace: "default", Name: "authority"}, Lifetime: time.Hour,
+		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Recorder: mgr.GetEventRecorder("test"), URL: "https://" + listener.Addr().String(), Authority: client.ObjectKey{Namespace: "default", Name: "authority"}, Lifetime: time.Hour,
 	})
 	if err != nil {
 		return 0, err

@@ -9,6 +9,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,20 +46,20 @@ const (
 	// expiresAnnotation is when the token ends; deliveredAnnotation, when the data was fetched.
 	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
 	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
-
-	// answerTime bounds how long an answer takes.
-	answerTime = 2 * time.Minute
+	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It tells a stranger from a VM without a question
+	// to the API server; a token has 130 bits, so that nobody finds it by its hash.
+	tokenHashAnnotation = "infrastructure.cluster.x-k8s.io/user-data-token-sha256"
 )
 
 var requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "capolvm_user_data_requests_total", Help: "Requests of VMs for their user data, by result: delivered, refused (wrong, used or expired token), failed (the VM may ask again).",
+	Name: "capolvm_user_data_requests_total", Help: "Requests of VMs for their user data, by result: delivered, refused (wrong, used or expired token), limited (too many at once), failed (the VM may ask again, as after limited).",
 }, []string{"result"})
 
 // Collectors are the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{requestsTotal} }
 
 func init() {
-	for _, result := range []string{"delivered", "refused", "failed"} {
+	for _, result := range []string{"delivered", "refused", "limited", "failed"} {
 		requestsTotal.WithLabelValues(result)
 	}
 }
@@ -69,16 +72,20 @@ func secretKey(machine client.ObjectKey) client.ObjectKey {
 // Server hands out user data.
 type Server struct {
 	client    client.Client
+	metadata  client.Reader
 	recorder  events.EventRecorder
 	url       *url.URL
 	lifetime  time.Duration
 	authority *authority
+	limits    *limits
 }
 
 // Options of a Server.
 type Options struct {
-	// Client reads Secrets from the API server, not from a cache.
+	// Client reads Secrets from the API server, not from a cache. Its rate is one that others do not need.
 	Client client.Client
+	// Metadata is a cache of the metadata of Secrets. Strangers are refused by it.
+	Metadata client.Reader
 	// Recorder of events about machines.
 	Recorder events.EventRecorder
 	// URL at which VMs reach the server.
@@ -99,7 +106,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{client: o.Client, recorder: o.Recorder, url: parsed, lifetime: o.Lifetime, authority: authority}, nil
+	return &Server{client: o.Client, metadata: o.Metadata, limits: newLimits(), recorder: o.Recorder, url: parsed, lifetime: o.Lifetime, authority: authority}, nil
 }
 
 // Runnable serves at a listener, on each replica: all know the same Secrets.
@@ -107,8 +114,13 @@ func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+strings.TrimSuffix(s.url.Path, "/")+"/v1/user-data/{namespace}/{name}", s)
 	return &manager.Server{
-		Name: "user data", Listener: tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.authority.getCertificate, NextProtos: []string{"http/1.1"}}),
-		Server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: answerTime, MaxHeaderBytes: 1 << 14},
+		Name: "user data",
+		Listener: tls.NewListener(netutil.LimitListener(listener, maxConnections),
+			&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.authority.getCertificate, NextProtos: []string{"http/1.1"}}),
+		Server: &http.Server{
+			Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime, MaxHeaderBytes: 1 << 14,
+			ErrorLog: quiet,
+		},
 	}
 }
 
@@ -136,6 +148,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	}
 	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
 	secret.Data = map[string][]byte{tokenKey: []byte(token), dataKey: data}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation, time.Now().Add(s.lifetime).UTC().Format(time.RFC3339))
 	delete(secret.Annotations, deliveredAnnotation)
 	if there {
@@ -156,30 +169,68 @@ var errRefused = errors.New("refused")
 
 // ServeHTTP answers a VM.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	leave, ok := s.limits.enter(r)
+	if !ok {
+		requestsTotal.WithLabelValues("limited").Inc()
+		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
+		return
+	}
+	defer leave()
 	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	log := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
+	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
 	err := s.deliver(w, r, machine)
 	switch {
 	case err == nil:
 		requestsTotal.WithLabelValues("delivered").Inc()
-		log.Info("Delivered user data")
+		logger.Info("Delivered user data")
 	case errors.Is(err, errRefused):
 		requestsTotal.WithLabelValues("refused").Inc()
-		log.Info("Refused a request for user data", "reason", err.Error())
+		logger.Info("Refused a request for user data", "reason", err.Error())
 		http.Error(w, "forbidden", http.StatusForbidden)
 	default:
 		requestsTotal.WithLabelValues("failed").Inc()
-		log.Error(err, "Failed to deliver user data")
+		logger.Error(err, "Failed to deliver user data")
 		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
 	}
+}
+
+// hashOf is the hash of a token as the annotation has it.
+func hashOf(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+
+// quiet keeps what strangers do to TLS out of the log.
+var quiet = log.New(io.Discard, "", 0)
+
+// refuse is the reason of a refusal, for the log.
+func refuse(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
+
+// recognize refuses whoever does not bear a token of the machine, and asks nobody.
+func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token string) error {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := s.metadata.Get(ctx, secretKey(machine), metadata); apierrors.IsNotFound(err) {
+		return refuse("there is no user data for it")
+	} else if err != nil {
+		return fmt.Errorf("failed to look for the user data: %w", err)
+	}
+	hash := metadata.Annotations[tokenHashAnnotation]
+	if hash == "" {
+		return refuse("it was delivered already")
+	}
+	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) != 1 {
+		return refuse("the token is another")
+	}
+	return nil
 }
 
 // deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get it
 // whole may use it again.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), answerTime)
-	defer cancel()
-	refuse := func(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
+	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if err := s.recognize(r.Context(), machine, given); err != nil {
+		return err
+	}
+
+	ctx := r.Context() // a VM that went away is not waited for
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
 		return refuse("there is no user data for it")
@@ -190,7 +241,6 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	if secret.Type != secretType || len(token) == 0 {
 		return refuse("it was delivered already")
 	}
-	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	one, other := sha256.Sum256([]byte(given)), sha256.Sum256(token)
 	if subtle.ConstantTimeCompare(one[:], other[:]) != 1 {
 		return refuse("the token is another")
@@ -198,7 +248,12 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	if expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation]); err != nil || time.Now().After(expires) {
 		return refuse("the token has expired")
 	}
+
+	// From here on the token is used, and what becomes of it is written down whoever goes away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime+recordTime)
+	defer cancel()
 	delete(secret.Data, tokenKey)
+	delete(secret.Annotations, tokenHashAnnotation)
 	if err := s.client.Update(ctx, &secret); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("the user data has just changed: %w", err)
 	} else if err != nil {
@@ -212,6 +267,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	}
 	if err != nil {
 		secret.Data[tokenKey] = token
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(string(token)))
 		return errors.Join(fmt.Errorf("failed to send it: %w", err), s.client.Update(ctx, &secret))
 	}
 	delete(secret.Data, dataKey)

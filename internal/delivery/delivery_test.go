@@ -48,7 +48,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Server, err = New(t.Context(), Options{Client: s.client, Recorder: events.NewFakeRecorder(10), URL: "https://" + listener.Addr().String() + "/below", Authority: authorityKey, Lifetime: time.Hour}); err != nil {
+	if s.Server, err = New(t.Context(), Options{Client: s.client, Metadata: s.client, Recorder: events.NewFakeRecorder(10), URL: "https://" + listener.Addr().String() + "/below", Authority: authorityKey, Lifetime: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

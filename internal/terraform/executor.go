@@ -590,8 +590,9 @@ func (k *stateKeeper) save(state []byte) {
 	}
 	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
 	defer cancel()
+	begin := time.Now()
 	if k.err = k.run.SaveState(ctx, state); k.err == nil {
 		k.last = slices.Clone(state)
 	}
-	stateSaves.WithLabelValues(outcome(ctx, k.err)).Inc()
+	stateSaveSeconds.WithLabelValues(outcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
 }

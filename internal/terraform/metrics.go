@@ -16,14 +16,16 @@ var (
 	processes = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "capolvm_terraform_processes", Help: "Terraform processes that run.",
 	})
-	stateSaves = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capolvm_terraform_state_saves_total", Help: "States that were to be made durable, by outcome.",
+	stateSaveSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "capolvm_terraform_state_save_seconds",
+		Help:    "How long it took to make a state durable, in seconds, by outcome.",
+		Buckets: []float64{.005, .01, .025, .05, .1, .25, 1, 5, 30},
 	}, []string{"outcome"})
 )
 
 // Collectors are the metrics of all runs in this process.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{phaseSeconds, processes, stateSaves}
+	return []prometheus.Collector{phaseSeconds, processes, stateSaveSeconds}
 }
 
 // outcome of something that ended with err.

@@ -59,6 +59,9 @@ const (
 	// tokenGrace is how long a VM may take from the end of its run until it fetches its user data.
 	tokenGrace = 15 * time.Minute
 
+	// deliveryQPS and deliveryBurst bound how often the server of user data asks the API server: four times for a VM.
+	deliveryQPS, deliveryBurst = 50, 200
+
 	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
 	// body, and so every Secret that it reads.
 	maxVerbosity = 7
@@ -282,8 +285,15 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Se
 	if err != nil {
 		return nil, err
 	}
+	// A client of its own: what strangers ask must not wait in one line with the saving of states.
+	own := rest.CopyConfig(mgr.GetConfig())
+	own.QPS, own.Burst, own.RateLimiter = deliveryQPS, deliveryBurst, nil
+	secrets, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make the client of the server of user data: %w", err)
+	}
 	server, err := delivery.New(ctx, delivery.Options{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
+		Client: secrets, Metadata: mgr.GetCache(), Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
 		Lifetime: o.terraformLimit + tokenGrace,
 	})
 	if err != nil {

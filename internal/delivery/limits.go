@@ -1,0 +1,63 @@
+package delivery
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
+)
+
+// Anybody who reaches the port may ask. What strangers can take is bounded: connections, requests that are answered at once,
+// and how often one address may ask. VMs behind one address share its part, and ask again where they get 503.
+const (
+	// maxConnections that are open at once.
+	maxConnections = 512
+	// maxAnswers that are given at once.
+	maxAnswers = 64
+	// perSecond and atOnce are how often one address may ask.
+	perSecond, atOnce = 10, 100
+	// maxAddresses whose questions are counted; the one that asked longest ago is forgotten.
+	maxAddresses = 4096
+
+	// headerTime bounds how long a request may take to arrive, idleTime how long a connection stays open without one.
+	headerTime, idleTime = 5 * time.Second, 5 * time.Second
+	// answerTime bounds how long an answer takes, with its way to the VM: user data has up to a MiB.
+	answerTime = 30 * time.Second
+	// recordTime bounds a write of what became of a token. It does not end with the connection.
+	recordTime = 10 * time.Second
+)
+
+// limits of a server.
+type limits struct {
+	answers   chan struct{}
+	addresses *lru.Cache // *rate.Limiter by address
+}
+
+func newLimits() *limits {
+	return &limits{answers: make(chan struct{}, maxAnswers), addresses: lru.New(maxAddresses)}
+}
+
+// enter says whether a request may be answered now; leave must be called after it was.
+func (l *limits) enter(r *http.Request) (leave func(), ok bool) {
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	limiter, known := l.addresses.Get(address)
+	if !known {
+		limiter = rate.NewLimiter(perSecond, atOnce)
+		l.addresses.Add(address, limiter)
+	}
+	if !limiter.(*rate.Limiter).Allow() {
+		return nil, false
+	}
+
+	select {
+	case l.answers <- struct{}{}:
+		return func() { <-l.answers }, true
+	default:
+		return nil, false
+	}
+}
