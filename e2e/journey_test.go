@@ -391,7 +391,10 @@ func TestTheJourney(t *testing.T) {
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
 	}
+	env := j.env
+	j.env = append(slices.Clone(env), "OLVM_CSI_USERNAME=storage@internal", "OLVM_CSI_PASSWORD=of-the-storage-driver")
 	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
+	j.env = env // what the driver has stays
 	t.Log(problems)
 	var started struct {
 		Name, Kubeconfig, ManagementKubeconfig string
@@ -414,7 +417,7 @@ func TestTheJourney(t *testing.T) {
 		t.Errorf("the add-on: %v", err)
 	}
 	var credentials corev1.Secret
-	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials); err != nil || string(credentials.Data["ovirt_password"]) != j.connection.Password || string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
+	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials); err != nil || string(credentials.Data["ovirt_password"]) != "of-the-storage-driver" || string(credentials.Data["ovirt_username"]) != "storage@internal" || string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
 		t.Errorf("the credentials of the storage driver: %v, %v", err, credentials.Data)
 	}
 	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-node-plugin"}, &appsv1.DaemonSet{}); err != nil {

@@ -81,7 +81,8 @@ interrupted it goes on.
 ` + managementHelp + `
 
 The credentials of the engine are those of the environment variables OLVM_USERNAME and OLVM_PASSWORD, or of the Secret in the
-management cluster that the cluster file names.
+management cluster that the cluster file names. Those of the storage driver, which are on every node, are OLVM_CSI_USERNAME and
+OLVM_CSI_PASSWORD.
 
 With --self-managed, or selfManaged in the cluster file, the cluster gets the providers itself, and its objects are moved into it.`,
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
@@ -130,6 +131,9 @@ func (o *start) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.checkDriver(cluster); err != nil {
+		return err
+	}
 	own, unsure, err := o.managesItself(ctx, cluster)
 	if err != nil {
 		return err
@@ -164,7 +168,7 @@ func (o *start) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	driver, err := o.storageDriver(ctx, cluster)
+	driver, err := o.storageDriver(ctx, cluster, workload)
 	if err != nil {
 		return err
 	}
@@ -480,18 +484,75 @@ func (o *start) secretKey(cluster readCluster) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, o.namespace), Name: ref.Name}
 }
 
-// storageDriver is the oVirt CSI driver as an add-on, with the credentials that the management cluster has; none where the cluster
-// file does not want it.
-func (o *start) storageDriver(ctx context.Context, cluster readCluster) ([]addOn, error) {
-	var secret corev1.Secret
-	if err := o.Get(ctx, o.secretKey(cluster), &secret); err != nil {
-		return nil, fmt.Errorf("failed to get the credentials of the engine: %w", err)
+// storageDriver is the oVirt CSI driver as an add-on; none where the cluster file does not want it, or where it is there by
+// default and has no credentials.
+func (o *start) storageDriver(ctx context.Context, cluster readCluster, workload client.Reader) ([]addOn, error) {
+	wanted, asked := cluster.WantsStorageDriver()
+	if !wanted {
+		return nil, nil
 	}
-	objects, err := cluster.StorageDriver(string(secret.Data["username"]), string(secret.Data["password"]))
-	if err != nil || len(objects) == 0 {
+	username, password, err := o.driverCredentials(ctx, cluster, workload)
+	var missing *noDriverCredentialsError
+	if errors.As(err, &missing) && !asked {
+		o.say("The oVirt CSI driver is left out: %s", missing)
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	objects, err := cluster.StorageDriver(username, password)
+	if err != nil {
 		return nil, err
 	}
 	return []addOn{{name: "the oVirt CSI driver", objects: objects}}, nil
+}
+
+// checkDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no credentials.
+func (o *start) checkDriver(cluster readCluster) error {
+	wanted, asked := cluster.WantsStorageDriver()
+	own := cluster.Providers.OLVM.CSIDriver.Credentials != clusterfile.DriverMachines
+	if wanted && asked && own && os.Getenv("OLVM_CSI_USERNAME") == "" && !fileExists(o.kubeconfigOut) {
+		return fmt.Errorf("ovirtCsiDriver: %w", &noDriverCredentialsError{cluster.StorageDriverSecret()})
+	}
+	return nil
+}
+
+// noDriverCredentialsError says that the storage driver has no user of the engine of its own.
+type noDriverCredentialsError struct{ key client.ObjectKey }
+
+func (e *noDriverCredentialsError) Error() string {
+	return fmt.Sprintf("its credentials are on every node, so that it needs a user of the engine of its own: set OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD, "+
+		"or make the Secret %s in the cluster, or write ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
+}
+
+// driverCredentials are those that the storage driver is given; empty where the cluster has some already, which stay.
+func (o *start) driverCredentials(ctx context.Context, cluster readCluster, workload client.Reader) (username, password string, _ error) {
+	var machines corev1.Secret
+	if err := o.Get(ctx, o.secretKey(cluster), &machines); err != nil {
+		return "", "", fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+	theirs := string(machines.Data["username"])
+	if cluster.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
+		return theirs, string(machines.Data["password"]), nil
+	}
+
+	username, password = os.Getenv("OLVM_CSI_USERNAME"), os.Getenv("OLVM_CSI_PASSWORD")
+	switch {
+	case username != "" && password == "":
+		return "", "", errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
+	case username != "" && username == theirs:
+		return "", "", fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the storage driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
+			username, clusterfile.DriverMachines)
+	case username != "":
+		return username, password, nil
+	}
+
+	key := cluster.StorageDriverSecret()
+	if err := workload.Get(ctx, key, &corev1.Secret{}); apierrors.IsNotFound(err) {
+		return "", "", &noDriverCredentialsError{key}
+	} else if err != nil {
+		return "", "", fmt.Errorf("failed to look for the credentials of the storage driver: %w", err)
+	}
+	return "", "", nil
 }
 
 // keepCredentials writes the Secret with the credentials of the engine, where there are any.

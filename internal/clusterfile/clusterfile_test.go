@@ -286,8 +286,19 @@ func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 	}
 	no := read(t, "current.yaml", "    olvmOCK:", "    ovirtCsiDriver: {install: false}\n    olvmOCK:")
 	no.Validate()
-	if objects, err := no.StorageDriver("u", "p"); err != nil || objects != nil {
-		t.Errorf("it is not wanted: %v, %v", objects, err)
+	if wanted, asked := no.WantsStorageDriver(); wanted || !asked {
+		t.Errorf("it is not wanted: %t, %t", wanted, asked)
+	}
+	if wanted, asked := s.WantsStorageDriver(); !wanted || asked {
+		t.Errorf("it is wanted by default: %t, %t", wanted, asked)
+	}
+	kept, err := s.StorageDriver("", "")
+	if err != nil || len(kept) != len(objects)-1 {
+		t.Errorf("without credentials there are %d objects, with them %d, %v", len(kept), len(objects), err)
+	}
+	odd := read(t, "current.yaml", "    olvmOCK:", "    ovirtCsiDriver: {credentials: Mine}\n    olvmOCK:")
+	if problems := texts(odd.Validate()); !strings.Contains(problems, `providers.olvm.ovirtCsiDriver.credentials: it is "Mine", and must be Own or Machines`) {
+		t.Errorf("odd credentials: %s", problems)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/config"
@@ -20,15 +21,25 @@ import (
 // csiCA is the file of the engine's CA in the pods of the storage driver.
 const csiCA = "/etc/ovirt-ca/ca.crt"
 
-// StorageDriver are the manifests of the oVirt CSI driver, for the cluster itself, with the credentials of the engine; nil where
-// the file does not want it. The Secret has the keys that Oracle's CLI gives it, and the driver's configuration.
+// WantsStorageDriver says whether the oVirt CSI driver is to be installed; asked, that the file says so, and not a default.
+func (s *Source) WantsStorageDriver() (wanted, asked bool) {
+	install := s.Providers.OLVM.CSIDriver.Install
+	return ptr.Deref(install, true), install != nil
+}
+
+// StorageDriverSecret is where the credentials of the storage driver are in the cluster.
+func (s *Source) StorageDriverSecret() client.ObjectKey {
+	driver := s.Providers.OLVM.CSIDriver
+	return client.ObjectKey{Namespace: cmp.Or(driver.Namespace, "ovirt-csi"), Name: cmp.Or(driver.CredsSecretName, "ovirt-csi-creds")}
+}
+
+// StorageDriver are the manifests of the oVirt CSI driver, for the cluster itself. With credentials of the engine they have
+// their Secret, with the keys that Oracle's CLI gives it, and the driver's configuration.
 func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstructured, error) {
 	driver, server := s.Providers.OLVM.CSIDriver, s.Providers.OLVM.OvirtAPIServer
-	if !ptr.Deref(driver.Install, true) {
-		return nil, nil
-	}
-	namespace := cmp.Or(driver.Namespace, "ovirt-csi")
-	secret, ca := cmp.Or(driver.CredsSecretName, "ovirt-csi-creds"), cmp.Or(driver.CAConfigMapName, "ovirt-csi-ca.crt")
+	key := s.StorageDriverSecret()
+	namespace, secret := key.Namespace, key.Name
+	ca := cmp.Or(driver.CAConfigMapName, "ovirt-csi-ca.crt")
 	variables := map[string]string{
 		"CSI_NAMESPACE": namespace, "CSI_SECRET": secret, "CSI_CA": ca, "CSI_REGISTRY": s.Registry, "CSI_DRIVER": cmp.Or(driver.CSIDriverName, "csi.ovirt.org"),
 		"CSI_CONTROLLER": cmp.Or(driver.ControllerPluginName, "ovirt-csi-controller-plugin"), "CSI_NODE": cmp.Or(driver.NodePluginName, "ovirt-csi-node-plugin"),
@@ -57,10 +68,13 @@ func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstr
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the configuration of the storage driver: %w", err)
 	}
-	more := []runtime.Object{&corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret},
-		Data: map[string][]byte{"ovirt_url": []byte(server.ServerURL + "/api"), "ovirt_username": []byte(username), "ovirt_password": []byte(password), "ovirt-config.yaml": configuration},
-	}}
+	var more []runtime.Object
+	if username != "" {
+		more = append(more, &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret},
+			Data: map[string][]byte{"ovirt_url": []byte(server.ServerURL + "/api"), "ovirt_username": []byte(username), "ovirt_password": []byte(password), "ovirt-config.yaml": configuration},
+		})
+	}
 	if len(certificates) > 0 {
 		more = append(more, &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ca},

@@ -182,9 +182,19 @@ type VirtualMachine struct {
 	} `yaml:"network"`
 }
 
+// Credentials of the storage driver.
+const (
+	// DriverOwn are those of a user of the engine that nobody else uses.
+	DriverOwn = "Own"
+	// DriverMachines are those with which the machines are made.
+	DriverMachines = "Machines"
+)
+
 // CSIDriver is the oVirt CSI driver in the cluster.
 type CSIDriver struct {
-	Install              *bool  `yaml:"install"`
+	Install *bool `yaml:"install"`
+	// Credentials is DriverOwn, or DriverMachines. Empty means DriverOwn: they are on every node.
+	Credentials          string `yaml:"credentials"`
 	Namespace            string `yaml:"namespace"`
 	CredsSecretName      string `yaml:"credsSecretName"`
 	CAConfigMapName      string `yaml:"caConfigmapName"`

@@ -101,11 +101,20 @@ func (s *Source) Validate() []Problem {
 	s.checkServer()
 	s.checkMachines()
 	s.checkUser()
+	s.checkStorageDriver()
 	s.checkUnused()
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
 		return order(a) - order(b)
 	})
 	return s.problems
+}
+
+func (s *Source) checkStorageDriver() {
+	switch credentials := s.Providers.OLVM.CSIDriver.Credentials; credentials {
+	case "", DriverOwn, DriverMachines:
+	default:
+		s.note(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials, DriverOwn, DriverMachines)
+	}
 }
 
 // order puts problems without a line last.
