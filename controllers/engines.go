@@ -23,6 +23,8 @@ type Engines struct {
 	Reader client.Reader
 	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have changed.
 	Metadata client.Reader
+	// Unbound has Secrets without a list of engines sent to any engine.
+	Unbound bool
 	// Sessions are shared with the Terraform provider.
 	Sessions *engine.Sessions
 
@@ -227,7 +229,7 @@ func (e *Engines) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engi
 			ca = nil
 		}
 	}
-	config, err := resolve.EngineConfig(cluster, secret, ca)
+	config, err := resolve.EngineConfig(cluster, secret, ca, e.Unbound)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}

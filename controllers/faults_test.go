@@ -162,7 +162,7 @@ func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 	s := newSite(t, nil)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	old := &corev1.Secret{ObjectMeta: s.Meta("creds")}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("newer"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password()}})
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("newer"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password(), "allowedServerURLs": s.Sim.URL()}})
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "newer" })
 	s.Delete(old)
 	s.ExpectGone(old)

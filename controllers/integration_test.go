@@ -133,7 +133,7 @@ func TestMissingCredentials(t *testing.T) {
 	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason); !strings.Contains(message, `"later"`) {
 		t.Errorf("message: %s", message)
 	}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"ovirt_username": s.Sim.Username(), "ovirt_password": s.Sim.Password()}})
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"ovirt_username": s.Sim.Username(), "ovirt_password": s.Sim.Password(), "ovirt_url": s.Sim.URL() + "/api"}})
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 

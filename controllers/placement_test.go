@@ -266,7 +266,7 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 	if s.OLVM.Spec.AffinityGroups == nil {
 		t.Fatal("the empty list became an absent one")
 	}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password()}})
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password(), "allowedServerURLs": s.Sim.URL()}})
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)

@@ -140,7 +140,7 @@ func prepareIn(t *testing.T, plane *localplane.Plane, name string) *workload {
 	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
-		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api"}})
+		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api", "allowedServerURLs": suite.plane.Engine.URL}})
 	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"}, Data: map[string]string{"ca.crt": string(suite.plane.EngineCA)}})
 	return w
 }

@@ -39,6 +39,8 @@ const (
 	CredentialsNotFoundReason = "CredentialsNotFound"
 	// CredentialsNotAllowedReason surfaces when the credentials Secret of another namespace does not allow this one.
 	CredentialsNotAllowedReason = "CredentialsNotAllowed"
+	// EngineNotAllowedReason surfaces when the credentials Secret does not name the engine among those to which it may be sent.
+	EngineNotAllowedReason = "EngineNotAllowed"
 	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"
 	// AuthenticationFailedReason surfaces when the engine refuses the user name or password.

@@ -11,6 +11,10 @@ const ClusterFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io"
 // AccessFinalizer lets the credentials and the CA that an OLVMCluster names outlive it.
 const AccessFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io/access"
 
+// AllowedServerURLsKey of a credentials Secret lists, separated by commas or line breaks, the engines to which the
+// credentials may be sent, as serverURL has them. The key ovirt_url of OpenShift's format does too.
+const AllowedServerURLsKey = "allowedServerURLs"
+
 // AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own whose
 // OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may create an
 // OLVMCluster could use the credentials of everybody else.

@@ -468,7 +468,7 @@ func TestWhatInitWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	move, labelled := secret.Labels["clusterctl.cluster.x-k8s.io/move"]
-	want := map[string]string{"username": "admin@internal", "password": b.sim.Password(), "scope": "ovirt-app-api"}
+	want := map[string]string{"username": "admin@internal", "password": b.sim.Password(), "scope": "ovirt-app-api", "allowedServerURLs": b.sim.URL()}
 	if secret.Kind != "Secret" || secret.Name != "prod-ovirt-credentials" || secret.Namespace != "ocne" || !labelled || move != "" || !maps.Equal(secret.StringData, want) {
 		t.Errorf("%+v", secret)
 	}

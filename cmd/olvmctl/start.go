@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
@@ -407,7 +408,7 @@ func (o *start) apply(ctx context.Context, cluster readCluster) error {
 			return fmt.Errorf("failed to make namespace %s: %w", name, err)
 		}
 	}
-	if err := o.keepCredentials(ctx, secretKey, label); err != nil {
+	if err := o.keepCredentials(ctx, secretKey, cluster.Providers.OLVM.OvirtAPIServer.ServerURL, label); err != nil {
 		return err
 	}
 	options := []client.ApplyOption{fieldOwner}
@@ -556,7 +557,7 @@ func (o *start) driverCredentials(ctx context.Context, cluster readCluster, work
 }
 
 // keepCredentials writes the Secret with the credentials of the engine, where there are any.
-func (o *start) keepCredentials(ctx context.Context, key client.ObjectKey, labels map[string]string) error {
+func (o *start) keepCredentials(ctx context.Context, key client.ObjectKey, server string, labels map[string]string) error {
 	credentials, err := o.read()
 	if err != nil {
 		return err
@@ -569,7 +570,8 @@ func (o *start) keepCredentials(ctx context.Context, key client.ObjectKey, label
 		}
 		return err
 	}
-	data := map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password), "scope": []byte(engineScope)}
+	data := map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password), "scope": []byte(engineScope),
+		infrav1.AllowedServerURLsKey: []byte(server)}
 	switch {
 	case apierrors.IsNotFound(err):
 		secret.Labels, secret.Data = labels, data

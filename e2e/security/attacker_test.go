@@ -28,3 +28,14 @@ func (a *attacker) kubeconfig(server, more, user string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
 "clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q%s}}],"users":[{"name":"a","user":{%s}}]}`, server, ca, more, user)
 }
+
+// newPlainAttacker is an attacker without TLS.
+func newPlainAttacker(t *testing.T, note func(*http.Request)) *attacker {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		note(r)
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return &attacker{server}
+}

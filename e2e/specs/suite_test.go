@@ -173,7 +173,7 @@ func credentials(proxy framework.ClusterProxy, namespace string) {
 	ctx := context.Background()
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: credentialsSecret},
-		StringData: map[string]string{"username": suite.Engine.Username, "password": suite.Engine.Password, "scope": "ovirt-app-api"},
+		StringData: map[string]string{"username": suite.Engine.Username, "password": suite.Engine.Password, "scope": "ovirt-app-api", "allowedServerURLs": suite.Engine.URL},
 	})).To(gomega.Succeed())
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caConfigMap}, Data: map[string]string{"ca.crt": string(suite.EngineCA)},

@@ -103,7 +103,7 @@ func (d *demo) apply(ctx context.Context) error {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "demo-ovirt-credentials"},
-		StringData: map[string]string{"username": d.plane.Engine.Username, "password": d.plane.Engine.Password, "scope": "ovirt-app-api"}}
+		StringData: map[string]string{"username": d.plane.Engine.Username, "password": d.plane.Engine.Password, "scope": "ovirt-app-api", infrav1.AllowedServerURLsKey: d.plane.Engine.URL}}
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "demo-ovirt-ca"}, Data: map[string]string{"ca.crt": string(d.plane.EngineCA)}}
 	for _, object := range []client.Object{secret, ca} {
 		if err := d.plane.Client.Create(ctx, object); err != nil {

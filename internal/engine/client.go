@@ -134,7 +134,13 @@ func New(cfg Config) (*Client, error) {
 		MaxIdleConnsPerHost:   8,
 		IdleConnTimeout:       60 * time.Second,
 	}
-	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: measured{transport}}, now: time.Now}, nil
+	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: measured{transport}, CheckRedirect: noRedirects}, now: time.Now}, nil
+}
+
+// noRedirects keeps credentials, sessions and user data from going where the URL does not say: a redirect that keeps the
+// method would send them on, to another server or without encryption.
+func noRedirects(request *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("the engine redirects to %s://%s, and redirects are not followed; write the URL of the engine itself", request.URL.Scheme, abridged(request.URL.Host))
 }
 
 // BaseURL parses the URL of an engine and strips a trailing /api and slashes, which manifests and the released

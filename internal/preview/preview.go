@@ -231,7 +231,7 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		cluster = cluster.DeepCopy()
 		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
 	}
-	config, err := resolve.EngineConfig(cluster, secret, ca)
+	config, err := resolve.EngineConfig(cluster, secret, ca, false)
 	var field *resolve.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"

@@ -3,8 +3,10 @@ package resolve
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +17,13 @@ import (
 )
 
 // EngineConfig is the way to the engine of a cluster. secret and ca are the objects that the spec names, nil where they
-// do not exist; ca is not used where the spec names none.
-func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap) (engine.Config, error) {
+// do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless unbound says
+// that it is for all.
+func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	const path = "spec.olvmOvirtAPIServer"
-	if _, err := engine.BaseURL(server.ServerURL); err != nil {
+	base, err := engine.BaseURL(server.ServerURL)
+	if err != nil {
 		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
 	}
 	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
@@ -30,6 +34,11 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 	if !Allowed(secret, cluster.Namespace) {
 		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
 			"Secret %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", secret.Namespace, secret.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
+	}
+	if !forEngine(secret, base, unbound) {
+		return engine.Config{}, &Error{infrav1.EngineNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
+			"Secret %[1]q does not say that it may be sent to %[2]s; who owns it can add that: kubectl -n %[3]s patch secret %[1]s -p '{\"stringData\":{%[4]q:%[2]q}}'",
+			secret.Name, base, secret.Namespace, infrav1.AllowedServerURLsKey)}
 	}
 	config.Username = firstKey(secret.Data, "username", "ovirt_username")
 	config.Password = firstKey(secret.Data, "password", "ovirt_password")
@@ -60,6 +69,23 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
 	}
 	return config, nil
+}
+
+// forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would be
+// sent the password of any Secret that they may name.
+func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
+	if secret.Namespace == "" { // it comes from a command line
+		return true
+	}
+	listed := string(secret.Data[infrav1.AllowedServerURLsKey]) + "\n" + string(secret.Data["ovirt_url"])
+	urls := strings.FieldsFunc(listed, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(urls) == 0 {
+		return unbound
+	}
+	return slices.ContainsFunc(urls, func(text string) bool {
+		allowed, err := engine.BaseURL(text)
+		return err == nil && strings.EqualFold(allowed.Host, base.Host) && allowed.Path == base.Path
+	})
 }
 
 // Allowed says whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.

@@ -51,7 +51,10 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 	secret := func(data map[string][]byte) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "creds"}, Data: data}
 	}
-	good := secret(map[string][]byte{"username": []byte("admin@internal"), "password": []byte("secret\n")})
+	bound := func(urls string) *corev1.Secret {
+		return secret(map[string][]byte{"username": []byte("admin@internal"), "password": []byte("secret\n"), "allowedServerURLs": []byte(urls)})
+	}
+	good := bound(server.ServerURL)
 	elsewhere := func(allowed string) *corev1.Secret {
 		out := good.DeepCopy()
 		out.Namespace, out.Annotations = "vault", map[string]string{infrav1.AllowedNamespacesAnnotation: allowed}
@@ -73,26 +76,35 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 		secret *corev1.Secret
 		ca     *corev1.ConfigMap
 		reason string
+		// unbound is the manager's flag for Secrets that name no engine.
+		unbound bool
 	}{
-		"all there":                      {server, good, ca, ""},
-		"the other keys":                 {server, secret(map[string][]byte{"ovirt_username": []byte("a@b"), "ovirt_password": []byte("c")}), ca, ""},
-		"no CA is asked for":             {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), good, nil, ""},
-		"no verification needs no CA":    {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), good, nil, ""},
-		"a ConfigMap of others":          {server, good, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ca"}, Data: ca.Data}, infrav1.CAConfigMapInvalidReason},
-		"a Secret of others":             {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason},
-		"a Secret that others may use":   {server, elsewhere("there, elsewhere"), ca, infrav1.CredentialsNotAllowedReason},
-		"a Secret that we may use":       {server, elsewhere("there, here"), ca, ""},
-		"a Secret for everybody":         {server, elsewhere("*"), ca, ""},
-		"no Secret":                      {server, nil, ca, infrav1.CredentialsNotFoundReason},
-		"no password":                    {server, secret(map[string][]byte{"username": []byte("a@b")}), ca, infrav1.CredentialsNotFoundReason},
-		"no ConfigMap":                   {server, good, nil, infrav1.CAConfigMapInvalidReason},
-		"a ConfigMap without a CA":       {server, good, &corev1.ConfigMap{Data: map[string]string{"ca.crt": "no certificate"}}, infrav1.CAConfigMapInvalidReason},
-		"a URL that is not encrypted":    {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "http://engine" }), good, ca, infrav1.EngineUnreachableReason},
-		"a URL with the path of the API": {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL += "/api/" }), good, ca, ""},
+		"all there":                      {server, good, ca, "", false},
+		"the other keys":                 {server, secret(map[string][]byte{"ovirt_username": []byte("a@b"), "ovirt_password": []byte("c"), "ovirt_url": []byte("https://engine.example.com/ovirt-engine/api")}), ca, "", false},
+		"no CA is asked for":             {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), good, nil, "", false},
+		"no verification needs no CA":    {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), good, nil, "", false},
+		"a ConfigMap of others":          {server, good, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ca"}, Data: ca.Data}, infrav1.CAConfigMapInvalidReason, false},
+		"a Secret of others":             {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason, false},
+		"a Secret that others may use":   {server, elsewhere("there, elsewhere"), ca, infrav1.CredentialsNotAllowedReason, false},
+		"a Secret that we may use":       {server, elsewhere("there, here"), ca, "", false},
+		"a Secret for everybody":         {server, elsewhere("*"), ca, "", false},
+		"another engine":                 {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://attacker.example.com/ovirt-engine" }), good, ca, infrav1.EngineNotAllowedReason, false},
+		"another path of it":             {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://engine.example.com/evil" }), good, ca, infrav1.EngineNotAllowedReason, false},
+		"a port of it":                   {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://engine.example.com:8443/ovirt-engine" }), good, ca, infrav1.EngineNotAllowedReason, false},
+		"a Secret that names no engine":  {server, bound(""), ca, infrav1.EngineNotAllowedReason, false},
+		"one of several":                 {server, bound("https://other.example.com/ovirt-engine, https://ENGINE.example.com/ovirt-engine/api/"), ca, "", false},
+		"no engine, with the flag":       {server, bound(" \n"), ca, "", true},
+		"another engine, with the flag":  {server, bound("https://other.example.com/ovirt-engine"), ca, infrav1.EngineNotAllowedReason, true},
+		"no Secret":                      {server, nil, ca, infrav1.CredentialsNotFoundReason, false},
+		"no password":                    {server, secret(map[string][]byte{"username": []byte("a@b"), "allowedServerURLs": []byte(server.ServerURL)}), ca, infrav1.CredentialsNotFoundReason, false},
+		"no ConfigMap":                   {server, good, nil, infrav1.CAConfigMapInvalidReason, false},
+		"a ConfigMap without a CA":       {server, good, &corev1.ConfigMap{Data: map[string]string{"ca.crt": "no certificate"}}, infrav1.CAConfigMapInvalidReason, false},
+		"a URL that is not encrypted":    {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "http://engine" }), good, ca, infrav1.EngineUnreachableReason, false},
+		"a URL with the path of the API": {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL += "/api/" }), good, ca, "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			config, err := EngineConfig(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "here"}, Spec: infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server}}, test.secret, test.ca)
+			config, err := EngineConfig(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "here"}, Spec: infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server}}, test.secret, test.ca, test.unbound)
 			var field *Error
 			switch {
 			case test.reason == "" && err != nil:

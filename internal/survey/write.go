@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
@@ -119,8 +120,9 @@ func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
 	var out bytes.Buffer
 	err := manifest.Write(&out, []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata":   map[string]any{"name": reference.Name, "namespace": namespace, "labels": map[string]any{clusterctlv1.ClusterctlMoveLabel: ""}},
-		"stringData": map[string]any{"username": s.answers.User, "password": s.answers.Password, "scope": "ovirt-app-api"},
+		"metadata": map[string]any{"name": reference.Name, "namespace": namespace, "labels": map[string]any{clusterctlv1.ClusterctlMoveLabel: ""}},
+		"stringData": map[string]any{"username": s.answers.User, "password": s.answers.Password, "scope": "ovirt-app-api",
+			infrav1.AllowedServerURLsKey: file.Providers.OLVM.OvirtAPIServer.ServerURL},
 	}}})
 	return out.Bytes(), err
 }

@@ -160,7 +160,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	s.Create(s.Cluster)
 	s.Cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(s.Cluster)
-	secret := &corev1.Secret{ObjectMeta: s.Meta("creds"), StringData: map[string]string{"username": sim.Username(), "password": sim.Password()}}
+	secret := &corev1.Secret{ObjectMeta: s.Meta("creds"), StringData: map[string]string{"username": sim.Username(), "password": sim.Password(), infrav1.AllowedServerURLsKey: sim.URL()}}
 	ca := &corev1.ConfigMap{ObjectMeta: s.Meta("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}}
 	s.OLVM = &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: infrav1.OLVMClusterSpec{
 		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}, OLVMDatacenterName: "Default",

@@ -88,6 +88,7 @@ type options struct {
 	terraformLimit      time.Duration
 	workDir             string
 	requireConfinement  bool
+	unboundCredentials  bool
 	approveServing      bool
 	bootstrapURL        string
 	bootstrapListen     string
@@ -117,6 +118,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
 	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(&o.requireConfinement, "require-confinement", false, "Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no Landlock or the executor is a script. Without it the log says so.")
+	fs.BoolVar(&o.unboundCredentials, "allow-unbound-credentials", false, "Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster names. Whoever may write OLVMClusters learns the passwords of such Secrets.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
 	fs.StringVar(&o.bootstrapURL, "bootstrap-url", "", "Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as https://10.20.30.4:9445; empty means not at all.")
 	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
@@ -314,7 +316,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable
 	if o.namespace != "" {
 		reader = &controllers.NamespaceReader{Reader: reader, Namespace: o.namespace}
 	}
-	engines := &controllers.Engines{Reader: reader, Metadata: mgr.GetCache(), Sessions: sessions}
+	engines := &controllers.Engines{Reader: reader, Metadata: mgr.GetCache(), Sessions: sessions, Unbound: o.unboundCredentials}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
 	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {

@@ -1,0 +1,66 @@
+package security
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+// TestM1 has an engine send the manager elsewhere, with its password on the way to the login and with its session on the
+// others: to plain HTTP, and to another server.
+func TestM1(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			var asked atomic.Int32
+			note := func(*http.Request) { asked.Add(1) }
+			elsewhere := newAttacker(t, note).URL
+			if scheme == "http" {
+				elsewhere = newPlainAttacker(t, note).URL
+			}
+			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect) // which keeps method and body
+				})
+			}})
+			start(t, s, "")
+			message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+			if !strings.Contains(message, "redirect") || asked.Load() != 0 {
+				t.Errorf("the other server was asked %d times; the condition says %q", asked.Load(), message)
+			}
+		})
+	}
+}
+
+// TestM2 has somebody who may write OLVMClusters, and may read no Secret, name a server of theirs.
+func TestM2(t *testing.T) {
+	var told atomic.Value
+	told.Store("")
+	attacker := newAttacker(t, func(r *http.Request) {
+		_ = r.ParseForm()
+		told.Store(told.Load().(string) + fmt.Sprint(r.URL, r.PostForm, r.Header))
+	})
+	at, err := url.Parse(attacker.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testsite.New(t, suite.API.Client, testsite.Options{Change: func(_ *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.OLVMOvirtAPIServer.ServerURL = "https://" + at.Host + "/ovirt-engine"
+		c.Spec.OLVMOvirtAPIServer.InsecureSkipTLSVerify = true
+	}})
+	start(t, s, "")
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineNotAllowedReason)
+	if got := told.Load().(string); got != "" {
+		t.Errorf("the attacker was told %s", got)
+	}
+	if !strings.Contains(message, "kubectl -n "+s.Namespace+" patch secret creds") || !strings.Contains(message, "allowedServerURLs") {
+		t.Errorf("the condition says %q", message)
+	}
+}
