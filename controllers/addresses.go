@@ -169,7 +169,9 @@ func (a *addressAllocator) machines(ctx context.Context) ([]infrav1.OLVMMachine,
 	return list.Items, nil
 }
 
-// held finds the addresses that other machines have on an engine, and its control plane endpoints.
+// held finds the addresses that other machines have on an engine, and its control plane endpoints. Objects of other
+// namespaces hold something where their OLVMCluster has been connected: anybody could write down everybody's addresses
+// otherwise.
 func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (resolve.Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.reader.List(ctx, &clusters); err != nil {
@@ -179,39 +181,49 @@ func (a *addressAllocator) held(ctx context.Context, self *infrav1.OLVMMachine, 
 	if err != nil {
 		return nil, err
 	}
+
 	out := resolve.Held{}
-	engines := map[client.ObjectKey]string{}
+	known, holding := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		at := resolve.EngineOf(c)
-		engines[client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}] = at
-		if at == where {
-			out.AddEndpoint(c)
+		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}
+		known[key] = true
+		if resolve.EngineOf(c) == where && (connected(c) || c.Namespace == self.Namespace) {
+			holding[key] = true
+			out.AddEndpoint(c, self.Namespace)
 		}
 	}
 	for i := range machines {
 		m := &machines[i]
-		owner, known := engines[client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}]
-		if known && owner != where || m.Namespace == self.Namespace && m.Name == self.Name {
-			continue // a machine whose engine is not known counts as on this one
+		cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
+		orphaned := !known[cluster] && m.Namespace == self.Namespace // its engine is not known, and may be this one
+		if !holding[cluster] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Name {
+			continue
 		}
-		holder := fmt.Sprintf("OLVMMachine %s/%s", m.Namespace, m.Name)
-		if mayHaveVM(m) { // whatever became of its record
-			_, ips := addressesOf(m)
-			for _, ip := range ips {
-				if address, ok := netip.AddrFromSlice(ip); ok {
-					out.Add("", address.Unmap(), holder)
-				}
-			}
-		}
-		recorded, err := resolve.Recorded(m)
-		if err != nil {
-			continue // it is told so itself; who spoils a record must not stop everybody
-		}
-		out.AddMachine(m.Spec, recorded, holder)
+		a.hold(out, m, resolve.Holder(m, self.Namespace))
 	}
 	return out, nil
 }
+
+// hold adds the addresses of a machine.
+func (a *addressAllocator) hold(out resolve.Held, m *infrav1.OLVMMachine, holder string) {
+	if mayHaveVM(m) { // whatever became of its record
+		_, ips := addressesOf(m)
+		for _, ip := range ips {
+			if address, ok := netip.AddrFromSlice(ip); ok {
+				out.Add("", address.Unmap(), holder)
+			}
+		}
+	}
+	recorded, err := resolve.Recorded(m)
+	if err != nil {
+		return // it is told so itself; who spoils a record must not stop everybody
+	}
+	out.AddMachine(m.Spec, recorded, holder)
+}
+
+// connected says whether the manager has ever used the engine of a cluster with its credentials.
+func connected(c *infrav1.OLVMCluster) bool { return c.Status.OLVMDatacenter != nil }
 
 // claimName is the name of the IPAddressClaim of a network interface for one of its pools.
 func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {

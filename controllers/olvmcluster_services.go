@@ -57,7 +57,7 @@ func (r *OLVMClusterReconciler) chooseRouterIDs(ctx context.Context, c *infrav1.
 	var inUse []int
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) {
+		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) || !connected(other) && other.Namespace != c.Namespace {
 			continue
 		}
 		ids, err := resolve.RecordedRouterIDs(other)

@@ -88,17 +88,17 @@ func TestH4(t *testing.T) {
 
 // credentialsIn are the user and the password in the add-on; a space where it has none, and nothing where there is no add-on.
 func credentialsIn(found []addOn) string {
-	for _, addOn := range found {
-		for _, object := range addOn.objects {
-			if object.GetKind() == "Secret" {
-				var secret corev1.Secret
-				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &secret); err != nil {
-					return err.Error()
-				}
-				return string(secret.Data["ovirt_username"]) + " " + string(secret.Data["ovirt_password"])
-			}
-		}
-		return " "
+	if len(found) == 0 {
+		return ""
 	}
-	return ""
+	for _, object := range found[0].objects {
+		if object.GetKind() == "Secret" {
+			var secret corev1.Secret
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &secret); err != nil {
+				return err.Error()
+			}
+			return string(secret.Data["ovirt_username"]) + " " + string(secret.Data["ovirt_password"])
+		}
+	}
+	return " "
 }

@@ -98,7 +98,7 @@ func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
 		return out[at]
 	}
 	for _, cluster := range m.olvmClusters {
-		on(cluster).AddEndpoint(cluster)
+		on(cluster).AddEndpoint(cluster, cluster.Namespace)
 	}
 	for _, machine := range machines {
 		on(machine.olvmCluster).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)

@@ -10,6 +10,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Addresses of the network interfaces of a machine, by the interfaces' names in the engine.
@@ -73,12 +74,28 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	return out
 }
 
-// AddEndpoint adds the virtual addresses of a cluster.
-func (h Held) AddEndpoint(cluster *infrav1.OLVMCluster) {
+// AddEndpoint adds the virtual addresses of a cluster, for messages in a namespace.
+func (h Held) AddEndpoint(cluster *infrav1.OLVMCluster, namespace string) {
 	for _, virtual := range VirtualAddresses(cluster.Spec) {
-		h.Add("", virtual.Address, fmt.Sprintf("%s of OLVMCluster %s/%s", virtual.What, cluster.Namespace, cluster.Name))
+		h.Add("", virtual.Address, virtual.What+" of "+named("OLVMCluster", cluster, namespace))
 	}
 }
+
+// Holder is how messages in a namespace speak of a machine that has an address.
+func Holder(m *infrav1.OLVMMachine, namespace string) string {
+	return named("OLVMMachine", m, namespace)
+}
+
+// named names an object to those who can see it, and to nobody else.
+func named(kind string, object metav1.Object, namespace string) string {
+	if object.GetNamespace() != namespace {
+		return "an " + kind + " of another namespace"
+	}
+	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
+}
+
+// maxHeld is how many addresses one machine can have recorded: eight interfaces with two static ones and two from pools.
+const maxHeld = 32
 
 // AddMachine adds the addresses of a machine with their networks.
 func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holder string) {
@@ -86,7 +103,11 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 	for _, n := range Networks(spec) {
 		networks[n.VNICName] = n.NetworkName
 	}
-	for name, list := range recorded {
+	left := maxHeld
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		list := recorded[name]
+		list = list[:min(left, len(list))]
+		left -= len(list)
 		for _, address := range list {
 			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
 		}

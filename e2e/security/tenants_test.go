@@ -1,0 +1,69 @@
+package security
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+// TestM3 has somebody of another namespace write down the addresses of a cluster: as endpoints of OLVMClusters that were never
+// connected to the engine, and as records of machines that are nobody's.
+func TestM3(t *testing.T) {
+	s := testsite.New(t, suite.API.Client, testsite.Options{})
+	thief := "thief-" + s.Namespace
+	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: thief}})
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: thief, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}}
+	}
+	for i := 10; i < 20; i++ { // the whole range of the site's machines
+		address := fmt.Sprintf("10.0.0.%d", i)
+		claims := &infrav1.OLVMCluster{ObjectMeta: meta(fmt.Sprintf("c%d", i)), Spec: *s.OLVM.Spec.DeepCopy()}
+		claims.Spec.ControlPlaneEndpoint.Host = address
+		s.Create(claims)
+		m := &infrav1.OLVMMachine{ObjectMeta: meta(fmt.Sprintf("m%d", i)), Spec: s.MachineSpec()}
+		m.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["` + address + `"]}`, infrav1.CreateRequestedAnnotation: "x"}
+		m.Spec.ProviderID = "olvm://11111111-1111-4111-8111-111111111111"
+		s.Create(m)
+	}
+
+	start(t, s, "")
+	machine := s.Machine("one", nil)
+	s.ExpectProvisioned(machine)
+	if machine.Status.OLVM.IPAddress != "10.0.0.10" {
+		t.Errorf("the machine has the address %s", machine.Status.OLVM.IPAddress)
+	}
+}
+
+// TestM3Names has two namespaces share an engine and a range, so that one has what the other wants. The message says so, and
+// not whose it is.
+func TestM3Names(t *testing.T) {
+	a := testsite.New(t, suite.API.Client, testsite.Options{})
+	b := testsite.New(t, suite.API.Client, testsite.Options{Change: func(secret *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		for key, value := range map[string]string{"username": a.Sim.Username(), "password": a.Sim.Password(), infrav1.AllowedServerURLsKey: a.Sim.URL()} {
+			secret.StringData[key] = value
+		}
+		ca.Data["ca.crt"] = string(a.Sim.CA())
+		c.Spec.OLVMOvirtAPIServer.ServerURL = a.Sim.URL()
+		c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"
+	}})
+	start(t, a, "")
+	start(t, b, "")
+	one := func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
+	}
+	first := a.Machine("secret-project", one)
+	a.ExpectProvisioned(first)
+	b.Expect(b.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
+	second := b.Machine("curious", one)
+	message := b.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason)
+	if strings.Contains(message, "secret-project") || strings.Contains(message, a.Namespace+"/") {
+		t.Errorf("the message names what is not theirs: %s", message)
+	}
+}
