@@ -12,20 +12,28 @@ import (
 // crowdWait is how long a pass waits for its turn at an engine without that any other pass there ends.
 const crowdWait = time.Second
 
-// workersPerPass is how many times more passes a controller may begin than one engine is asked in at once: passes that wait
-// for an engine that takes long keep those of other engines from nothing.
-const workersPerPass = 4
+const (
+	// workersPerPass is how many times more passes a controller may begin than one engine is asked in at once: passes that
+	// wait for an engine that takes long keep those of other engines from nothing.
+	workersPerPass = 16
+	// passesPerNamespace is how many times more passes a namespace may have: one that names many engines that never answer
+	// keeps others from nothing.
+	passesPerNamespace = 2
+)
 
-// crowds bound how many passes are at one engine at once. The others are refused, soon, and come again.
+// crowds bound how many passes are at one engine at once, and how many are for one namespace. The others are refused, soon,
+// and come again. An engine is another one for each namespace: its name is a tenant's to choose.
 type crowds struct {
 	limit int
 
-	mu      sync.Mutex
-	engines map[string]*crowd
+	mu  sync.Mutex
+	all map[string]*crowd
 }
 
 type crowd struct {
 	places *semaphore.Weighted // first come, first served
+	// users are those that are here or wait; mu of the crowds guards it.
+	users int
 	// left is when a pass ended last; stuck says that one waited in vain, and none has ended since: nobody else need wait to
 	// see that.
 	left  atomic.Pointer[time.Time]
@@ -34,36 +42,73 @@ type crowd struct {
 
 // enter waits for a place at an engine as long as others leave. Without one ok is false, and the pass is to be tried later;
 // else leave is to be called at its end.
-func (c *crowds) enter(ctx context.Context, engine string) (leave func(), ok bool) {
-	c.mu.Lock()
-	if c.engines == nil {
-		c.engines = map[string]*crowd{}
+func (c *crowds) enter(ctx context.Context, namespace, engine string) (leave func(), ok bool) {
+	leaveNamespace, ok := c.join(ctx, namespace, passesPerNamespace*c.limit)
+	if !ok {
+		return nil, false
 	}
-	at := c.engines[engine]
-	if at == nil {
-		at = &crowd{places: semaphore.NewWeighted(int64(max(c.limit, 1)))}
-		c.engines[engine] = at
+	leaveEngine, ok := c.join(ctx, namespace+" "+engine, c.limit)
+	if !ok {
+		leaveNamespace()
+		return nil, false
 	}
-	c.mu.Unlock()
+	return func() { leaveEngine(); leaveNamespace() }, true
+}
+
+// join waits for a place in one crowd.
+func (c *crowds) join(ctx context.Context, name string, limit int) (leave func(), ok bool) {
+	at := c.come(name, limit)
 	leave = func() {
 		now := time.Now()
 		at.left.Store(&now)
 		at.stuck.Store(false)
 		at.places.Release(1)
+		c.gone(name, at)
 	}
-	if at.places.TryAcquire(1) {
+	if at.wait(ctx) {
 		return leave, true
 	}
-	if at.stuck.Load() {
-		return nil, false
+	c.gone(name, at)
+	return nil, false
+}
+
+// come counts one more in a crowd.
+func (c *crowds) come(name string, limit int) *crowd {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[string]*crowd{}
+	}
+	at := c.all[name]
+	if at == nil {
+		at = &crowd{places: semaphore.NewWeighted(int64(max(limit, 1)))}
+		c.all[name] = at
+	}
+	at.users++
+	return at
+}
+
+// gone counts one fewer, and forgets a crowd in which nobody is.
+func (c *crowds) gone(name string, at *crowd) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.users--; at.users == 0 {
+		delete(c.all, name)
+	}
+}
+
+// wait says whether there is a place.
+func (c *crowd) wait(ctx context.Context) bool {
+	if c.places.TryAcquire(1) {
+		return true
+	}
+	if c.stuck.Load() {
+		return false
 	}
 	waiting, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	go at.watch(waiting, giveUp)
-	if at.places.Acquire(waiting, 1) != nil {
-		return nil, false
-	}
-	return leave, true
+	go c.watch(waiting, giveUp)
+	return c.places.Acquire(waiting, 1) == nil
 }
 
 // watch gives up for one that waits, once nobody has left for too long.

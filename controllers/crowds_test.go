@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -13,7 +14,7 @@ func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 	results := make(chan bool, 3)
 	for range 3 {
 		go func() {
-			leave, ok := c.enter(t.Context(), "busy")
+			leave, ok := c.enter(t.Context(), "ns", "busy")
 			if ok {
 				time.Sleep(each)
 				leave()
@@ -32,22 +33,44 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 	c := &crowds{limit: 2}
 	var leave []func()
 	for range 2 {
-		done, ok := c.enter(t.Context(), "slow")
+		done, ok := c.enter(t.Context(), "ns", "slow")
 		if !ok {
 			t.Fatal("there was no place at an idle engine")
 		}
 		leave = append(leave, done)
 	}
 	for range 100 { // only the first one waits
-		if _, ok := c.enter(t.Context(), "slow"); ok {
+		if _, ok := c.enter(t.Context(), "ns", "slow"); ok {
 			t.Fatal("a third pass is at the engine")
 		}
 	}
-	if _, ok := c.enter(t.Context(), "swift"); !ok {
+	if _, ok := c.enter(t.Context(), "ns", "swift"); !ok {
 		t.Error("there was no place at the other engine")
 	}
 	leave[0]()
-	if _, ok := c.enter(t.Context(), "slow"); !ok {
+	if _, ok := c.enter(t.Context(), "ns", "slow"); !ok {
 		t.Error("a place that was left is not given")
+	}
+}
+
+// TestManyEnginesOfOneNamespaceKeepNobodyOut has a namespace name an engine for each pass, none of which answers: M4.
+func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
+	c := &crowds{limit: 2}
+	entered := 0
+	for i := range 20 {
+		if _, ok := c.enter(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
+			entered++
+		}
+	}
+	if want := passesPerNamespace * c.limit; entered != want {
+		t.Errorf("%d passes are for one namespace, want %d", entered, want)
+	}
+	if leave, ok := c.enter(t.Context(), "other", "engine-1"); !ok {
+		t.Error("there was no place for another namespace, at an engine of the same name")
+	} else {
+		leave()
+	}
+	if n := len(c.all); n != entered+1 {
+		t.Errorf("%d crowds are remembered", n)
 	}
 }

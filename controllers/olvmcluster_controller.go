@@ -240,7 +240,7 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
-	leave, ok := r.crowds.enter(ctx, resolve.EngineOf(olvmCluster))
+	leave, ok := r.crowds.enter(ctx, olvmCluster.Namespace, resolve.EngineOf(olvmCluster))
 	if !ok {
 		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 	}

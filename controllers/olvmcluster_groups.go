@@ -237,7 +237,7 @@ func (r *OLVMClusterReconciler) reconcileRun(ctx context.Context, scope *cluster
 	}
 	// That groups may exist must be known before anything can create one.
 	return r.Runs.submit(ctx, r.Client, scope.olvmCluster, map[string]string{infrav1.GroupsRequestedAnnotation: "true"}, func() terraform.Job {
-		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
+		return terraform.Job{Key: scope.key, Tenant: scope.olvmCluster.Namespace, Engine: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
 	})
 }
 
@@ -336,7 +336,7 @@ func (r *OLVMClusterReconciler) reconcileDestroy(ctx context.Context, scope *clu
 		r.Runs.runner.Cancel(scope.key)
 	case actionDestroy:
 		if err := r.Runs.submit(ctx, r.Client, c, nil, func() terraform.Job {
-			return terraform.Job{Key: scope.key, Group: resolve.EngineOf(c), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
+			return terraform.Job{Key: scope.key, Tenant: c.Namespace, Engine: resolve.EngineOf(c), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
 		}); err != nil {
 			return false, 0, err
 		}

@@ -212,11 +212,11 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, err
 	}
 	if scope.olvmCluster != nil {
-		place := resolve.EngineOf(scope.olvmCluster)
+		namespace := olvmMachine.Namespace
 		if r.begun(scope) {
-			place += " begun" // they do not wait behind those that have nothing yet
+			namespace += " begun" // they do not wait behind those that have nothing yet
 		}
-		leave, ok := r.crowds.enter(ctx, place)
+		leave, ok := r.crowds.enter(ctx, namespace, resolve.EngineOf(scope.olvmCluster))
 		if !ok {
 			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 		}

@@ -114,7 +114,7 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 		r.runner.Cancel(scope.key)
 	case actionDestroy:
 		if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, nil, func() terraform.Job {
-			return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
+			return terraform.Job{Key: scope.key, Tenant: scope.olvmCluster.Namespace, Engine: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
 		}); err != nil {
 			return ctrl.Result{}, err
 		}

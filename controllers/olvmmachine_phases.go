@@ -412,7 +412,7 @@ func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machine
 	}
 	// That a VM may exist must be known before anything can create it.
 	if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name}, func() terraform.Job {
-		return terraform.Job{Key: scope.key, Group: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
+		return terraform.Job{Key: scope.key, Tenant: scope.olvmCluster.Namespace, Engine: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Apply, Digest: o.digest, Run: r.applyJob(scope, o.digest)}
 	}); err != nil {
 		return 0, err
 	}

@@ -27,8 +27,8 @@ const (
 type Job struct {
 	// Key names the workspace: one job at a time.
 	Key string
-	// Group of jobs that wait for the same thing, an engine. It leaves one place to other groups.
-	Group string
+	// Tenant for whom it is, a namespace, and Engine for which it waits. Both leave places to others.
+	Tenant, Engine string
 	// Operation and Digest of what is run, for the caller to recognise the job.
 	Operation Operation
 	Digest    string
@@ -96,7 +96,7 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
 	r.jobs[job.Key] = t
-	turn := r.turns.ask(job.Group)
+	turn := r.turns.ask(job.Tenant, job.Engine)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()

@@ -31,13 +31,51 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	return r, notified
 }
 
-// TestAGroupLeavesOnePlaceToOthers has jobs of one group that do not end, and then one of another.
-func TestAGroupLeavesOnePlaceToOthers(t *testing.T) {
+// TestTurnsAreFair has a tenant that names another engine for each of its jobs, none of which ends: M4.
+func TestTurnsAreFair(t *testing.T) {
+	turns := newTurns(4)
+	given := func(t *turn) bool {
+		select {
+		case <-t.ready:
+			return true
+		default:
+			return false
+		}
+	}
+	var hostile []*turn
+	for i := range 10 {
+		hostile = append(hostile, turns.ask("hostile", fmt.Sprintf("engine-%d", i)))
+	}
+	first := turns.ask("victim", "engine")
+	if given(first) {
+		t.Error("who is alone has all places") // there was nobody to leave one to
+	}
+	turns.leave(hostile[0])
+	if !given(first) || given(hostile[4]) {
+		t.Error("a tenant with many runs came before one with none")
+	}
+	second := turns.ask("victim", "engine")
+	turns.leave(hostile[1])
+	if !given(second) || given(hostile[4]) {
+		t.Error("a tenant with two runs came before one with one")
+	}
+	turns.leave(first)
+	turns.leave(second)
+	if running := turns.running["tenant hostile"]; running != 3 {
+		t.Errorf("the hostile tenant has %d runs, and there is one place for others", running)
+	}
+	if third := turns.ask("victim", "engine"); !given(third) {
+		t.Error("the place that was left for others is not given")
+	}
+}
+
+// TestAnEngineLeavesOnePlaceToOthers has jobs of one engine that do not end, and then one of another.
+func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 	r, notified := newTestRunner(t, 3)
 	release := make(chan struct{})
-	submit := func(key, group string, run func()) {
+	submit := func(key, engine string, run func()) {
 		t.Helper()
-		if _, err := r.Submit(Job{Key: key, Group: group, Operation: Apply, Run: func(context.Context) (Summary, error) { run(); return Summary{}, nil }}); err != nil {
+		if _, err := r.Submit(Job{Key: key, Engine: engine, Operation: Apply, Run: func(context.Context) (Summary, error) { run(); return Summary{}, nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}
