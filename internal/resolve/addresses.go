@@ -7,10 +7,11 @@ import (
 	"net/netip"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Addresses of the network interfaces of a machine, by the interfaces' names in the engine.
