@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -58,9 +59,30 @@ func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view
 		*views = map[K]*view[T]{}
 	}
 	if (*views)[key] == nil {
+		e.prune()
 		(*views)[key] = &view[T]{}
 	}
 	return (*views)[key]
+}
+
+// prune forgets the answers of sessions that are gone; mu is held.
+func (e *Engines) prune() {
+	gone := func(session *engine.Client) bool { return !e.Sessions.Has(session) }
+	maps.DeleteFunc(e.vms, func(session *engine.Client, _ *view[map[engine.ID]engine.VM]) bool { return gone(session) })
+	maps.DeleteFunc(e.guests, func(session *engine.Client, _ *view[map[engine.ID][]engine.GuestInterface]) bool { return gone(session) })
+	maps.DeleteFunc(e.groups, func(of groupsOf, _ *view[[]engine.AffinityGroup]) bool { return gone(of.session) })
+}
+
+// letGo ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials again and
+// again would have the manager keep the lists of an engine for each of them. mu is held.
+func (e *Engines) letGo(session *engine.Client) {
+	for _, used := range e.used {
+		if used == session {
+			return
+		}
+	}
+	e.Sessions.Drop(session)
+	e.prune()
 }
 
 // within returns an answer that is at most maxAge old.
@@ -154,7 +176,10 @@ func (e *Engines) forget(cluster types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.access, cluster)
-	delete(e.used, cluster)
+	if session := e.used[cluster]; session != nil {
+		delete(e.used, cluster)
+		e.letGo(session)
+	}
 }
 
 // replaced notes the session of a cluster, and says whether it had another one.
@@ -166,7 +191,11 @@ func (e *Engines) replaced(cluster types.UID, session *engine.Client) bool {
 	}
 	before := e.used[cluster]
 	e.used[cluster] = session
-	return before != nil && before != session
+	if before == nil || before == session {
+		return false
+	}
+	e.letGo(before)
+	return true
 }
 
 // versions of all that decides the way to the engine; empty where they are not known.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -24,8 +26,13 @@ const (
 	// DefaultTimeout bounds one request, connection and body included.
 	DefaultTimeout = 30 * time.Second
 
-	// maxResponse bounds the body of one response: 5,000 VMs with their devices are about 40 MB of XML.
-	maxResponse = 256 << 20
+	// maxResponse bounds the body of one answer: 5,000 VMs with their devices are about 40 MB of XML. It is read as it comes,
+	// and not kept.
+	maxResponse = 96 << 20
+	// maxItems and maxElements bound what is made of it: 5,000 VMs with their devices have a million elements.
+	maxItems, maxElements = 50_000, 4_000_000
+	// maxRefusal bounds the body of an answer that is no object: a fault, or a page.
+	maxRefusal = 1 << 20
 
 	// unreachableMemory is how long a login that found no engine speaks for those that waited behind it.
 	unreachableMemory = time.Second
@@ -386,29 +393,84 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 		return transportError(err)
 	}
 	defer response.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
+	if response.StatusCode >= 200 && response.StatusCode <= 299 && !isPage {
+		return decodeAnswer(method, path, response.Body, out)
+	}
+
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
 		return &UnreachableError{Err: err}
 	}
 	if response.StatusCode == http.StatusUnauthorized {
 		return &sessionError{page: pageText(content)} // before the content type: it is always a page
 	}
-	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+	if isPage {
 		if response.StatusCode == http.StatusInternalServerError { // so an engine tells of an error of its own
 			return &Fault{Method: method, Path: path, StatusCode: response.StatusCode, Detail: pageText(content)}
 		}
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
 	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return faultFrom(method, path, response.StatusCode, content)
-	}
-	if out == nil || len(bytes.TrimSpace(content)) == 0 {
+	return faultFrom(method, path, response.StatusCode, content)
+}
+
+// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be empty.
+func decodeAnswer(method, path string, body io.Reader, out any) error {
+	limited := &io.LimitedReader{R: body, N: maxResponse}
+	if out == nil {
+		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
+		if err != nil {
+			return &UnreachableError{Err: err}
+		}
 		return nil
 	}
-	if err := xml.Unmarshal(content, out); err != nil {
-		return &UnreachableError{Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err)}
+
+	err := xml.NewTokenDecoder(&boundedTokens{from: xml.NewDecoder(bufio.NewReader(limited))}).Decode(out)
+	var syntax *xml.SyntaxError
+	switch {
+	case err == nil:
+		_, _ = io.Copy(io.Discard, io.LimitReader(limited, maxRefusal))
+		return nil
+	case limited.N <= 0:
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, maxResponse>>20)}
+	case errors.Is(err, io.EOF):
+		return nil
+	case !errors.As(err, &syntax) && isTransport(err):
+		return &UnreachableError{Err: err}
 	}
-	return nil
+	return &UnreachableError{Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err)}
+}
+
+// boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and hundreds
+// in memory.
+type boundedTokens struct {
+	from                   *xml.Decoder
+	depth, items, elements int
+}
+
+// Token implements xml.TokenReader.
+func (b *boundedTokens) Token() (xml.Token, error) {
+	token, err := b.from.RawToken()
+	switch token.(type) {
+	case xml.StartElement:
+		b.depth++
+		b.elements++
+		if b.depth == 2 {
+			b.items++
+		}
+	case xml.EndElement:
+		b.depth--
+	}
+	if b.items > maxItems || b.elements > maxElements {
+		return nil, fmt.Errorf("it has more than %d items or %d elements", maxItems, maxElements)
+	}
+	return token, err
+}
+
+// isTransport says whether an error is of the connection, and not of what came over it.
+func isTransport(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 var (

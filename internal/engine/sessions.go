@@ -43,8 +43,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	}
 	for other, idle := range s.clients {
 		if now.Sub(idle.used) > sessionIdle {
-			delete(s.clients, other)
-			go func() { _ = idle.client.Logout(context.Background()) }()
+			s.drop(other)
 		}
 	}
 	if s.clients == nil {
@@ -52,6 +51,36 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	}
 	s.clients[key] = &session{client: client, used: now}
 	return client, nil
+}
+
+// Drop ends the session of a client that nobody needs any more, and forgets what it knows of its engine.
+func (s *Sessions) Drop(client *Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, open := range s.clients {
+		if open.client == client {
+			s.drop(key)
+		}
+	}
+}
+
+// Has says whether a client is one that Get would return.
+func (s *Sessions) Has(client *Client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, open := range s.clients {
+		if open.client == client {
+			return true
+		}
+	}
+	return false
+}
+
+// drop forgets a session and ends it on its engine, which may take long; mu is held.
+func (s *Sessions) drop(key string) {
+	client := s.clients[key].client
+	delete(s.clients, key)
+	go func() { _ = client.Logout(context.Background()) }()
 }
 
 // Close ends all sessions on their engines.

@@ -1,0 +1,70 @@
+package security
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+)
+
+var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory of a process, in MiB.
+func peakMemory(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := peak.FindSubmatch(status)
+	if match == nil {
+		t.Fatalf("there is no peak in %s", status)
+	}
+	kilobytes, err := strconv.Atoi(string(match[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes >> 10
+}
+
+// TestM5 has engines that answer lists without an end: of items that are nothing, and of one text.
+func TestM5(t *testing.T) {
+	for name, test := range map[string]struct{ begin, again, says string }{
+		"items":    {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
+		"elements": {"<data_centers><data_center>", strings.Repeat("<a/>", 8000), "4000000 elements"},
+		"text":     {"<data_centers><data_center><name>", strings.Repeat("x", 1<<16), "more than 96 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !strings.HasSuffix(r.URL.Path, "/datacenters") {
+						next.ServeHTTP(w, r)
+						return
+					}
+					w.Header().Set("Content-Type", "application/xml")
+					_, err := io.WriteString(w, test.begin)
+					for err == nil {
+						_, err = io.WriteString(w, test.again)
+					}
+				})
+			}})
+			m := start(t, s, "")
+			message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+			if !strings.Contains(message, test.says) {
+				t.Errorf("the condition says %q", message)
+			}
+			mebibytes := peakMemory(t, m.Process.PID())
+			t.Logf("the peak was %d MiB", mebibytes)
+			if mebibytes > 1024 { // what the Deployment gives to the manager
+				t.Errorf("the manager took %d MiB", mebibytes)
+			}
+		})
+	}
+}
