@@ -69,7 +69,9 @@ func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view
 func (e *Engines) prune() {
 	gone := func(session *engine.Client) bool { return !e.Sessions.Has(session) }
 	maps.DeleteFunc(e.vms, func(session *engine.Client, _ *view[map[engine.ID]engine.VM]) bool { return gone(session) })
-	maps.DeleteFunc(e.guests, func(session *engine.Client, _ *view[map[engine.ID][]engine.GuestInterface]) bool { return gone(session) })
+	maps.DeleteFunc(e.guests, func(session *engine.Client, _ *view[map[engine.ID][]engine.GuestInterface]) bool {
+		return gone(session)
+	})
 	maps.DeleteFunc(e.groups, func(of groupsOf, _ *view[[]engine.AffinityGroup]) bool { return gone(of.session) })
 }
 
