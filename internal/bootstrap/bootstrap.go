@@ -130,8 +130,19 @@ type Extra struct {
 	Data []byte
 }
 
-// Merge adds the guest's configuration to bootstrap data.
+// MaxInput is how many bytes may be merged: the bootstrap data with all that users add. It is twice what can be delivered.
+const MaxInput = 2 << 20
+
+// Merge adds the guest's configuration to bootstrap data. More than MaxInput is refused before any of it is parsed.
 func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
+	size := len(data)
+	for _, extra := range guest.Extra {
+		size += len(extra.Data)
+	}
+	if size > MaxInput {
+		return nil, fmt.Errorf("the bootstrap data and what userData adds have %d KiB together, and can have %d; have the guest fetch the rest", size>>10, MaxInput>>10)
+	}
+
 	switch format {
 	case Ignition:
 		return mergeIgnition(data, guest)

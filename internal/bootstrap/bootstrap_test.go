@@ -1,9 +1,12 @@
 package bootstrap
 
 import (
+	"bytes"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -202,4 +205,35 @@ func FuzzMergeCloudConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestM6 merges as many small parts as there is room for: each is looked up, and not compared with all others. Quadratic, each
+// of them takes minutes.
+func TestM6(t *testing.T) {
+	many := func(begin string, part func(int) string, end string) []byte {
+		var out strings.Builder
+		out.WriteString(begin)
+		for i := 0; out.Len() < MaxInput/8; i++ {
+			out.WriteString(part(i))
+		}
+		return []byte(out.String() + end)
+	}
+	cloudFiles := many("#cloud-config\nwrite_files:\n", func(i int) string { return fmt.Sprintf("- {path: /%d}\n", i) }, "")
+	cloudKeys := many("#cloud-config\n", func(i int) string { return fmt.Sprintf("k%d: 1\n", i) }, "")
+	ignition := many(`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/first"}`, func(i int) string { return fmt.Sprintf(`,{"path":"/%d"}`, i) }, "]}}")
+
+	for name, test := range map[string]struct {
+		data   []byte
+		format Format
+	}{"files of a cloud-config": {cloudFiles, CloudConfig}, "keys of a cloud-config": {cloudKeys, CloudConfig}, "files of Ignition": {ignition, Ignition}} {
+		begin := time.Now()
+		if _, err := Merge(test.data, test.format, Guest{Extra: []Extra{{Source: "Secret x", Data: test.data}}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%s: %d KiB and as many again in %s", name, len(test.data)>>10, time.Since(begin))
+	}
+	_, err := Merge(cloudFiles, CloudConfig, Guest{Extra: []Extra{{Source: "Secret x", Data: bytes.Repeat(cloudFiles, 8)}}})
+	if err == nil || !strings.Contains(err.Error(), "can have 2048") {
+		t.Errorf("too much was merged: %v", err)
+	}
 }

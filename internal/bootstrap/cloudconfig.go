@@ -23,6 +23,8 @@ type cloudConfig struct {
 	before []string
 	// sources say where each part that was added came from, by its place.
 	sources sources
+	// files are the first of write_files with each path.
+	files map[string]*yaml.Node
 }
 
 // mergeCloudConfig merges into a cloud-config. The result is a block mapping, which is what can stand behind the engine's part:
@@ -38,7 +40,8 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cloudConfig{root: root, sources: sources{}}
+	c := &cloudConfig{root: root, sources: sources{}, files: map[string]*yaml.Node{}}
+	c.indexFiles()
 	for _, extra := range guest.Extra {
 		more, err := parseCloudConfig(extra.Data, extra.Source)
 		if err != nil {
@@ -61,6 +64,19 @@ func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	}
 	c.prependCommands()
 	return c.encode(data)
+}
+
+// indexFiles notes the files of the bootstrap data.
+func (c *cloudConfig) indexFiles() {
+	files := value(c.root, "write_files")
+	if files == nil {
+		return
+	}
+	for _, file := range files.Content {
+		if path := value(file, "path"); path != nil && c.files[path.Value] == nil {
+			c.files[path.Value] = file
+		}
+	}
 }
 
 // parseCloudConfig reads the one mapping that a cloud-config is.
@@ -92,16 +108,18 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 
 // merge adds the keys of one mapping to another; write_files at the root is merged by addFile.
 func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
+	known := keysOf(into)
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, given := from.Content[i].Value, from.Content[i+1]
 		at := strings.TrimPrefix(path+"."+key, ".")
 		if at == "write_files" {
 			continue
 		}
-		there := value(into, key)
+		there := known[key]
 		switch {
 		case there == nil:
 			into.Content = append(into.Content, text(key), given)
+			known[key] = given
 			c.sources[at] = source
 		case there.Tag == "!!null":
 			*there = *given
@@ -127,18 +145,16 @@ func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	}
 	files := ensure(c.root, "write_files", yaml.SequenceNode)
 	appends := value(file, "append")
-	if appends == nil || appends.Value != "true" {
-		for _, other := range files.Content {
-			if there := value(other, "path"); there == nil || there.Value != path.Value {
-				continue
-			}
-			if sameFile(other, file) {
-				return nil
-			}
-			return conflict("the file "+path.Value, c.sources.of("write_files["+path.Value+"]"), source)
+	if other := c.files[path.Value]; other != nil && (appends == nil || appends.Value != "true") {
+		if sameFile(other, file) {
+			return nil
 		}
+		return conflict("the file "+path.Value, c.sources.of("write_files["+path.Value+"]"), source)
 	}
 	files.Content = append(files.Content, file)
+	if c.files[path.Value] == nil {
+		c.files[path.Value] = file
+	}
 	c.sources["write_files["+path.Value+"]"] = source
 	return nil
 }

@@ -341,11 +341,22 @@ func (c *ignitionConfig) mergeValue(set func(any), there, given any, where, sour
 }
 
 func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]any, error) {
+	places := make(map[string]int, len(list))
+	for at, element := range list {
+		if name := identity(element); name != "" {
+			if _, twice := places[name]; !twice {
+				places[name] = at
+			}
+		}
+	}
 	for _, element := range more {
 		name := identity(element)
 		place := fmt.Sprintf("%s[%s]", where, name)
-		at := slices.IndexFunc(list, func(other any) bool { return name != "" && identity(other) == name })
-		if at < 0 {
+		at, known := places[name]
+		if !known {
+			if name != "" {
+				places[name] = len(list)
+			}
 			list = append(list, element)
 			c.sources[place] = source
 			continue

@@ -17,6 +17,17 @@ func value(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
+// keysOf are the values of a mapping by their keys, of a key that is there twice the first.
+func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
+	out := make(map[string]*yaml.Node, len(mapping.Content)/2)
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if key := mapping.Content[i].Value; out[key] == nil {
+			out[key] = mapping.Content[i+1]
+		}
+	}
+	return out
+}
+
 // ensure returns the value of a key in a mapping, and makes it where there is none.
 func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if found := value(mapping, key); found != nil && found.Kind == kind {
