@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 )
 
 const (
@@ -221,7 +223,7 @@ func (c *Client) login(ctx context.Context) (string, error) {
 		if message == "" {
 			message = http.StatusText(status)
 		}
-		return "", c.refuse(message)
+		return "", c.refuse(c.shown(message))
 	}
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
@@ -403,15 +405,22 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 		return &UnreachableError{Err: err}
 	}
 	if response.StatusCode == http.StatusUnauthorized {
-		return &sessionError{page: pageText(content)} // before the content type: it is always a page
+		return &sessionError{page: c.shown(pageText(content))} // before the content type: it is always a page
 	}
 	if isPage {
 		if response.StatusCode == http.StatusInternalServerError { // so an engine tells of an error of its own
-			return &Fault{Method: method, Path: path, StatusCode: response.StatusCode, Detail: pageText(content)}
+			return &Fault{Method: method, Path: path, StatusCode: response.StatusCode, Detail: c.shown(pageText(content))}
 		}
 		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
 	}
-	return faultFrom(method, path, response.StatusCode, content)
+	fault := faultFrom(method, path, response.StatusCode, content)
+	fault.Reason, fault.Detail = c.shown(fault.Reason), c.shown(fault.Detail)
+	return fault
+}
+
+// shown is what may be shown of an engine's words: one that repeats the password or the session has these taken out.
+func (c *Client) shown(text string) string {
+	return redact.New(c.cfg.Password, c.currentToken()).Text(text)
 }
 
 // decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be empty.
@@ -489,7 +498,7 @@ func pageText(content []byte) string {
 }
 
 // faultFrom reads the fault in an error response: bare, or inside the action that failed.
-func faultFrom(method, path string, status int, content []byte) error {
+func faultFrom(method, path string, status int, content []byte) *Fault {
 	type faultXML struct {
 		Reason string `xml:"reason"`
 		Detail string `xml:"detail"`

@@ -2,8 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -255,5 +259,30 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 	var unreachable *engine.UnreachableError
 	if _, err := c.VMs(t.Context()); !errors.As(err, &unreachable) || time.Since(begin) > 3*time.Second {
 		t.Errorf("got %v after %s", err, time.Since(begin))
+	}
+}
+
+// TestAnEngineThatRepeatsSecrets has an engine write the password and the session into its faults, in several forms.
+func TestAnEngineThatRepeatsSecrets(t *testing.T) {
+	var password string
+	sim, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/datacenters") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprintf(w, "<fault><reason>%s</reason><detail>[%s %s]</detail></fault>", base64.StdEncoding.EncodeToString([]byte("u:"+password)), token, url.QueryEscape(password))
+		})
+	}})
+	password = sim.Password()
+	_, err := client(t, config).DataCenters(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "(redacted)") {
+		t.Fatalf("got %v", err)
+	}
+	if strings.Contains(err.Error(), password) || strings.Contains(err.Error(), base64.StdEncoding.EncodeToString([]byte("u:" + password))[:20]) {
+		t.Errorf("the password is in %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"unicode"
 )
 
 const (
@@ -148,28 +147,4 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 		return 0, errTalkative
 	}
 	return len(p), nil
-}
-
-// redacted replaces a secret wherever it would be shown.
-const redacted = "(redacted)"
-
-// redactor replaces every secret, every line of one that has several, and every long word, such as a token, a hash or a key.
-// Short lines and words are left: replacing "a" would make any text unreadable and hide nothing.
-func redactor(secrets []string) func(string) string {
-	const shortest, longWord = 6, 16
-	var pairs, words []string
-	for _, secret := range secrets {
-		for _, part := range append([]string{secret}, strings.Split(secret, "\n")...) {
-			if part = strings.TrimSpace(part); len(part) >= shortest {
-				pairs = append(pairs, part, redacted)
-			}
-		}
-		for _, word := range strings.FieldsFunc(secret, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }) {
-			if len(word) >= longWord {
-				words = append(words, word, redacted)
-			}
-		}
-	}
-	pairs = append(pairs, words...) // a whole line first: the first that fits wins
-	return strings.NewReplacer(pairs...).Replace
 }

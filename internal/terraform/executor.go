@@ -24,6 +24,8 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/terraform-exec/tfexec"
 	tfjson "github.com/hashicorp/terraform-json"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
 )
 
 const (
@@ -248,7 +250,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	}
 	return &run{
 		Request: request, writesAtOnce: x.executable.Product == terraformProduct, resumed: resumed, tf: tf, reattach: reattach, stop: stop, leave: leave,
-		redact: redactor(request.Secrets), confined: func(do func() error) error { return x.confined(request.Dir, do) },
+		redact: redact.New(request.Secrets...).Text, confined: func(do func() error) error { return x.confined(request.Dir, do) },
 	}, nil
 }
 

@@ -1,0 +1,126 @@
+// Package redact takes secrets out of texts that are shown: of the executor, of
+// engines, in conditions, events and logs.
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Mark stands where a secret was.
+const Mark = "(redacted)"
+
+const (
+	// shortest is the least length of a text that is looked for: replacing "a" would make any text unreadable and hide nothing.
+	shortest = 6
+	// longWord is the least length of a word within a secret that is looked for, such as a token, a hash or a key.
+	longWord = 16
+)
+
+// Redactor replaces secrets in texts: each whole, each line of one that has several, and each long word; as they are, and as
+// JSON, URLs and base64 have them.
+type Redactor struct{ plain *strings.Replacer }
+
+// New returns a Redactor of these secrets.
+func New(secrets ...string) *Redactor {
+	var pairs, words []string
+	for _, secret := range secrets {
+		for _, part := range append([]string{secret}, strings.Split(secret, "\n")...) {
+			if part = strings.TrimSpace(part); len(part) >= shortest {
+				pairs = append(pairs, part, Mark)
+			}
+		}
+		if !strings.Contains(secret, "\n") && len(secret) >= shortest { // with spaces it is no word, in whatever form
+			for _, form := range forms(secret) {
+				pairs = append(pairs, form, Mark)
+			}
+		}
+		for _, word := range strings.FieldsFunc(secret, separates) {
+			if len(word) >= longWord {
+				words = append(words, word, Mark)
+			}
+		}
+	}
+	pairs = append(pairs, words...) // a whole line first: the first that fits wins
+	return &Redactor{strings.NewReplacer(pairs...)}
+}
+
+// forms of a text in JSON, with and without the escapes for HTML, and in URLs.
+func forms(text string) []string {
+	out := []string{url.QueryEscape(text), url.PathEscape(text)}
+	for _, html := range []bool{false, true} {
+		var buffer bytes.Buffer
+		encoder := json.NewEncoder(&buffer)
+		encoder.SetEscapeHTML(html)
+		if err := encoder.Encode(text); err == nil {
+			out = append(out, strings.Trim(strings.TrimSpace(buffer.String()), `"`))
+		}
+	}
+	return out
+}
+
+func separates(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }
+
+var (
+	// escaped is a word with a backslash or a percent sign in it, as in JSON and in URLs.
+	escaped = regexp.MustCompile(`[^\s]*(?:\\|%[0-9A-Fa-f]{2})[^\s]*`)
+	// encoded may be base64.
+	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}`)
+)
+
+// Text is the text without the secrets.
+func (r *Redactor) Text(text string) string {
+	text = r.plain.Replace(text)
+	text = escaped.ReplaceAllStringFunc(text, func(word string) string { return r.unless(word, unescape(word)) })
+	return encoded.ReplaceAllStringFunc(text, func(word string) string { return r.unless(word, decode(word)) })
+}
+
+// unless is the word, or the mark where one of its meanings has a secret.
+func (r *Redactor) unless(word string, meanings []string) string {
+	for _, meaning := range meanings {
+		if r.plain.Replace(meaning) != meaning {
+			return Mark
+		}
+	}
+	return word
+}
+
+// unescape reads a word as JSON and as a part of a URL.
+func unescape(word string) []string {
+	var out []string
+	inner := strings.Trim(word, `",:{}[]`)
+	if text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(inner, `\"`, `"`), `"`, `\"`) + `"`); err == nil {
+		out = append(out, text)
+	}
+	if text, err := url.QueryUnescape(word); err == nil {
+		out = append(out, text)
+	}
+	if text, err := url.PathUnescape(word); err == nil {
+		out = append(out, text)
+	}
+	return out
+}
+
+// decode reads a word as base64, which may have been cut off at either end.
+func decode(word string) []string {
+	word = strings.TrimRight(word, "=")
+	var out []string
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for skip := range min(4, len(word)) {
+			part := word[skip:]
+			if len(part)%4 == 1 {
+				part = part[:len(part)-1]
+			}
+			if text, err := encoding.DecodeString(part); err == nil {
+				out = append(out, string(text))
+			}
+		}
+	}
+	return out
+}
