@@ -418,7 +418,7 @@ func clusterNameOf(scope *clusterScope) string {
 
 // workDir is the cluster's working directory, apart from those of machines.
 func (r *OLVMClusterReconciler) workDir(c *infrav1.OLVMCluster) string {
-	return filepath.Join(r.WorkDir, c.Namespace, statePrefix+c.Name+"-"+string(c.UID))
+	return filepath.Join(r.WorkDir, c.Namespace, workFolder(statePrefix+c.Name, c.UID))
 }
 
 // takeNotice records the end of a run.

@@ -549,7 +549,7 @@ func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 
 // workDir is the machine's working directory, by namespace, name and UID: an object made anew gets a new one.
 func (r *OLVMMachineReconciler) workDir(m *infrav1.OLVMMachine) string {
-	return filepath.Join(r.WorkDir, m.Namespace, m.Name+"-"+string(m.UID))
+	return filepath.Join(r.WorkDir, m.Namespace, workFolder(m.Name, m.UID))
 }
 
 func (r *OLVMMachineReconciler) removeWorkDir(m *infrav1.OLVMMachine) error {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,6 +147,19 @@ func (r *Runs) forget(key string) {
 	delete(r.attempts, key)
 }
 
+// workFolder is the name of an object's working directory.
+func workFolder(name string, uid types.UID) string { return shortened(name) + "-" + string(uid) }
+
+// shortened is a name that leaves room for a UID in the name of a folder, which has at most 255 bytes; names of objects have
+// 253 characters.
+func shortened(name string) string {
+	const longest = 200
+	if len(name) <= longest {
+		return name
+	}
+	return fmt.Sprintf("%s.%x", name[:longest], sha256.Sum256([]byte(name)))[:longest+17]
+}
+
 // abandon drops all that is kept here of an object that is gone although nobody released it: whoever takes the finalizer away
 // ends an object at once. Its working directories are name-UID in a folder. A run that still goes keeps its directory; its
 // end wakes the object once more.
@@ -164,7 +178,7 @@ func (r *Runs) abandon(key, folder, name string) error {
 	}
 	for _, entry := range entries {
 		// Another object's name may begin with this one's.
-		if uid, ok := strings.CutPrefix(entry.Name(), name+"-"); !ok || uuid.Validate(uid) != nil {
+		if uid, ok := strings.CutPrefix(entry.Name(), shortened(name)+"-"); !ok || uuid.Validate(uid) != nil {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,5 +122,17 @@ func TestBegunMachines(t *testing.T) {
 		if got := r.begun(&machineScope{key: c.key, olvmMachine: c.machine}); got != c.want {
 			t.Errorf("%s: begun is %t", name, got)
 		}
+	}
+}
+
+func TestNamesOfAllLengthsAreFolders(t *testing.T) {
+	const uid = "11111111-1111-4111-8111-111111111111"
+	seen := map[string]bool{}
+	for _, name := range []string{"a", strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("a", 252) + "b", strings.Repeat("a", 253)} {
+		folder := workFolder(statePrefix+name, uid)
+		if err := os.MkdirAll(filepath.Join(t.TempDir(), folder), 0o700); err != nil || seen[folder] || !strings.HasSuffix(folder, uid) {
+			t.Errorf("a name of %d characters is %s, %v", len(name), folder, err)
+		}
+		seen[folder] = true
 	}
 }

@@ -67,3 +67,24 @@ func TestM3Names(t *testing.T) {
 		t.Errorf("the message names what is not theirs: %s", message)
 	}
 }
+
+// TestForeignSecrets has a tenant name Secrets of another namespace, one that is there and one that is not.
+func TestForeignSecrets(t *testing.T) {
+	messages := map[string]string{}
+	for _, name := range []string{"there", "missing"} {
+		s := testsite.New(t, suite.API.Client, testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{Namespace: "kube-system", Name: name}
+		}})
+		if name == "there" {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, StringData: map[string]string{"username": "u", "password": canary}}
+			s.Create(secret)
+			t.Cleanup(func() { s.Delete(secret) })
+		}
+		start(t, s, "")
+		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason)
+		messages[name] = strings.NewReplacer(name, "NAME", s.Namespace, "NAMESPACE").Replace(message)
+	}
+	if messages["there"] != messages["missing"] {
+		t.Errorf("a tenant can tell which Secrets there are: %q and %q", messages["there"], messages["missing"])
+	}
+}

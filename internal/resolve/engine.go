@@ -27,13 +27,12 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
 	}
 	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
+	if key := Key(server.CredentialsSecret, cluster); secret == nil && key.Namespace != cluster.Namespace || secret != nil && !Allowed(secret, cluster.Namespace) {
+		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", notShared("Secret", key, cluster.Namespace)}
+	}
 	if secret == nil {
 		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
 			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", server.CredentialsSecret.Name)}
-	}
-	if !Allowed(secret, cluster.Namespace) {
-		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
-			"Secret %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", secret.Namespace, secret.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
 	}
 	if !forEngine(secret, base, unbound) {
 		return engine.Config{}, &Error{infrav1.EngineNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
@@ -51,13 +50,12 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 	if server.InsecureSkipTLSVerify || server.CAConfigMap == nil {
 		return config, nil
 	}
+	if key := Key(*server.CAConfigMap, cluster); ca == nil && key.Namespace != cluster.Namespace || ca != nil && !Allowed(ca, cluster.Namespace) {
+		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", notShared("ConfigMap", key, cluster.Namespace)}
+	}
 	if ca == nil {
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
 			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", server.CAConfigMap.Name)}
-	}
-	if !Allowed(ca, cluster.Namespace) {
-		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", fmt.Sprintf(
-			"ConfigMap %s/%s does not allow namespace %q; who owns it can add the namespace to its annotation %s", ca.Namespace, ca.Name, cluster.Namespace, infrav1.AllowedNamespacesAnnotation)}
 	}
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
@@ -69,6 +67,11 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
 	}
 	return config, nil
+}
+
+// notShared does not tell whether there is an object of another namespace: it is not the asker's to know.
+func notShared(kind string, key types.NamespacedName, namespace string) string {
+	return fmt.Sprintf("%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s", kind, key, namespace, infrav1.AllowedNamespacesAnnotation)
 }
 
 // forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would be

@@ -67,6 +67,9 @@ const (
 	maxVerbosity = 7
 )
 
+// defaultWorkDir is in a folder in which everybody may make files.
+var defaultWorkDir = filepath.Join(os.TempDir(), "capolvm")
+
 // options are the values of all flags.
 type options struct {
 	leaderElect         bool
@@ -116,7 +119,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines of one engine that are reconciled at once.")
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
 	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
-	fs.StringVar(&o.workDir, "work-dir", filepath.Join(os.TempDir(), "capolvm"), "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir, "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(&o.requireConfinement, "require-confinement", false, "Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no Landlock or the executor is a script. Without it the log says so.")
 	fs.BoolVar(&o.unboundCredentials, "allow-unbound-credentials", false, "Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster names. Whoever may write OLVMClusters learns the passwords of such Secrets.")
 	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
@@ -173,6 +176,11 @@ func Main() int {
 func run(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if o.workDir == defaultWorkDir {
+		if err := takeFolder(o.workDir); err != nil {
+			return err
+		}
 	}
 	executable, err := terraform.Find(ctx)
 	if err != nil {
