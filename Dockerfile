@@ -1,7 +1,9 @@
 # The image of the manager, with an executor; it needs no network when it runs.
 #   docker build -t IMAGE .                                  with OpenTofu (MPL-2.0), built from its source
 #   docker build -t IMAGE --build-arg EXECUTOR=terraform .   with HashiCorp's Terraform (BUSL-1.1)
+# Releases name the base images by digest, see docs/install.md.
 ARG GO_IMAGE=golang:1.26.8
+ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG TERRAFORM_IMAGE=hashicorp/terraform:1.11.4
 ARG EXECUTOR=tofu
 
@@ -36,7 +38,7 @@ COPY --from=terraform-image /bin/terraform /terraform
 
 FROM executor-${EXECUTOR} AS executor
 
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM ${BASE_IMAGE}
 COPY --from=build /out/manager /manager
 COPY --from=executor / /usr/local/bin/
 COPY --from=build --chown=65532:65532 /out/empty /var/lib/capolvm

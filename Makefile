@@ -59,11 +59,16 @@ test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
 test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
 	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
 
+# Those of docs/security.md that need no manager.
+SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|TestAConfigurationReadsNoFiles|TestAnExecutorReachesNothing|TestKubeconfigsThatAreRefused|TestClaimsOfAGuest|TestH4|TestTurnsAreFair|TestManyEnginesOfOneNamespaceKeepNobodyOut|TestM6|TestEachFormOfASecretIsFound|TestAnEngineThatRepeatsSecrets|TestAWorkFolderThatIsNotOurs
+
 .PHONY: test-security
 # The executor of the image is OpenTofu; the one that is found first may be another.
 test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/security.md has the table
 	@$(TOOLS) tofu
 	go test ./e2e/security -count=1 -parallel 8 -timeout 10m
+	go test ./render ./internal/engine ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./controllers ./cmd/... \
+	  -run '^($(SECURITY_TESTS))$$' -timeout 5m
 
 .PHONY: test-reliability
 # Six managers and their runs share the cores; more at once wait for one another.

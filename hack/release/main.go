@@ -73,6 +73,9 @@ func run(ctx context.Context, version, out string, manifestsOnly bool) error {
 		if err := programs(ctx, tools, version, out); err != nil {
 			return err
 		}
+		if err := executorBill(ctx, tools, out); err != nil {
+			return err
+		}
 	}
 	return checksums(out)
 }
@@ -156,6 +159,24 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// executorBill writes the bill of materials of the OpenTofu that is in the image.
+func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) error {
+	bill, err := tools.Path("sbom", "cyclonedx-gomod")
+	if err != nil {
+		return err
+	}
+	path, err := filepath.Abs(filepath.Join(out, "opentofu.cdx.json"))
+	if err != nil {
+		return fmt.Errorf("failed to resolve the folder: %w", err)
+	}
+	command := exec.CommandContext(ctx, bill, "mod", "-json", "-output", path, ".")
+	command.Dir, command.Env = filepath.Join(tools.Root(), "hack", "tools", "tofu"), append(os.Environ(), "GOFLAGS=-mod=mod")
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("the bill of materials of OpenTofu: %w\n%s", err, output)
 	}
 	return nil
 }

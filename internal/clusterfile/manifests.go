@@ -254,10 +254,12 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 	}
 	switch {
 	case ignition:
-		config := object{"variant": "fcos", "version": "1.5.0", "storage": object{"files": []any{
-			butaneFile("/etc/ocne/update.yaml", 0o400, fmt.Sprintf("registry: %s\ntag: %q\ntransport: ostree-unverified-registry\n", s.OSRegistry, s.osTag())),
-			butaneFile("/etc/containers/registries.conf", 0o644, fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry)),
-		}}, "systemd": object{"units": []any{
+		files := []any{butaneFile("/etc/containers/registries.conf", 0o644, fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry))}
+		if s.OSTransport != "" {
+			update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
+			files = append(files, butaneFile("/etc/ocne/update.yaml", 0o400, update))
+		}
+		config := object{"variant": "fcos", "version": "1.5.0", "storage": object{"files": files}, "systemd": object{"units": []any{
 			object{"name": "ocne.service", "enabled": false}, object{"name": "crio.service", "enabled": true}, object{"name": "kubelet.service", "enabled": true},
 		}}}
 		if s.Password != "" || len(keys) > 0 {

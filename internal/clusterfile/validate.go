@@ -102,11 +102,24 @@ func (s *Source) Validate() []Problem {
 	s.checkMachines()
 	s.checkUser()
 	s.checkStorageDriver()
+	s.checkTransport()
 	s.checkUnused()
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
 		return order(a) - order(b)
 	})
 	return s.problems
+}
+
+// transports are the ways to an image of the operating system.
+var transports = regexp.MustCompile(`^ostree-[a-z-]+(:[a-z-]+)?$`)
+
+func (s *Source) checkTransport() {
+	switch {
+	case s.OSTransport != "" && !transports.MatchString(s.OSTransport):
+		s.note(false, "osTransport", "%q is no way to an image of the operating system; write for example ostree-image-signed:registry", s.OSTransport)
+	case s.OSTransport == "ostree-unverified-registry":
+		s.note(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
+	}
 }
 
 func (s *Source) checkStorageDriver() {

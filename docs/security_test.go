@@ -1,0 +1,56 @@
+package docs_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryAttackHasItsTest reads the table of attacks: each row names tests, and there is a function for each.
+func TestEveryAttackHasItsTest(t *testing.T) {
+	content, err := os.ReadFile("security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(content), "## Attacks that are replayed")
+	table, _, _ = strings.Cut(table, "\n## ")
+	functions := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range declared.FindAllSubmatch(source, -1) {
+			functions[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
+	rows := 0
+	for line := range strings.SplitSeq(table, "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| item") {
+			continue
+		}
+		rows++
+		tests := named.FindAllStringSubmatch(line, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+		for _, test := range tests {
+			if !functions[test[1]] {
+				t.Errorf("there is no %s", test[1])
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("the table has %d rows", rows)
+	}
+}
