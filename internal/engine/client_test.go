@@ -286,3 +286,25 @@ func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 		t.Errorf("the password is in %v", err)
 	}
 }
+
+// TestASessionThatIsLetGo ends for who comes later, and not yet for who has it.
+func TestASessionThatIsLetGo(t *testing.T) {
+	_, config := start(t, ovirtsim.Options{})
+	sessions := &engine.Sessions{}
+	first, err := sessions.Get(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Product(t.Context()); err != nil || !sessions.Has(first) {
+		t.Fatalf("there is no session: %v", err)
+	}
+
+	sessions.Drop(first)
+	if _, err := first.Product(t.Context()); err != nil || sessions.Has(first) {
+		t.Errorf("a run that is under way: %v", err)
+	}
+	if second, err := sessions.Get(config); err != nil || second == first {
+		t.Errorf("who comes later gets the same: %v", err)
+	}
+	sessions.Close(t.Context())
+}

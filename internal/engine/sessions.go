@@ -11,11 +11,17 @@ import (
 // sessionIdle is how long a session that nobody asks for is kept: rotated credentials leave one behind.
 const sessionIdle = 30 * time.Minute
 
+// sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log in
+// again, where the credentials were replaced, and would be counted as somebody who guesses.
+const sessionGrace = time.Minute
+
 // Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one
 // login, however many machines and Terraform runs there are. The zero value is ready to use.
 type Sessions struct {
 	mu      sync.Mutex
 	clients map[string]*session
+	// ending are those that were let go, until they are ended.
+	ending map[*Client]*time.Timer
 }
 
 type session struct {
@@ -53,7 +59,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	return client, nil
 }
 
-// Drop ends the session of a client that nobody needs any more, and forgets what it knows of its engine.
+// Drop lets go of the session of a client that nobody needs any more: it is ended a minute later.
 func (s *Sessions) Drop(client *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,11 +82,19 @@ func (s *Sessions) Has(client *Client) bool {
 	return false
 }
 
-// drop forgets a session and ends it on its engine, which may take long; mu is held.
+// drop lets go of a session; mu is held.
 func (s *Sessions) drop(key string) {
 	client := s.clients[key].client
 	delete(s.clients, key)
-	go func() { _ = client.Logout(context.Background()) }()
+	if s.ending == nil {
+		s.ending = map[*Client]*time.Timer{}
+	}
+	s.ending[client] = time.AfterFunc(sessionGrace, func() {
+		s.mu.Lock()
+		delete(s.ending, client)
+		s.mu.Unlock()
+		_ = client.Logout(context.Background())
+	})
 }
 
 // Close ends all sessions on their engines.
@@ -90,5 +104,10 @@ func (s *Sessions) Close(ctx context.Context) {
 	for key, open := range s.clients {
 		_ = open.client.Logout(ctx)
 		delete(s.clients, key)
+	}
+	for client, timer := range s.ending {
+		timer.Stop()
+		_ = client.Logout(ctx)
+		delete(s.ending, client)
 	}
 }
