@@ -39,9 +39,7 @@ func StartProcess(name, logDir, program string, args, env []string) (*Process, e
 	p.command = exec.Command(program, args...) //nolint:noctx // stopped by Stop, with a grace period
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME")}, env...)
-	// A group of its own, so that Ctrl-C at the terminal does not reach it before the steps are undone in order; and
-	// it must not outlive this process, however that ends.
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	p.command.SysProcAttr = apart()
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start %s: %w", name, err)
 	}
