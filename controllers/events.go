@@ -19,6 +19,10 @@ type announcement struct{ kind, reason, text string }
 // whatever is wrong. The conditions are those before and after a pass.
 func announce(recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string) {
 	for _, said := range announcements(before, after, steps) {
+		// What ceases to be while an object is deleted is what was asked for.
+		if !object.GetDeletionTimestamp().IsZero() && said.kind == corev1.EventTypeWarning && said.reason != infrav1.DeletionBlockedReason {
+			continue
+		}
 		recorder.Eventf(object, nil, said.kind, said.reason, "Reconcile", "%s", shorten(said.text, 900))
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -68,5 +71,25 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	s.ExpectGone(m)
 	if s.Sim.Summary().VMs != 0 {
 		t.Error("the VM was left")
+	}
+}
+
+// TestAHealthyDeletionWarnsNobody deletes a machine that is fine: its VM that goes, and the state with it, are what was asked
+// for.
+func TestAHealthyDeletionWarnsNobody(t *testing.T) {
+	s := newSite(t, nil)
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.expectEvent("one", infrav1.DeletingReason, "is being deleted")
+	var list eventsv1.EventList
+	if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range list.Items {
+		if event.Type == corev1.EventTypeWarning {
+			t.Errorf("%s of %s: %s", event.Reason, event.Regarding.Name, event.Note)
+		}
 	}
 }

@@ -508,7 +508,7 @@ func (r *OLVMMachineReconciler) applyJob(scope *machineScope, digest string) fun
 			files = files.Adopting(found.Imports())
 		}
 		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, State: state.Bytes(), Fresh: fresh,
+			Dir: dir, Owner: ownerOf(owner).Comment(), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: secrets, Names: []string{asked.Name}, State: state.Bytes(), Fresh: fresh,
 			Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
 			Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Apply) },
 			Applied: func(ctx context.Context, address, id string) {

@@ -420,7 +420,7 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 
 // shown is what may be shown of an engine's words: one that repeats the password or the session has these taken out.
 func (c *Client) shown(text string) string {
-	return redact.New(c.cfg.Password, c.currentToken()).Text(text)
+	return redact.New([]string{c.cfg.Password, c.currentToken()}).Text(text)
 }
 
 // decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be empty.

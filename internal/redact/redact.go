@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -27,12 +28,16 @@ const (
 // JSON, URLs and base64 have them.
 type Redactor struct{ plain *strings.Replacer }
 
-// New returns a Redactor of these secrets.
-func New(secrets ...string) *Redactor {
+// New returns a Redactor of these secrets. Names may be shown although they are words of a secret, as the name of a VM is one of
+// its user data.
+func New(secrets []string, names ...string) *Redactor {
+	isName := func(part string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
+	}
 	var pairs, words []string
 	for _, secret := range secrets {
 		for _, part := range append([]string{secret}, strings.Split(secret, "\n")...) {
-			if part = strings.TrimSpace(part); len(part) >= shortest {
+			if part = strings.TrimSpace(part); len(part) >= shortest && (part == secret || !isName(part)) {
 				pairs = append(pairs, part, Mark)
 			}
 		}
@@ -42,7 +47,7 @@ func New(secrets ...string) *Redactor {
 			}
 		}
 		for _, word := range strings.FieldsFunc(secret, separates) {
-			if len(word) >= longWord {
+			if len(word) >= longWord && !isName(word) {
 				words = append(words, word, Mark)
 			}
 		}

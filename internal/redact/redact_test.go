@@ -22,7 +22,7 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := "hunter-2-hunter"
-	r := redact.New(password, userData, short)
+	r := redact.New([]string{password, userData, short})
 	for name, text := range map[string]string{
 		"as it is":                         password,
 		"a line":                           "- kubeadm join --token abcdef.0123456789abcdef",
@@ -46,5 +46,17 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 		if got := r.Text(text); got != text && text != "#cloud-config is not read" {
 			t.Errorf("%q became %q", text, got)
 		}
+	}
+}
+
+// TestNamesAreNoSecrets has user data with the name of its VM, and a password that is a name too.
+func TestNamesAreNoSecrets(t *testing.T) {
+	const name = "demo-control-plane-x7k2p"
+	r := redact.New([]string{"hostname: " + name + "\n" + name + "\n", "demo-control-plane"}, name)
+	if got := r.Text(`failed to create VM "` + name + `"`); strings.Contains(got, name) {
+		t.Errorf("a password that is part of the name is shown: %s", got)
+	}
+	if got := redact.New([]string{"hostname: " + name + "\n" + name + "\n"}, name).Text(`failed to create VM "` + name + `"`); !strings.Contains(got, name) {
+		t.Errorf("the name is hidden: %s", got)
 	}
 }

@@ -114,8 +114,8 @@ type Request struct {
 	// Files of the configuration, by slash-separated paths. SecretFiles names those that are removed after the run.
 	Files       map[string][]byte
 	SecretFiles []string
-	// Secrets that must not be shown.
-	Secrets []string
+	// Secrets that must not be shown; Names that may be, although a secret has them in it.
+	Secrets, Names []string
 	// State before the run; nil for none.
 	State []byte
 	// Destroy asks for everything in the state to be deleted.
@@ -250,7 +250,7 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	}
 	return &run{
 		Request: request, writesAtOnce: x.executable.Product == terraformProduct, resumed: resumed, tf: tf, reattach: reattach, stop: stop, leave: leave,
-		redact: redact.New(request.Secrets...).Text, confined: func(do func() error) error { return x.confined(request.Dir, do) },
+		redact: redact.New(request.Secrets, request.Names...).Text, confined: func(do func() error) error { return x.confined(request.Dir, do) },
 	}, nil
 }
 

@@ -223,7 +223,7 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 }
 
 func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
-	w := &eventWriter{redact: redact.New("hunter2-hunter2", "line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'").Text}
+	w := &eventWriter{redact: redact.New([]string{"hunter2-hunter2", "line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'"}).Text}
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("this is not JSON")
 	line(`{"type":"diagnostic","diagnostic":{"severity":"warning","summary":"mind the gap"}}`)
