@@ -10,12 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-version"
-	"github.com/hashicorp/hc-install/fs"
-	"github.com/hashicorp/hc-install/product"
 )
 
 // The oldest versions that understand what is rendered: ephemeral variables came with these.
@@ -49,23 +48,14 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 		}
 		return found, nil
 	}
-	var candidates []string
-	terraform := &fs.Version{Product: product.Terraform, Constraints: version.MustConstraints(version.NewConstraint(">= " + MinimumTerraform.String()))}
-	if path, err := terraform.Find(ctx); err == nil {
-		candidates = append(candidates, path)
-	} else if path, err := exec.LookPath("terraform"); err == nil {
-		candidates = append(candidates, path) // does not fit; Probe says why
-	}
-	if path, err := exec.LookPath("tofu"); err == nil {
-		candidates = append(candidates, path)
-	}
+
+	// Each is asked by Probe, in an environment of its own: hc-install would run it in the user's, where it calls out and writes.
+	search := filepath.SplitList(os.Getenv("PATH"))
+	candidates := slices.Concat(executables("terraform", search), executables("tofu", search))
 	for _, dir := range dirs {
-		for _, name := range []string{"terraform", "tofu"} {
-			if path := filepath.Join(dir, name); isFile(path) {
-				candidates = append(candidates, path)
-			}
-		}
+		candidates = slices.Concat(candidates, executables("terraform", []string{dir}), executables("tofu", []string{dir}))
 	}
+
 	problems := []error{fmt.Errorf("no Terraform >= %s or OpenTofu >= %s was found: install one, or set %s", MinimumTerraform, MinimumOpenTofu, ExecutableEnv)}
 	for _, path := range candidates {
 		found, err := Probe(ctx, path)
@@ -77,9 +67,17 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 	return Executable{}, errors.Join(problems...)
 }
 
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
+// executables of that name in folders.
+func executables(name string, dirs []string) []string {
+	var out []string
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if filepath.IsAbs(path) && err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 const (

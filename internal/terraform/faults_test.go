@@ -195,6 +195,34 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 	})
 }
 
+// TestALookForExecutorsLeavesTheUserAlone finds the first one that fits, and runs none with the user's environment: Terraform
+// writes into the home of its user and calls its maker, unless it is told not to.
+func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
+	noted := filepath.Join(t.TempDir(), "noted")
+	install := func(version string) string {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "terraform")
+		script := "#!/bin/sh\necho \"$HOME $CHECKPOINT_DISABLE $MY_TOKEN\" >>" + noted + "\necho 'Terraform v" + version + "'\n"
+		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	old, fitting := install("1.5.7"), install("1.11.4")
+	t.Setenv(terraform.ExecutableEnv, "")
+	t.Setenv("HOME", "/home/of-the-user")
+	t.Setenv("MY_TOKEN", "of-the-user")
+	t.Setenv("PATH", strings.Join([]string{filepath.Dir(old), "relative", "", filepath.Dir(fitting)}, ":"))
+
+	if found, err := terraform.Find(t.Context()); err != nil || found.Path != fitting {
+		t.Errorf("found %v, %v", found, err)
+	}
+	content, err := os.ReadFile(noted)
+	if err != nil || strings.Contains(string(content), "of-the-user") || strings.Count(string(content), " 1 \n") != 2 {
+		t.Errorf("they ran with %q, %v", content, err)
+	}
+}
+
 // fullDisk is set in the child of TestADiskThatIsFull: a folder that is to become a small disk.
 const fullDisk = "CAPOLVM_TEST_FULL_DISK"
 
