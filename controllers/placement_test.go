@@ -46,7 +46,7 @@ func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 	return nil
 }
 
-// expectGroup waits until the group has these members and is as hard.
+// expectGroup waits until the group has these members and is as hard, in the engine and in the status of the OLVMCluster.
 func (s *site) expectGroup(name string, hard bool, members ...string) {
 	s.T.Helper()
 	s.Eventually("affinity group "+name, func() error {
@@ -57,6 +57,14 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 		slices.Sort(g.VMs)
 		if g.Enforcing != hard || g.Positive || !slices.Equal(g.VMs, members) {
 			return fmt.Errorf("the engine has %+v", *g)
+		}
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+		for _, told := range s.OLVM.Status.AffinityGroups {
+			if told.Name == name && ptr.Deref(told.Enforcing, !hard) != hard {
+				return fmt.Errorf("the status has %+v", told)
+			}
 		}
 		return nil
 	})

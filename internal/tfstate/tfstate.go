@@ -228,14 +228,23 @@ type held struct {
 	state   *State
 }
 
-// brief is the state without its text, and with the IDs of its resources only.
+// briefAttributes are those by which decisions are made. The others may be large, as user data is.
+var briefAttributes = []string{"id", "enforcing", "affinity_group_id"}
+
+// brief is the state without its text, and with few attributes of its resources.
 func (s *State) brief() *State {
 	out := &State{Serial: s.Serial, Lineage: s.Lineage, AppliedDigest: s.AppliedDigest, resources: make([]resource, len(s.resources))}
 	for i, r := range s.resources {
 		instances := r.Instances
 		r.Instances = slices.Clone(r.Instances)
 		for j := range instances {
-			r.Instances[j].Attributes = map[string]any{"id": instances[j].Attributes["id"]}
+			kept := map[string]any{}
+			for _, name := range briefAttributes {
+				if value, ok := instances[j].Attributes[name]; ok {
+					kept[name] = value
+				}
+			}
+			r.Instances[j].Attributes = kept
 		}
 		out.resources[i] = r
 	}

@@ -407,6 +407,10 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	if len(got) != 2 || got[0].Key != "a/1" || got[0].Text("id") != "x" || !got[0].Flag("enforcing") || got[1].Flag("enforcing") || got[0].Text("priority") != "" {
 		t.Errorf("read %+v", got)
 	}
+	brief := state.brief().Instances("ovirt_affinity_group")
+	if len(brief) != 2 || brief[0].Key != "a/1" || brief[0].Text("id") != "x" || !brief[0].Flag("enforcing") || brief[0].Attributes["priority"] != nil {
+		t.Errorf("in brief %+v", brief)
+	}
 	if none := (*State)(nil).Instances("ovirt_affinity_group"); none != nil {
 		t.Errorf("no state has %+v", none)
 	}
