@@ -26,9 +26,9 @@ func TestTheImageIsBuiltOfStagesThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(content)
-	images := map[string]string{}
+	images, names := map[string]string{}, map[string]string{} // tags and names by the arguments that releases replace
 	for _, match := range pinned.FindAllStringSubmatch(text, -1) {
-		images["${"+match[1]+"}"] = match[3]
+		images["${"+match[1]+"}"], names["${"+match[1]+"}"] = match[3], match[2]
 	}
 	known := map[string]bool{"scratch": true}
 	last := ""
@@ -49,6 +49,9 @@ func TestTheImageIsBuiltOfStagesThatExist(t *testing.T) {
 		if !known[match[1]] {
 			t.Errorf("COPY --from=%s: there is no such stage", match[1])
 		}
+	}
+	if name, replaced := names[last]; replaced {
+		last = name
 	}
 	if !strings.Contains(last, "distroless/static") || !regexp.MustCompile(`(?m)^USER [1-9][0-9]*:[1-9][0-9]*$`).MatchString(text) {
 		t.Errorf("the image is %s, or runs as root", last)
