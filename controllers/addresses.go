@@ -222,8 +222,10 @@ func (a *addressAllocator) hold(out resolve.Held, m *infrav1.OLVMMachine, holder
 	out.AddMachine(m.Spec, recorded, holder)
 }
 
-// connected says whether the manager has ever used the engine of a cluster with its credentials.
-func connected(c *infrav1.OLVMCluster) bool { return c.Status.OLVMDatacenter != nil }
+// connected says whether the manager has ever used the engine of a cluster, the one that it names now, with its credentials.
+func connected(c *infrav1.OLVMCluster) bool {
+	return c.Status.OLVMDatacenter != nil && c.Status.OLVMDatacenter.ServerURL == c.Spec.OLVMOvirtAPIServer.ServerURL
+}
 
 // claimName is the name of the IPAddressClaim of a network interface for one of its pools.
 func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {

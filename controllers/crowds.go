@@ -58,6 +58,9 @@ func (c *crowds) enter(ctx context.Context, namespace, engine string) (leave fun
 // join waits for a place in one crowd.
 func (c *crowds) join(ctx context.Context, name string, limit int) (leave func(), ok bool) {
 	at := c.come(name, limit)
+	if at == nil {
+		return nil, false
+	}
 	leave = func() {
 		now := time.Now()
 		at.left.Store(&now)
@@ -72,7 +75,7 @@ func (c *crowds) join(ctx context.Context, name string, limit int) (leave func()
 	return nil, false
 }
 
-// come counts one more in a crowd.
+// come counts one more in a crowd; nil where as many wait already as may be there. Those who wait hold workers.
 func (c *crowds) come(name string, limit int) *crowd {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,6 +86,9 @@ func (c *crowds) come(name string, limit int) *crowd {
 	if at == nil {
 		at = &crowd{places: semaphore.NewWeighted(int64(max(limit, 1)))}
 		c.all[name] = at
+	}
+	if at.users >= 2*max(limit, 1) {
+		return nil
 	}
 	at.users++
 	return at

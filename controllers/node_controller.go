@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,9 @@ import (
 
 const nodeController = "olvmnode"
 
+// nodePass bounds a look at a workload cluster, whose API server is a tenant's.
+const nodePass = time.Minute
+
 // NodeReconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID where
 // the kubelet did not, and approves the serving certificates of kubelets. It deletes nothing there.
 type NodeReconciler struct {
@@ -44,6 +48,7 @@ type NodeReconciler struct {
 	WatchFilterValue           string
 
 	controller capicontrollerutil.Controller
+	crowds     crowds
 
 	mu sync.Mutex
 	// told is what was said of the Nodes and requests of a Cluster, by their UID, so that it is said once.
@@ -91,6 +96,8 @@ func (r *NodeReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager,
 		return errors.New("fields Client, ClusterCache and Recorder must be set")
 	}
 	r.told = map[client.ObjectKey]map[types.UID]string{}
+	r.crowds.limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= workersPerPass
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", nodeController)
 	var err error
 	r.controller, err = capicontrollerutil.NewControllerManagedBy(mgr, log).
@@ -130,6 +137,14 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if !isOurs(cluster) || !cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, cluster) {
 		return ctrl.Result{}, nil
 	}
+	leave, ok := r.crowds.enter(ctx, cluster.Namespace, cluster.Name)
+	if !ok {
+		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, nodePass)
+	defer cancel()
+
 	workload, err := r.ClusterCache.GetClient(ctx, req.NamespacedName)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, nil // the connection wakes us
@@ -142,6 +157,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("failed to list the machines of Cluster %s: %w", req.NamespacedName, err)
 	}
 	for i := range machines.Items {
+		scope.all = append(scope.all, &machines.Items[i])
 		if !annotations.HasPaused(&machines.Items[i]) {
 			scope.machines = append(scope.machines, &machines.Items[i])
 		}
@@ -161,7 +177,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 type nodeScope struct {
 	cluster  *clusterv1.Cluster
 	workload client.Client
-	machines []*infrav1.OLVMMachine
+	// machines that are not paused; all are those with them.
+	machines, all []*infrav1.OLVMMachine
 	// told is what this pass found to say.
 	told map[types.UID]string
 }
@@ -249,13 +266,14 @@ func isNews(err error) bool {
 }
 
 // reserved are the addresses of a cluster that no guest may claim.
-func (r *NodeReconciler) reserved(ctx context.Context, cluster *clusterv1.Cluster) (reserved, error) {
+func (r *NodeReconciler) reserved(ctx context.Context, scope *nodeScope) (reserved, error) {
+	cluster := scope.cluster
 	olvmCluster := &infrav1.OLVMCluster{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
 	if err := r.Client.Get(ctx, key, olvmCluster); err != nil {
 		return reserved{}, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
-	return reservedBy(cluster, olvmCluster), nil
+	return reservedBy(cluster, olvmCluster, scope.all), nil
 }
 
 // reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
@@ -278,7 +296,7 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 	if err := scope.workload.List(ctx, &list); err != nil {
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
-	taken, err := r.reserved(ctx, scope.cluster)
+	taken, err := r.reserved(ctx, scope)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*inf
 		if !containsIP(ips, asked) {
 			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
 		}
-		if holder := taken.holder(asked, m, machines); holder != "" {
+		if holder := taken.holder(asked, m); holder != "" {
 			return m, fmt.Sprintf("it asks for the address %s, which only its guest claims to have, and which is %s", asked, holder)
 		}
 	}
@@ -152,6 +152,8 @@ func checkServing(csr *certificatesv1.CertificateSigningRequest, machines []*inf
 
 // reserved are addresses of a cluster that are no machine's.
 type reserved struct {
+	// machines of the cluster, the paused ones too.
+	machines []*infrav1.OLVMMachine
 	networks []reservedNetwork
 	virtual  []resolve.VirtualAddress
 }
@@ -166,8 +168,8 @@ type reservedNetwork struct {
 const defaultServices = "10.96.0.0/12"
 
 // reservedBy are the addresses of a cluster that no guest may claim. olvmCluster may be nil.
-func reservedBy(cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster) reserved {
-	var out reserved
+func reservedBy(cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster, machines []*infrav1.OLVMMachine) reserved {
+	out := reserved{machines: machines}
 	add := func(what string, blocks []string) {
 		for _, block := range blocks {
 			if prefix, err := netip.ParsePrefix(block); err == nil {
@@ -193,7 +195,7 @@ func reservedBy(cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster) re
 
 // holder says whose an address is that a machine has; empty where it was given to the machine, or is claimed by its guest
 // alone.
-func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine, machines []*infrav1.OLVMMachine) string {
+func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
 		return "no address"
@@ -213,7 +215,7 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine, machines []*infrav1.
 			return virtual.What
 		}
 	}
-	for _, other := range machines {
+	for _, other := range r.machines {
 		_, theirs := addressesOf(other)
 		if other != m && (gave(other, address) || containsIP(theirs, ip)) {
 			return "OLVMMachine " + other.Name + "'s too"

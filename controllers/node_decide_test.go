@@ -177,7 +177,7 @@ func TestClaimsOfAGuest(t *testing.T) {
 			machines = append(machines, static)
 		}
 		csr := servingCSR(t, machine.Name, servingRequest(machine.Name, address))
-		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm))
+		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm, machines))
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s for %s: got %q, want %q", address, machine.Name, problem, test.problem)
 		}

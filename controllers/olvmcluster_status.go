@@ -186,7 +186,7 @@ func setEngineCondition(scope *clusterScope) {
 		condition.Reason, condition.Message = resolve.EngineReason(scope.engineErr)
 	} else if scope.dataCenter != nil {
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
-			DataCenterID: scope.dataCenter.ID.String(), DataCenterName: scope.dataCenter.Name,
+			DataCenterID: scope.dataCenter.ID.String(), DataCenterName: scope.dataCenter.Name, ServerURL: c.Spec.OLVMOvirtAPIServer.ServerURL,
 			Release: &infrav1.OLVMRelease{Name: scope.product.Name, Version: scope.product.Version},
 		}
 	}

@@ -190,6 +190,10 @@ type OLVMDatacenterStatus struct {
 	// +optional
 	DataCenterName string `json:"dataCenterName,omitempty"`
 
+	// serverURL of the engine that has it.
+	// +optional
+	ServerURL string `json:"serverURL,omitempty"`
+
 	// release is the product and version that the engine reports.
 	// +optional
 	Release *OLVMRelease `json:"release,omitempty"`

@@ -82,6 +82,19 @@ func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	})
 }
 
+// familyOf is the family that has the series of that name: a histogram has those of its buckets, its sum and its count.
+func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
+	if family := families[name]; family != nil {
+		return family
+	}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && families[base].GetType() == dto.MetricType_HISTOGRAM {
+			return families[base]
+		}
+	}
+	return nil
+}
+
 // TestAlertsAndDashboardAskForWhatThereIs compares what config/monitoring asks for with what a manager says after it has made,
 // changed and deleted a machine; and docs/metrics.md with both.
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
@@ -113,7 +126,7 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 			case *metricsql.MetricExpr:
 				for _, filters := range e.LabelFilterss {
 					name := filters[0].Value
-					family := families[strings.TrimSuffix(name, "_bucket")]
+					family := familyOf(families, name)
 					if family == nil || len(family.Metric) == 0 {
 						t.Errorf("%s asks for %s, which the manager does not have", q.where, name)
 						continue

@@ -60,7 +60,7 @@ func TestM2(t *testing.T) {
 	if got := told.Load().(string); got != "" {
 		t.Errorf("the attacker was told %s", got)
 	}
-	if !strings.Contains(message, "kubectl -n "+s.Namespace+" patch secret creds") || !strings.Contains(message, "allowedServerURLs") {
+	if !strings.Contains(message, "allowedServerURLs") {
 		t.Errorf("the condition says %q", message)
 	}
 }

@@ -37,9 +37,10 @@ func peakMemory(t *testing.T, pid int) int {
 // TestM5 has engines that answer lists without an end: of items that are nothing, and of one text.
 func TestM5(t *testing.T) {
 	for name, test := range map[string]struct{ begin, again, says string }{
-		"items":    {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
-		"elements": {"<data_centers><data_center>", strings.Repeat("<a/>", 8000), "4000000 elements"},
-		"text":     {"<data_centers><data_center><name>", strings.Repeat("x", 1<<16), "more than 96 MiB"},
+		"items":      {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
+		"elements":   {"<data_centers><data_center>", strings.Repeat("<a/>", 8000), "4000000 elements"},
+		"text":       {"<data_centers><data_center><name>", strings.Repeat("x", 1<<16), "more than 16 MiB"},
+		"attributes": {"<data_centers><data_center ", strings.Repeat(`a="" `, 8000), "a tag of more than 64 KiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(next http.Handler) http.Handler {

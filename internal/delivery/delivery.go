@@ -143,7 +143,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	}
 	pointer := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(), Token: token, CA: s.authority.pem}
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
-	if err == nil && time.Until(expires) > s.lifetime/2 && token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
+	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) && token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
 		return pointer, nil
 	}
 	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
@@ -169,16 +169,19 @@ var errRefused = errors.New("refused")
 
 // ServeHTTP answers a VM.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	leave, ok := s.limits.enter(r)
-	if !ok {
+	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	stranger := s.recognize(r.Context(), machine, token)
+	if stranger != nil && !s.limits.allow(r) { // a VM with its token never waits behind strangers, who may share its address
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
 		return
 	}
-	defer leave()
-	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
-	err := s.deliver(w, r, machine)
+	err := stranger
+	if err == nil {
+		err = s.deliver(w, r, machine, token)
+	}
 	switch {
 	case err == nil:
 		requestsTotal.WithLabelValues("delivered").Inc()
@@ -224,12 +227,7 @@ func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token 
 
 // deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get it
 // whole may use it again.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey) error {
-	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if err := s.recognize(r.Context(), machine, given); err != nil {
-		return err
-	}
-
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
 	ctx := r.Context() // a VM that went away is not waited for
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {

@@ -9,13 +9,11 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Anybody who reaches the port may ask. What strangers can take is bounded: connections, requests that are answered at once,
-// and how often one address may ask. VMs behind one address share its part, and ask again where they get 503.
+// Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may ask. A
+// VM with its token is recognized by what is cached, and is not counted.
 const (
 	// maxConnections that are open at once.
 	maxConnections = 512
-	// maxAnswers that are given at once.
-	maxAnswers = 64
 	// perSecond and atOnce are how often one address may ask.
 	perSecond, atOnce = 10, 100
 	// maxAddresses whose questions are counted; the one that asked longest ago is forgotten.
@@ -29,18 +27,13 @@ const (
 	recordTime = 10 * time.Second
 )
 
-// limits of a server.
-type limits struct {
-	answers   chan struct{}
-	addresses *lru.Cache // *rate.Limiter by address
-}
+// limits of a server: what strangers may ask.
+type limits struct{ addresses *lru.Cache } // *rate.Limiter by address
 
-func newLimits() *limits {
-	return &limits{answers: make(chan struct{}, maxAnswers), addresses: lru.New(maxAddresses)}
-}
+func newLimits() *limits { return &limits{addresses: lru.New(maxAddresses)} }
 
-// enter says whether a request may be answered now; leave must be called after it was.
-func (l *limits) enter(r *http.Request) (leave func(), ok bool) {
+// allow says whether an address may have one more answer now.
+func (l *limits) allow(r *http.Request) bool {
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		address = r.RemoteAddr
@@ -50,14 +43,5 @@ func (l *limits) enter(r *http.Request) (leave func(), ok bool) {
 		limiter = rate.NewLimiter(perSecond, atOnce)
 		l.addresses.Add(address, limiter)
 	}
-	if !limiter.(*rate.Limiter).Allow() {
-		return nil, false
-	}
-
-	select {
-	case l.answers <- struct{}{}:
-		return func() { <-l.answers }, true
-	default:
-		return nil, false
-	}
+	return limiter.(*rate.Limiter).Allow()
 }

@@ -28,11 +28,13 @@ const (
 	// DefaultTimeout bounds one request, connection and body included.
 	DefaultTimeout = 30 * time.Second
 
-	// maxResponse bounds the body of one answer: 5,000 VMs with their devices are about 40 MB of XML. It is read as it comes,
-	// and not kept.
-	maxResponse = 96 << 20
+	// maxVMs bounds the body of a list of VMs: 5,000 with their devices are about 40 MB of XML. maxAnswer bounds other answers.
+	// They are read as they come, and not kept.
+	maxVMs, maxAnswer = 96 << 20, 16 << 20
 	// maxItems and maxElements bound what is made of it: 5,000 VMs with their devices have a million elements.
 	maxItems, maxElements = 50_000, 4_000_000
+	// maxTag bounds one tag with its attributes.
+	maxTag = 64 << 10
 	// maxRefusal bounds the body of an answer that is no object: a fault, or a page.
 	maxRefusal = 1 << 20
 
@@ -425,7 +427,11 @@ func (c *Client) shown(text string) string {
 
 // decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be empty.
 func decodeAnswer(method, path string, body io.Reader, out any) error {
-	limited := &io.LimitedReader{R: body, N: maxResponse}
+	most := int64(maxAnswer)
+	if strings.HasPrefix(path, "/vms") {
+		most = maxVMs
+	}
+	limited := &io.LimitedReader{R: body, N: most}
 	if out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
 		if err != nil {
@@ -434,20 +440,46 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 		return nil
 	}
 
-	err := xml.NewTokenDecoder(&boundedTokens{from: xml.NewDecoder(bufio.NewReader(limited))}).Decode(out)
+	err := xml.NewTokenDecoder(&boundedTokens{from: xml.NewDecoder(bufio.NewReader(&boundedTags{from: limited}))}).Decode(out)
 	var syntax *xml.SyntaxError
 	switch {
 	case err == nil:
 		_, _ = io.Copy(io.Discard, io.LimitReader(limited, maxRefusal))
 		return nil
 	case limited.N <= 0:
-		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, maxResponse>>20)}
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, most>>20)}
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):
 		return &UnreachableError{Err: err}
 	}
 	return &UnreachableError{Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err)}
+}
+
+// boundedTags end within a tag that is longer than any: the decoder keeps all attributes of one before anybody sees it.
+type boundedTags struct {
+	from   io.Reader
+	inside bool
+	length int
+}
+
+// Read implements io.Reader.
+func (b *boundedTags) Read(into []byte) (int, error) {
+	n, err := b.from.Read(into)
+	for _, c := range into[:n] {
+		switch {
+		case c == '<':
+			b.inside, b.length = true, 0
+		case c == '>':
+			b.inside = false
+		case b.inside:
+			b.length++
+		}
+		if b.length > maxTag {
+			return 0, fmt.Errorf("it has a tag of more than %d KiB", maxTag>>10)
+		}
+	}
+	return n, err
 }
 
 // boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and hundreds

@@ -90,16 +90,32 @@ func (e *NameError) Error() string {
 	known := e.Known
 	more := ""
 	const shown = 12
-	if len(known) > shown { // the nearest ones
-		nearness := func(name string) int { return levenshtein.Distance(e.Name, name, nil) }
-		known = slices.SortedStableFunc(slices.Values(known), func(a, b string) int { return cmp.Compare(nearness(a), nearness(b)) })
-		known, more = known[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
+	if len(known) > shown {
+		known, more = nearest(e.Name, known)[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
 	}
 	list := "it has none"
 	if len(known) > 0 {
-		list = "it has " + strings.Join(known, ", ") + more
+		var names []string
+		for _, name := range known {
+			names = append(names, abridged(name))
+		}
+		list = "it has " + strings.Join(names, ", ") + more
 	}
 	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
+}
+
+// nearest sorts names by how near they are to one. An engine may have many, and long ones: of each the beginning counts, and
+// too many stay in their order.
+func nearest(name string, known []string) []string {
+	const most = 2000
+	if len(known) > most {
+		return known
+	}
+	distances := make(map[string]int, len(known))
+	for _, other := range known {
+		distances[other] = levenshtein.Distance(abridged(name), abridged(other), nil)
+	}
+	return slices.SortedStableFunc(slices.Values(known), func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
 }
 
 // IsNotFound says whether err is the engine's 404.

@@ -36,8 +36,7 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 	}
 	if !forEngine(secret, base, unbound) {
 		return engine.Config{}, &Error{infrav1.EngineNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
-			"Secret %[1]q does not say that it may be sent to %[2]s; who owns it can add that: kubectl -n %[3]s patch secret %[1]s -p '{\"stringData\":{%[4]q:%[2]q}}'",
-			secret.Name, base, secret.Namespace, infrav1.AllowedServerURLsKey)}
+			"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s", secret.Name, base, infrav1.AllowedServerURLsKey)}
 	}
 	config.Username = firstKey(secret.Data, "username", "ovirt_username")
 	config.Password = firstKey(secret.Data, "password", "ovirt_password")
@@ -45,6 +44,11 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 		if text == "" {
 			return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
 				fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key)}
+		}
+	}
+	if secret.Namespace != "" && secret.Namespace != cluster.Namespace {
+		if err := trustOfOwner(server, secret.Namespace); err != nil {
+			return engine.Config{}, err
 		}
 	}
 	if server.InsecureSkipTLSVerify || server.CAConfigMap == nil {
@@ -72,6 +76,19 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 // notShared does not tell whether there is an object of another namespace: it is not the asker's to know.
 func notShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf("%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s", kind, key, namespace, infrav1.AllowedNamespacesAnnotation)
+}
+
+// trustOfOwner refuses to send a Secret of another namespace to whom the asker trusts, and its owner may not: the CA must be the
+// owner's, or the system's.
+func trustOfOwner(server infrav1.OvirtAPIServer, owner string) error {
+	const path = "spec.olvmOvirtAPIServer"
+	switch ca := server.CAConfigMap; {
+	case server.InsecureSkipTLSVerify:
+		return &Error{infrav1.CredentialsNotAllowedReason, path + ".insecureSkipTLSVerify", "credentials of another namespace are sent to an engine only whose certificate is verified; remove it"}
+	case ca != nil && ca.Namespace != owner:
+		return &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that", owner)}
+	}
+	return nil
 }
 
 // forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would be

@@ -67,10 +67,13 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 	defer sim.Close()
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": string(sim.CA())}}
 	with := func(change func(*infrav1.OvirtAPIServer)) infrav1.OvirtAPIServer {
-		changed := server
+		changed := *server.DeepCopy()
 		change(&changed)
 		return changed
 	}
+	shared := ca.DeepCopy()
+	shared.Namespace, shared.Annotations = "vault", map[string]string{infrav1.AllowedNamespacesAnnotation: "*"}
+	theirs := with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap.Namespace = "vault" })
 	tests := map[string]struct {
 		server infrav1.OvirtAPIServer
 		secret *corev1.Secret
@@ -86,8 +89,11 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 		"a ConfigMap of others":          {server, good, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "ca"}, Data: ca.Data}, infrav1.CAConfigMapInvalidReason, false},
 		"a Secret of others":             {server, elsewhere(""), ca, infrav1.CredentialsNotAllowedReason, false},
 		"a Secret that others may use":   {server, elsewhere("there, elsewhere"), ca, infrav1.CredentialsNotAllowedReason, false},
-		"a Secret that we may use":       {server, elsewhere("there, here"), ca, "", false},
-		"a Secret for everybody":         {server, elsewhere("*"), ca, "", false},
+		"a Secret that we may use":       {theirs, elsewhere("there, here"), shared, "", false},
+		"a Secret for everybody":         {theirs, elsewhere("*"), shared, "", false},
+		"a Secret of others, our CA":     {server, elsewhere("*"), ca, infrav1.CAConfigMapInvalidReason, false},
+		"a Secret of others, no CA":      {with(func(s *infrav1.OvirtAPIServer) { s.CAConfigMap = nil }), elsewhere("*"), nil, "", false},
+		"a Secret of others, unverified": {with(func(s *infrav1.OvirtAPIServer) { s.InsecureSkipTLSVerify = true }), elsewhere("*"), nil, infrav1.CredentialsNotAllowedReason, false},
 		"another engine":                 {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://attacker.example.com/ovirt-engine" }), good, ca, infrav1.EngineNotAllowedReason, false},
 		"another path of it":             {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://engine.example.com/evil" }), good, ca, infrav1.EngineNotAllowedReason, false},
 		"a port of it":                   {with(func(s *infrav1.OvirtAPIServer) { s.ServerURL = "https://engine.example.com:8443/ovirt-engine" }), good, ca, infrav1.EngineNotAllowedReason, false},

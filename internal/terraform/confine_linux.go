@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
@@ -33,6 +34,11 @@ func (x *Executor) confined(dir string, do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked, so that nobody else gets this thread
+		defer func() {
+			if problem := recover(); problem != nil { // the runner's guard is on another goroutine
+				done <- fmt.Errorf("the run panicked: %v\n%s", problem, debug.Stack())
+			}
+		}()
 		if err := restrictThread(x.landlock, x.executable.Path, dir); err != nil {
 			done <- fmt.Errorf("failed to confine the executor to its working directory: %w", err)
 			return
@@ -46,9 +52,10 @@ func (x *Executor) confined(dir string, do func() error) error {
 const (
 	mayRead    = landlock.AccessFSReadFile | landlock.AccessFSReadDir
 	mayExecute = landlock.AccessFSExecute | mayRead
-	// mayWork is all that a run does in its working directory. It executes nothing there.
+	// mayWork is all that a run does in its working directory. It executes nothing there, and makes no links, which others would
+	// follow to where it may not go.
 	mayWork = mayRead | landlock.AccessFSWriteFile | landlock.AccessFSTruncate | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile |
-		landlock.AccessFSMakeDir | landlock.AccessFSMakeReg | landlock.AccessFSMakeSym | landlock.AccessFSRefer
+		landlock.AccessFSMakeDir | landlock.AccessFSMakeReg
 	mayUse = landlock.AccessFSReadFile | landlock.AccessFSWriteFile
 
 	// ofFiles are the rights that a rule for a file, and not for a folder, can have.

@@ -38,7 +38,7 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	defer listener.Close()
 	attempts := []string{
 		"read:" + token, "read:" + neighbour, "write:" + filepath.Join(filepath.Dir(token), "new"), "run:/bin/sh", "connect:" + listener.Addr().String(),
-		"spy:", "read:/etc/hostname",
+		"spy:", "read:/etc/hostname", "link:" + token,
 	}
 	results := func(executor string) []string {
 		t.Helper()
@@ -71,6 +71,21 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	}
 	if content, err := os.ReadFile(token); err != nil || len(content) == 0 {
 		t.Errorf("the manager itself cannot read any more: %v", err)
+	}
+}
+
+// TestALinkIsNotFollowed has an executor, which nothing confines, leave a link to another machine's state in the place of its
+// own.
+func TestALinkIsNotFollowed(t *testing.T) {
+	theirs := file(t, "terraform.tfstate", `{"version":4,"serial":1,"lineage":"theirs","resources":[]}`)
+	x := pretender(t, "true", "ln -s "+theirs+" terraform.tfstate")
+	saved := ""
+	_, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Fresh: true, SaveState: func(_ context.Context, state []byte) error {
+		saved = string(state)
+		return nil
+	}})
+	if err == nil || !strings.Contains(err.Error(), "is no file") || saved != "" {
+		t.Errorf("saved %q, %v", saved, err)
 	}
 }
 

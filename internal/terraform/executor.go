@@ -541,7 +541,7 @@ func (k *stateKeeper) applied(address, id string) {
 	}
 	deadline := time.Now().Add(2 * time.Second)
 	for {
-		state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
+		state, err := readWithin(k.run.Dir, stateFile)
 		if err == nil && json.Valid(state) {
 			k.seen = state
 			if id == "" || bytes.Contains(state, []byte(id)) {
@@ -558,7 +558,7 @@ func (k *stateKeeper) applied(address, id string) {
 
 // finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
 func (k *stateKeeper) finish() error {
-	state, err := os.ReadFile(filepath.Join(k.run.Dir, stateFile))
+	state, err := readWithin(k.run.Dir, stateFile)
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
 	}

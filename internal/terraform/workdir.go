@@ -35,7 +35,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	keep := ""
 	state = request.State
 	for _, leftover := range stateFiles {
-		content, err := os.ReadFile(filepath.Join(request.Dir, leftover))
+		content, err := readWithin(request.Dir, leftover)
 		if err == nil && newer(content, state) {
 			state, keep = content, leftover
 		}
@@ -133,6 +133,22 @@ func diskError(dir string, err error) error {
 		return &DiskFullError{Dir: dir, Err: err}
 	}
 	return err
+}
+
+// readWithin reads a file of a working directory. What the executor left there may be a link: one that leads elsewhere is
+// not followed.
+func readWithin(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if info, err := root.Lstat(name); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s of the working directory is no file", name)
+	}
+	return root.ReadFile(name)
 }
 
 // newer says whether a state continues another one: same lineage, higher serial. A state where there was none continues

@@ -25,7 +25,7 @@ const Version = "1.12.6"
 // Got begins what it says of an attempt that worked.
 const Got = "GOT "
 
-// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, run:PATH, connect:ADDRESS, and spy: for
+// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, link:PATH, run:PATH, connect:ADDRESS, and spy: for
 // the environment of the process that started it.
 func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
@@ -85,6 +85,8 @@ func act(what, on string) (string, error) {
 		return string(content), err
 	case "write":
 		return "", os.WriteFile(on, []byte("x"), 0o600)
+	case "link": // which whoever started it might follow
+		return "", os.Symlink(on, "link")
 	case "run":
 		output, err := exec.CommandContext(context.Background(), on, "-c", "echo ran").CombinedOutput()
 		return string(output), err
