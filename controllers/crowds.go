@@ -15,10 +15,13 @@ const crowdWait = time.Second
 const (
 	// workersPerPass is how many times more passes a controller may begin than one engine is asked in at once: passes that
 	// wait for an engine that takes long keep those of other engines from nothing.
-	workersPerPass = 16
+	workersPerPass = 32
 	// passesPerNamespace is how many times more passes a namespace may have: one that names many engines that never answer
 	// keeps others from nothing.
 	passesPerNamespace = 2
+	// usersPerPlace is how many may be in a crowd for each of its places, with those that wait. They hold workers, and come again
+	// later where they are refused, so that it is some, and not many.
+	usersPerPlace = 4
 )
 
 // crowds bound how many passes are at one engine at once, and how many are for one namespace. The others are refused, soon,
@@ -43,16 +46,17 @@ type crowd struct {
 // enter waits for a place at an engine as long as others leave. Without one ok is false, and the pass is to be tried later;
 // else leave is to be called at its end.
 func (c *crowds) enter(ctx context.Context, namespace, engine string) (leave func(), ok bool) {
-	leaveNamespace, ok := c.join(ctx, namespace, passesPerNamespace*c.limit)
-	if !ok {
-		return nil, false
-	}
 	leaveEngine, ok := c.join(ctx, namespace+" "+engine, c.limit)
 	if !ok {
-		leaveNamespace()
 		return nil, false
 	}
-	return func() { leaveEngine(); leaveNamespace() }, true
+	// After the engine: who waits for one that is slow takes no place from those of others in the namespace.
+	leaveNamespace, ok := c.join(ctx, namespace, passesPerNamespace*c.limit)
+	if !ok {
+		leaveEngine()
+		return nil, false
+	}
+	return func() { leaveNamespace(); leaveEngine() }, true
 }
 
 // join waits for a place in one crowd.
@@ -87,7 +91,7 @@ func (c *crowds) come(name string, limit int) *crowd {
 		at = &crowd{places: semaphore.NewWeighted(int64(max(limit, 1)))}
 		c.all[name] = at
 	}
-	if at.users >= 2*max(limit, 1) {
+	if at.users >= usersPerPlace*max(limit, 1) {
 		return nil
 	}
 	at.users++

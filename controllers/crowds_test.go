@@ -74,3 +74,29 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 		t.Errorf("%d crowds are remembered", n)
 	}
 }
+
+// TestThoseWhoWaitHoldFewWorkers has more passes than there is room for at an engine where each takes long, but ends.
+func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
+	c := &crowds{limit: 2}
+	entered := make(chan func(), 100)
+	refused := make(chan struct{}, 100)
+	for range 100 {
+		go func() {
+			if leave, ok := c.enter(t.Context(), "ns", "slow"); ok {
+				entered <- leave
+			} else {
+				refused <- struct{}{}
+			}
+		}()
+	}
+	for range 100 - usersPerPlace*c.limit { // at once, and not when their turn would come
+		select {
+		case <-refused:
+		case <-time.After(crowdWait / 2):
+			t.Fatal("more wait than may")
+		}
+	}
+	for range c.limit {
+		(<-entered)()
+	}
+}
