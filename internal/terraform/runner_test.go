@@ -63,7 +63,7 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 	turns.leave(first)
 	turns.leave(second)
-	if running := turns.running["tenant hostile"]; running != 3 {
+	if running := turns.ofTenant["hostile"]; running != 3 {
 		t.Errorf("the hostile tenant has %d runs, and there is one place for others", running)
 	}
 	if third := turns.ask("victim", "engine"); !given(third) {

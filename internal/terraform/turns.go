@@ -12,9 +12,10 @@ type turns struct {
 	limit int
 
 	mu      sync.Mutex
-	running map[string]int // by tenant, and by engine
 	total   int
 	waiting []*turn
+	// runs that have a turn, by tenant and by engine.
+	ofTenant, ofEngine map[string]int
 	// tenants and engines that ever asked, as far as it matters: whether there is more than one.
 	tenants, engines map[string]bool
 }
@@ -27,7 +28,13 @@ type turn struct {
 }
 
 func newTurns(limit int) *turns {
-	return &turns{limit: limit, running: map[string]int{}, tenants: map[string]bool{}, engines: map[string]bool{}}
+	return &turns{
+		limit:    limit,
+		ofTenant: map[string]int{},
+		ofEngine: map[string]int{},
+		tenants:  map[string]bool{},
+		engines:  map[string]bool{},
+	}
 }
 
 // remember a name, of two at most.
@@ -37,8 +44,12 @@ func remember(names map[string]bool, name string) {
 	}
 }
 
-// keys under which the runs of a tenant and of an engine are counted.
-func (w *turn) keys() [2]string { return [2]string{"tenant " + w.tenant, "engine " + w.engine} }
+// release one of the runs that are counted under a name; a name without runs is forgotten.
+func release(runs map[string]int, name string) {
+	if runs[name]--; runs[name] == 0 {
+		delete(runs, name)
+	}
+}
 
 // ask for a turn; it is to be given back with leave, also where it never came.
 func (t *turns) ask(tenant, engine string) *turn {
@@ -57,11 +68,8 @@ func (t *turns) leave(done *turn) {
 	defer t.mu.Unlock()
 	if done.given {
 		t.total--
-		for _, key := range done.keys() {
-			if t.running[key]--; t.running[key] == 0 {
-				delete(t.running, key)
-			}
-		}
+		release(t.ofTenant, done.tenant)
+		release(t.ofEngine, done.engine)
 	} else {
 		t.waiting = slices.DeleteFunc(t.waiting, func(w *turn) bool { return w == done })
 	}
@@ -77,9 +85,8 @@ func (t *turns) give() {
 		}
 		t.waiting = slices.DeleteFunc(t.waiting, func(w *turn) bool { return w == next })
 		t.total++
-		for _, key := range next.keys() {
-			t.running[key]++
-		}
+		t.ofTenant[next.tenant]++
+		t.ofEngine[next.engine]++
 		next.given = true
 		close(next.ready)
 	}
@@ -87,15 +94,16 @@ func (t *turns) give() {
 
 // next is who is to run next; nil where nobody may.
 func (t *turns) next() *turn {
-	most := t.most()
+	mostOfTenant, mostOfEngine := t.most(t.tenants), t.most(t.engines)
+
 	var next *turn
 	fewest := 0
 	for _, w := range t.waiting {
-		keys := w.keys()
-		ofTenant, ofEngine := t.running[keys[0]], t.running[keys[1]]
-		if ofTenant >= most[0] || ofEngine >= most[1] {
+		ofTenant := t.ofTenant[w.tenant]
+		if ofTenant >= mostOfTenant || t.ofEngine[w.engine] >= mostOfEngine {
 			continue
 		}
+
 		if next == nil || ofTenant < fewest {
 			next, fewest = w, ofTenant
 		}
@@ -103,14 +111,10 @@ func (t *turns) next() *turn {
 	return next
 }
 
-// most is how many runs one tenant and one engine may have.
-func (t *turns) most() [2]int {
-	tenant, engine := t.limit, t.limit
-	if len(t.tenants) > 1 {
-		tenant = max(t.limit-1, 1)
+// most is how many runs one of these names may have: where there are others, all but one.
+func (t *turns) most(names map[string]bool) int {
+	if len(names) > 1 {
+		return max(t.limit-1, 1)
 	}
-	if len(t.engines) > 1 {
-		engine = max(t.limit-1, 1)
-	}
-	return [2]int{tenant, engine}
+	return t.limit
 }
