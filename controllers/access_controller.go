@@ -25,9 +25,10 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 
-// AccessReconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name them: who
-// deletes a whole namespace, or everything that a repository has, must not take the way to the engine from the machines
-// that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes metadata only.
+// AccessReconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name
+// them: who deletes a whole namespace, or everything that a repository has, must not take the way to the engine from
+// the machines that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes
+// metadata only.
 type AccessReconciler struct {
 	Client client.Client
 	// APIReader sees OLVMClusters that this manager does not watch.
@@ -40,6 +41,7 @@ func (r *AccessReconciler) kind() schema.GroupVersionKind {
 	if r.ConfigMaps {
 		return corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	}
+
 	return corev1.SchemeGroupVersion.WithKind("Secret")
 }
 
@@ -48,6 +50,7 @@ func (r *AccessReconciler) named(c *infrav1.OLVMCluster) (client.ObjectKey, bool
 	if r.ConfigMaps {
 		return caOf(c)
 	}
+
 	return credentialsOf(c)
 }
 
@@ -56,34 +59,46 @@ func (r *AccessReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manage
 	if r.Client == nil || r.APIReader == nil {
 		return errors.New("fields Client and APIReader must be set")
 	}
+
 	object := client.Object(&corev1.Secret{})
 	if r.ConfigMaps {
 		object = &corev1.ConfigMap{}
 	}
+
 	name := "olvmaccess-" + map[bool]string{false: "secret", true: "configmap"}[r.ConfigMaps]
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named(name).
-		For(object, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return controllerutil.ContainsFinalizer(o, infrav1.AccessFinalizer) // others become ours through an OLVMCluster
-		}))).
+		For(object, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
 		// An OLVMCluster that names another object wakes both.
-		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
-			c, ok := o.(*infrav1.OLVMCluster)
-			if !ok {
-				return nil
-			}
-			if key, ok := r.named(c); ok {
-				return []ctrl.Request{{NamespacedName: key}}
-			}
-			return nil
-		})).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 		WithOptions(options).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the %s controller: %w", name, err)
 	}
+
 	return nil
+}
+
+// hasAccessFinalizer selects the objects that are held already; others are found through an OLVMCluster.
+func hasAccessFinalizer(object client.Object) bool {
+	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
+}
+
+// clusterToObject maps an OLVMCluster to the object that it names.
+func (r *AccessReconciler) clusterToObject(_ context.Context, object client.Object) []ctrl.Request {
+	c, ok := object.(*infrav1.OLVMCluster)
+	if !ok {
+		return nil
+	}
+
+	key, ok := r.named(c)
+	if !ok {
+		return nil
+	}
+
+	return []ctrl.Request{{NamespacedName: key}}
 }
 
 // Reconcile holds one object, or lets it go.
@@ -95,16 +110,19 @@ func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get %s %s: %w", object.Kind, req, err)
 	}
+
 	held := controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 	needed, err := r.needed(ctx, r.Client, object)
 	if err != nil || needed == held {
 		return ctrl.Result{}, err
 	}
+
 	if held { // the cache of this manager may not have all OLVMClusters
 		if needed, err = r.needed(ctx, r.APIReader, object); err != nil || needed {
 			return ctrl.Result{}, err
 		}
 	}
+
 	before := object.DeepCopy()
 	switch {
 	case held:
@@ -116,10 +134,12 @@ func (r *AccessReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		// clusterctl moves what is owned or so labelled
 		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 	}
+
 	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err := client.IgnoreNotFound(err); err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to hold %s %s: %w", object.Kind, req, err)
 	}
+
 	return ctrl.Result{}, nil
 }
 
@@ -129,11 +149,15 @@ func (r *AccessReconciler) needed(ctx context.Context, reader client.Reader, obj
 	if err := reader.List(ctx, &clusters); err != nil {
 		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
+
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		if key, ok := r.named(c); ok && key == client.ObjectKeyFromObject(object) && resolve.Allowed(object, c.Namespace) && controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
+		key, ok := r.named(c)
+		if ok && key == client.ObjectKeyFromObject(object) && resolve.Allowed(object, c.Namespace) &&
+			controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }

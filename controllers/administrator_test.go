@@ -20,10 +20,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines: B1, D1.
+// TestTheEngineRestartsWhileMachinesAreMade ends all sessions of the engine again and again while it makes 20 machines:
+// B1, D1.
 func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 	s := newSite(t, nil)
 	const count = 20
+
 	var machines []*infrav1.OLVMMachine
 	for i := range count {
 		machines = append(machines, s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
@@ -38,23 +40,29 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 		ended := 0
 		for ; ctx.Err() == nil; ended++ {
 			s.Sim.ExpireSessions()
+
 			select {
 			case <-ctx.Done():
 			case <-time.After(400 * time.Millisecond):
 			}
 		}
+
 		restarts <- ended
 	}()
+
 	for _, m := range machines {
 		s.ExpectProvisioned(m)
 	}
+
 	stop()
 	if ended := <-restarts; ended < 3 {
 		t.Errorf("sessions were ended %d times only", ended)
 	}
+
 	if vms := s.Sim.Summary().VMs; vms != count {
 		t.Errorf("the engine has %d VMs", vms)
 	}
+
 	for _, m := range machines {
 		if m.Status.Terraform.Failures != 0 {
 			t.Errorf("%s: %+v", m.Name, m.Status.Terraform)
@@ -62,8 +70,8 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 	}
 }
 
-// TestWhatAnAdministratorDeletesHealsOrIsTold deletes each part of a machine in the engine. A change of the machine makes it
-// again or says what to do, and its deletion ends: B2, B3, M6.
+// TestWhatAnAdministratorDeletesHealsOrIsTold deletes each part of a machine in the engine. A change of the machine
+// makes it again or says what to do, and its deletion ends: B2, B3, M6.
 func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 	type parts struct {
 		sim     *ovirtsim.Server
@@ -76,8 +84,10 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 		if err != nil || at < 0 {
 			return "", fmt.Errorf("no data disk: %w", err)
 		}
+
 		return attached[at].DiskID().String(), nil
 	}
+
 	tests := map[string]struct {
 		remove func(ctx context.Context, p parts) error
 		// told is what conditions say, one after the other, where the machine cannot heal; empty where it does.
@@ -88,23 +98,30 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			return p.session.UntagVM(ctx, engine.ID(p.vm), tag.ID)
 		}},
-		"tag": {told: []string{"the engine has no tag of that ID any more", `no tag named "blue"`}, remove: func(ctx context.Context, p parts) error {
-			tag, err := p.session.TagByName(ctx, "blue")
-			if err != nil {
-				return err
-			}
-			return p.session.DeleteTag(ctx, tag.ID)
-		}},
+		"tag": {
+			told: []string{"the engine has no tag of that ID any more", `no tag named "blue"`},
+			remove: func(ctx context.Context, p parts) error {
+				tag, err := p.session.TagByName(ctx, "blue")
+				if err != nil {
+					return err
+				}
+
+				return p.session.DeleteTag(ctx, tag.ID)
+			},
+		},
 		"network interface": {remove: func(ctx context.Context, p parts) error {
 			nics, err := p.session.NICs(ctx, engine.ID(p.vm))
 			if err != nil {
 				return err
 			}
+
 			if err := p.session.UnplugNIC(ctx, engine.ID(p.vm), nics[0].ID); err != nil {
 				return err
 			}
+
 			return p.session.DeleteNIC(ctx, engine.ID(p.vm), nics[0].ID)
 		}},
 		"attachment of a disk": {remove: func(ctx context.Context, p parts) error {
@@ -112,6 +129,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			return p.session.DetachDisk(ctx, engine.ID(p.vm), engine.ID(id))
 		}},
 		"disk": {remove: func(ctx context.Context, p parts) error {
@@ -119,29 +137,36 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			if err := p.session.DetachDisk(ctx, engine.ID(p.vm), engine.ID(id)); err != nil {
 				return err
 			}
+
 			return p.session.RemoveDisk(ctx, engine.ID(id), func(string) {})
 		}},
 		"snapshot in the way": {remove: func(ctx context.Context, p parts) error {
 			if err := takeSnapshot(ctx, p.sim, p.vm); err != nil {
 				return err
 			}
+
 			return engine.Wait(ctx, "the snapshot", func(ctx context.Context) (bool, string, error) {
 				made, err := p.session.Snapshots(ctx, engine.ID(p.vm))
 				return len(made) == 1 && made[0].Status == "ok", "", err
 			}, nil)
 		}},
-		"VM": {told: []string{"does not exist in the engine any more; it is not made again"}, remove: func(ctx context.Context, p parts) error {
-			if err := p.session.StopVM(ctx, engine.ID(p.vm), true); err != nil {
-				return err
-			}
-			return engine.Wait(ctx, "the VM to go", func(ctx context.Context) (bool, string, error) {
-				err := p.session.DeleteVM(ctx, engine.ID(p.vm))
-				return err == nil || engine.IsNotFound(err), "", nil
-			}, nil)
-		}},
+		"VM": {
+			told: []string{"does not exist in the engine any more; it is not made again"},
+			remove: func(ctx context.Context, p parts) error {
+				if err := p.session.StopVM(ctx, engine.ID(p.vm), true); err != nil {
+					return err
+				}
+
+				return engine.Wait(ctx, "the VM to go", func(ctx context.Context) (bool, string, error) {
+					err := p.session.DeleteVM(ctx, engine.ID(p.vm))
+					return err == nil || engine.IsNotFound(err), "", nil
+				}, nil)
+			},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,6 +177,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 					spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 				})
 				s.ExpectProvisioned(m)
+
 				return m, parts{s.Sim, s.Session(), providerIDToVM(m.Spec.ProviderID).String()}
 			}
 
@@ -159,13 +185,16 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err := test.remove(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
+
 			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Memory = "5GB" })
 			if test.told == nil {
 				s.expectApplied(m)
 			}
+
 			for _, text := range test.told {
 				s.expectTold(m, text)
 			}
+
 			s.Delete(m)
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
@@ -177,6 +206,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			if err := test.remove(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
+
 			s.Delete(m)
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
@@ -191,10 +221,12 @@ func (s *site) expectApplied(m *infrav1.OLVMMachine) {
 		if err := suite.client.Get(s.T.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
+
 		c := conditions.Get(m, infrav1.InfrastructureAppliedCondition)
 		if c.Status != metav1.ConditionTrue || m.Status.OLVM.VirtualMachine.LastGeneration != fmt.Sprint(m.Generation) {
 			return fmt.Errorf("%s %s: %s", c.Status, c.Reason, c.Message)
 		}
+
 		return nil
 	})
 }
@@ -206,9 +238,13 @@ func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
 		if err := suite.client.Get(s.T.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return strings.Contains(c.Message, text) }) {
+
+		if !slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+			return strings.Contains(c.Message, text)
+		}) {
 			return fmt.Errorf("conditions are %+v", m.Status.Conditions)
 		}
+
 		return nil
 	})
 }
@@ -217,12 +253,16 @@ func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
 func takeSnapshot(ctx context.Context, sim *ovirtsim.Server, vm string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(sim.CA())
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+	}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, sim.URL()+"/api/vms/"+vm+"/snapshots", strings.NewReader(`{"description":"before the update"}`))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, sim.URL()+"/api/vms/"+vm+"/snapshots",
+		strings.NewReader(`{"description":"before the update"}`))
 	if err != nil {
 		return err
 	}
+
 	request.SetBasicAuth(sim.Username(), sim.Password())
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
@@ -235,5 +275,6 @@ func takeSnapshot(ctx context.Context, sim *ovirtsim.Server, vm string) error {
 	if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusAccepted {
 		return fmt.Errorf("the engine answers %s", response.Status)
 	}
+
 	return nil
 }

@@ -21,24 +21,30 @@ func TestManifestsOfOraclesCLIApplyUnchanged(t *testing.T) {
 	if err := suite.client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile("testdata/peer.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	objects, err := manifest.Read(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, object := range objects {
 		want, err := yaml.Marshal(object.Object["spec"])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		object.SetNamespace("peer")
-		if err := suite.client.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		err = suite.client.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict))
+		if err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 			continue
 		}
+
 		// Nothing is dropped: what is read back has every field that was written.
 		if got, err := yaml.Marshal(object.Object["spec"]); err != nil || string(got) != string(want) {
 			t.Errorf("%s %s came back as\n%s, %v", object.GetKind(), object.GetName(), got, err)
@@ -52,13 +58,26 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	s.OLVM.ResourceVersion, m.ResourceVersion = "", "" // the controllers may write meanwhile
+
 	tests := map[string]struct {
 		change func() client.Object
 		want   string
 	}{
-		"the endpoint's host": {func() client.Object { c := s.OLVM.DeepCopy(); c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"; return c }, "controlPlaneEndpoint.host is immutable"},
-		"the endpoint's port": {func() client.Object { c := s.OLVM.DeepCopy(); c.Spec.ControlPlaneEndpoint.Port = 7443; return c }, "controlPlaneEndpoint.port is immutable"},
-		"the provider ID":     {func() client.Object { c := m.DeepCopy(); c.Spec.ProviderID = "olvm://other"; return c }, "providerID is immutable"},
+		"the endpoint's host": {func() client.Object {
+			c := s.OLVM.DeepCopy()
+			c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"
+			return c
+		}, "controlPlaneEndpoint.host is immutable"},
+		"the endpoint's port": {func() client.Object {
+			c := s.OLVM.DeepCopy()
+			c.Spec.ControlPlaneEndpoint.Port = 7443
+			return c
+		}, "controlPlaneEndpoint.port is immutable"},
+		"the provider ID": {func() client.Object {
+			c := m.DeepCopy()
+			c.Spec.ProviderID = "olvm://other"
+			return c
+		}, "providerID is immutable"},
 		"memory beside an instance type": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.InstanceType = "Large"
@@ -86,7 +105,10 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}, "macAddress"},
 		"a network without any name": {func() client.Object {
 			c := m.DeepCopy()
-			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic2"}}}
+			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic2"}},
+			}
+
 			return c
 		}, "set networkName, vnicProfileName or both"},
 		"DHCP beside ranges": {func() client.Object {
@@ -111,7 +133,13 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}, "set one of autoConf and dhcp"},
 		"a further interface whose name in the guest nobody knows": {func() client.Object {
 			c := m.DeepCopy()
-			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "a", VNICProfileName: "a"}, Guest: &infrav1.GuestNetwork{}}}
+			c.Spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "a", VNICProfileName: "a"},
+					Guest:       &infrav1.GuestNetwork{},
+				},
+			}
+
 			return c
 		}, "set guest.interface"},
 		"enforcing that is none": {func() client.Object {
@@ -126,7 +154,10 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}, "spec.affinityGroups[0].name"},
 		"hosts by names and by label": {func() client.Object {
 			c := s.OLVM.DeepCopy()
-			c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-1"}, AffinityLabel: "rack-a"}}}
+			c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{
+				{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-1"}, AffinityLabel: "rack-a"}},
+			}
+
 			return c
 		}, "either by names or by affinityLabel"},
 		"a port that is none": {func() client.Object {
@@ -137,12 +168,15 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 	}
 	for name, test := range tests {
 		// A dry run: the object stays what it is, also if the change were let through.
-		if err := suite.client.Patch(t.Context(), test.change(), client.Merge, client.DryRunAll); err == nil || !strings.Contains(err.Error(), test.want) {
+		err := suite.client.Patch(t.Context(), test.change(), client.Merge, client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	remove := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"controlPlaneEndpoint":null}}`))
-	if err := suite.client.Patch(t.Context(), s.OLVM, remove, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "immutable once set") {
+	err := suite.client.Patch(t.Context(), s.OLVM, remove, client.DryRunAll)
+	if err == nil || !strings.Contains(err.Error(), "immutable once set") {
 		t.Errorf("the endpoint as a whole: %v", err)
 	}
 }
@@ -150,29 +184,50 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 func TestTemplatesAreImmutableButForDryRunsOfTheTopologyController(t *testing.T) {
 	s := newSite(t, nil)
 	spec := s.MachineSpec()
-	s.Create(&infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("machine"), Spec: infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}}})
-	s.Create(&infrav1.OLVMClusterTemplate{ObjectMeta: s.Meta("cluster"), Spec: infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.OLVM.Spec}}})
+	s.Create(&infrav1.OLVMMachineTemplate{
+		ObjectMeta: s.Meta("machine"),
+		Spec:       infrav1.OLVMMachineTemplateSpec{Template: infrav1.OLVMMachineTemplateResource{Spec: spec}},
+	})
+	s.Create(&infrav1.OLVMClusterTemplate{
+		ObjectMeta: s.Meta("cluster"),
+		Spec:       infrav1.OLVMClusterTemplateSpec{Template: infrav1.OLVMClusterTemplateResource{Spec: s.OLVM.Spec}},
+	})
 	const annotation = `"metadata":{"annotations":{"topology.cluster.x-k8s.io/dry-run":""}},`
+
 	kinds := map[string]struct {
 		object client.Object
 		change string
 	}{
-		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta("machine")}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
-		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{ObjectMeta: s.Meta("cluster")}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
+		"OLVMMachineTemplate": {&infrav1.OLVMMachineTemplate{
+			ObjectMeta: s.Meta("machine"),
+		}, `"spec":{"template":{"spec":{"virtualMachine":{"memory":"8GB"}}}}`},
+		"OLVMClusterTemplate": {&infrav1.OLVMClusterTemplate{
+			ObjectMeta: s.Meta("cluster"),
+		}, `"spec":{"template":{"spec":{"olvmDatacenterName":"Other"}}}`},
 	}
 	for kind, k := range kinds {
 		patch := func(body string, options ...client.PatchOption) error {
 			object := k.object.DeepCopyObject().(client.Object)
-			return suite.client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte("{"+body+"}")), options...)
+
+			return suite.client.Patch(
+				t.Context(),
+				object,
+				client.RawPatch(types.MergePatchType, []byte("{"+body+"}")),
+				options...)
 		}
 		refused := func(err error) error {
 			if err == nil || !strings.Contains(err.Error(), "spec.template.spec is immutable: create a new "+kind) {
 				return fmt.Errorf("it was not refused with the remedy: %w", err)
 			}
+
 			return nil
 		}
+
 		// The API server takes a moment to learn of a policy.
-		s.Eventually(kind+": a dry run that is not the topology controller's", func() error { return refused(patch(k.change, client.DryRunAll)) })
+		s.Eventually(kind+": a dry run that is not the topology controller's", func() error {
+			return refused(patch(k.change, client.DryRunAll))
+		})
+
 		for name, err := range map[string]error{
 			"a change":                             refused(patch(k.change)),
 			"a change that claims to be a dry run": refused(patch(annotation + k.change)),

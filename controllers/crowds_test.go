@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// TestWhileOthersLeaveAPassWaits has three passes one after another, the last of which waits for longer than it would for an
-// engine that does not answer.
+// TestWhileOthersLeaveAPassWaits has three passes one after another, the last of which waits for longer than it would
+// for an engine that does not answer.
 func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 	c := &crowds{limit: 1}
 	const each = crowdWait * 2 / 3
 	results := make(chan bool, 3)
+
 	for range 3 {
 		go func() {
 			leave, ok := c.enter(t.Context(), "ns", "busy")
@@ -19,9 +20,11 @@ func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 				time.Sleep(each)
 				leave()
 			}
+
 			results <- ok
 		}()
 	}
+
 	for range 3 {
 		if !<-results {
 			t.Error("a pass was refused although others left")
@@ -32,21 +35,26 @@ func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 	c := &crowds{limit: 2}
 	var leave []func()
+
 	for range 2 {
 		done, ok := c.enter(t.Context(), "ns", "slow")
 		if !ok {
 			t.Fatal("there was no place at an idle engine")
 		}
+
 		leave = append(leave, done)
 	}
+
 	for range 100 { // only the first one waits
 		if _, ok := c.enter(t.Context(), "ns", "slow"); ok {
 			t.Fatal("a third pass is at the engine")
 		}
 	}
+
 	if _, ok := c.enter(t.Context(), "ns", "swift"); !ok {
 		t.Error("there was no place at the other engine")
 	}
+
 	leave[0]()
 	if _, ok := c.enter(t.Context(), "ns", "slow"); !ok {
 		t.Error("a place that was left is not given")
@@ -57,19 +65,23 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	c := &crowds{limit: 2}
 	entered := 0
+
 	for i := range 20 {
 		if _, ok := c.enter(t.Context(), "hostile", fmt.Sprintf("engine-%d", i)); ok {
 			entered++
 		}
 	}
+
 	if want := passesPerNamespace * c.limit; entered != want {
 		t.Errorf("%d passes are for one namespace, want %d", entered, want)
 	}
+
 	if leave, ok := c.enter(t.Context(), "other", "engine-1"); !ok {
 		t.Error("there was no place for another namespace, at an engine of the same name")
 	} else {
 		leave()
 	}
+
 	if n := len(c.all); n != entered+1 {
 		t.Errorf("%d crowds are remembered", n)
 	}
@@ -80,6 +92,7 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 	c := &crowds{limit: 2}
 	entered := make(chan func(), 100)
 	refused := make(chan struct{}, 100)
+
 	for range 100 {
 		go func() {
 			if leave, ok := c.enter(t.Context(), "ns", "slow"); ok {
@@ -89,6 +102,7 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 			}
 		}()
 	}
+
 	for range 100 - usersPerPlace*c.limit { // at once, and not when their turn would come
 		select {
 		case <-refused:
@@ -96,6 +110,7 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 			t.Fatal("more wait than may")
 		}
 	}
+
 	for range c.limit {
 		(<-entered)()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// digests remember the digests of configurations by what they were rendered from, so that a machine that is only looked at
-// is not rendered: that takes a millisecond, and a thousand machines have many.
+// digests remember the digests of configurations by what they were rendered from, so that a machine that is only looked
+// at is not rendered: that takes a millisecond, and a thousand machines have many.
 type digests struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]string
@@ -28,6 +28,7 @@ func (d *digests) of(machine render.Machine) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("failed to encode the machine: %w", err)
 	}
+
 	key := sha256.Sum256(text)
 	d.mu.Lock()
 	digest, ok := d.known[key]
@@ -35,16 +36,20 @@ func (d *digests) of(machine render.Machine) (string, error) {
 	if ok {
 		return digest, nil
 	}
+
 	files, err := render.MachineFiles(machine)
 	if err != nil {
 		return "", err
 	}
+
 	digest = files.Digest()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil || len(d.known) >= maxDigests {
 		d.known = map[[sha256.Size]byte]string{}
 	}
+
 	d.known[key] = digest
+
 	return digest, nil
 }

@@ -22,7 +22,8 @@ import (
 type Engines struct {
 	// Reader reads Secrets and ConfigMaps past the cache: the controller does not watch their contents.
 	Reader client.Reader
-	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have changed.
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have
+	// changed.
 	Metadata client.Reader
 	// Unbound has Secrets without a list of engines sent to any engine.
 	Unbound bool
@@ -58,10 +59,12 @@ func viewOf[K comparable, T any](e *Engines, views *map[K]*view[T], key K) *view
 	if *views == nil {
 		*views = map[K]*view[T]{}
 	}
+
 	if (*views)[key] == nil {
 		e.prune()
 		(*views)[key] = &view[T]{}
 	}
+
 	return (*views)[key]
 }
 
@@ -75,14 +78,15 @@ func (e *Engines) prune() {
 	maps.DeleteFunc(e.groups, func(of groupsOf, _ *view[[]engine.AffinityGroup]) bool { return gone(of.session) })
 }
 
-// letGo ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials again and
-// again would have the manager keep the lists of an engine for each of them. mu is held.
+// letGo ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials again
+// and again would have the manager keep the lists of an engine for each of them. mu is held.
 func (e *Engines) letGo(session *engine.Client) {
 	for _, used := range e.used {
 		if used == session {
 			return
 		}
 	}
+
 	e.Sessions.Drop(session)
 	e.prune()
 }
@@ -94,15 +98,19 @@ func (v *view[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error)
 	if !v.at.IsZero() && time.Since(v.at) <= maxAge {
 		return v.answer, nil
 	}
+
 	if v.err != nil && time.Since(v.failed) < failureSpeaks {
 		return v.answer, v.err
 	}
+
 	answer, err := ask()
 	if err != nil {
 		v.err, v.failed = err, time.Now()
 		return answer, err
 	}
+
 	v.answer, v.at, v.err = answer, time.Now(), nil
+
 	return v.answer, nil
 }
 
@@ -119,39 +127,54 @@ type groupsOf struct {
 
 // AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old. A cluster that does not exist
 // has none.
-func (e *Engines) AffinityGroups(ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration) ([]engine.AffinityGroup, error) {
+func (e *Engines) AffinityGroups(
+	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
+) ([]engine.AffinityGroup, error) {
 	return viewOf(e, &e.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
 		return session.AffinityGroups(ctx, clusterID)
 	})
 }
 
 // VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
-func (e *Engines) VM(ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration) (*engine.VM, error) {
+func (e *Engines) VM(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) (*engine.VM, error) {
 	vms, err := e.listVMs(ctx, session, maxAge)
 	if vm, ok := vms[id]; ok && err == nil {
 		return &vm, nil
 	}
+
 	return nil, err
 }
 
-func (e *Engines) listVMs(ctx context.Context, session *engine.Client, maxAge time.Duration) (map[engine.ID]engine.VM, error) {
+func (e *Engines) listVMs(
+	ctx context.Context, session *engine.Client, maxAge time.Duration,
+) (map[engine.ID]engine.VM, error) {
 	return viewOf(e, &e.vms, session).within(maxAge, func() (map[engine.ID]engine.VM, error) {
 		list, err := session.VMs(ctx)
+
 		vms := make(map[engine.ID]engine.VM, len(list))
 		for _, vm := range list {
 			vms[vm.ID] = vm
 		}
+
 		return vms, err
 	})
 }
 
 // Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
-func (e *Engines) Guest(ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration) ([]engine.GuestInterface, error) {
-	guests, err := viewOf(e, &e.guests, session).within(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) { return session.AllGuestInterfaces(ctx) })
+func (e *Engines) Guest(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) ([]engine.GuestInterface, error) {
+	guests, err := viewOf(e, &e.guests, session).within(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
+		return session.AllGuestInterfaces(ctx)
+	})
+
 	return guests[id], err
 }
 
-// For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must act.
+// For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must
+// act.
 func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	versions := e.versions(ctx, cluster)
 	e.mu.Lock()
@@ -161,6 +184,7 @@ func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engin
 		session, err := e.Sessions.Get(known.config) // which keeps the session
 		return session, known.config, err
 	}
+
 	session, config, err := e.read(ctx, cluster)
 	if err == nil && versions != "" {
 		e.mu.Lock()
@@ -168,8 +192,10 @@ func (e *Engines) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engin
 		if e.access == nil {
 			e.access = map[types.UID]access{}
 		}
+
 		e.access[cluster.UID] = access{versions: versions, config: config}
 	}
+
 	return session, config, err
 }
 
@@ -191,12 +217,15 @@ func (e *Engines) replaced(cluster types.UID, session *engine.Client) bool {
 	if e.used == nil {
 		e.used = map[types.UID]*engine.Client{}
 	}
+
 	before := e.used[cluster]
 	e.used[cluster] = session
 	if before == nil || before == session {
 		return false
 	}
+
 	e.letGo(before)
+
 	return true
 }
 
@@ -205,6 +234,7 @@ func (e *Engines) versions(ctx context.Context, cluster *infrav1.OLVMCluster) st
 	if e.Metadata == nil {
 		return ""
 	}
+
 	out := fmt.Sprint(cluster.Generation)
 	for _, named := range []struct {
 		kind string
@@ -214,13 +244,16 @@ func (e *Engines) versions(ctx context.Context, cluster *infrav1.OLVMCluster) st
 		if !ok {
 			continue
 		}
+
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(named.kind))
 		if err := e.Metadata.Get(ctx, key, object); err != nil {
 			return ""
 		}
+
 		out += " " + object.ResourceVersion
 	}
+
 	return out
 }
 
@@ -229,7 +262,8 @@ type reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
 
 // credentialsOf is the Secret with the credentials.
 func credentialsOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
-	return resolve.Key(c.Spec.OLVMOvirtAPIServer.CredentialsSecret, c), c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name != ""
+	return resolve.Key(c.Spec.OLVMOvirtAPIServer.CredentialsSecret,
+		c), c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name != ""
 }
 
 // caOf is the ConfigMap with the CA.
@@ -238,6 +272,7 @@ func caOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	if name == nil {
 		return client.ObjectKey{}, false
 	}
+
 	return resolve.Key(*name, c), name.Name != ""
 }
 
@@ -251,6 +286,7 @@ func (e *Engines) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engi
 	} else if secret.Name == "" {
 		secret = nil
 	}
+
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
 		ca = &corev1.ConfigMap{}
@@ -260,14 +296,17 @@ func (e *Engines) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engi
 			ca = nil
 		}
 	}
+
 	config, err := resolve.EngineConfig(cluster, secret, ca, e.Unbound)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
+
 	session, err := e.Sessions.Get(config)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
+
 	return session, config, nil
 }
 
@@ -276,5 +315,6 @@ func (e *Engines) get(ctx context.Context, key client.ObjectKey, object client.O
 	if err := e.Reader.Get(ctx, key, object); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
 	}
+
 	return nil
 }

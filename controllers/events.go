@@ -15,14 +15,18 @@ import (
 // announcement is what is said of a condition that changed; an empty kind is nothing.
 type announcement struct{ kind, reason, text string }
 
-// announce records an event for each condition that turned into one that users are told of: steps that were reached, and
-// whatever is wrong. The conditions are those before and after a pass.
-func announce(recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string) {
+// announce records an event for each condition that turned into one that users are told of: steps that were reached,
+// and whatever is wrong. The conditions are those before and after a pass.
+func announce(
+	recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string,
+) {
 	for _, said := range announcements(before, after, steps) {
 		// What ceases to be while an object is deleted is what was asked for.
-		if !object.GetDeletionTimestamp().IsZero() && said.kind == corev1.EventTypeWarning && said.reason != infrav1.DeletionBlockedReason {
+		if !object.GetDeletionTimestamp().IsZero() && said.kind == corev1.EventTypeWarning &&
+			said.reason != infrav1.DeletionBlockedReason {
 			continue
 		}
+
 		recorder.Eventf(object, nil, said.kind, said.reason, "Reconcile", "%s", shorten(said.text, 900))
 	}
 }
@@ -30,10 +34,13 @@ func announce(recorder events.EventRecorder, object client.Object, before, after
 // announcements says what to tell. Steps are the conditions whose coming true is news, with the news.
 func announcements(before, after []metav1.Condition, steps map[string]string) []announcement {
 	var out []announcement
+
 	for _, c := range after {
-		if was := meta.FindStatusCondition(before, c.Type); was != nil && was.Status == c.Status && was.Reason == c.Reason {
+		was := meta.FindStatusCondition(before, c.Type)
+		if was != nil && was.Status == c.Status && was.Reason == c.Reason {
 			continue
 		}
+
 		switch text, step := steps[c.Type]; {
 		case isProblem(c):
 			out = append(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message})
@@ -41,17 +48,23 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, text})
 		}
 	}
+
 	return out
 }
 
-// isProblem says whether somebody has to act. What is on its way is no problem, and a run that failed has an event already.
+// isProblem says whether somebody has to act. What is on its way is no problem, and a run that failed has an event
+// already.
 func isProblem(c metav1.Condition) bool {
 	switch {
-	case c.Type == infrav1.ReadyCondition, c.Reason == infrav1.ApplyFailedReason, c.Reason == infrav1.DeletionFailedReason:
+	case c.Type == infrav1.ReadyCondition,
+		c.Reason == infrav1.ApplyFailedReason,
+		c.Reason == infrav1.DeletionFailedReason:
 		return false
 	case c.Type == infrav1.DeletingCondition:
 		return c.Reason == infrav1.DeletionBlockedReason
 	}
+
 	return c.Status == metav1.ConditionFalse && c.Message != "" && !strings.HasPrefix(c.Reason, "WaitingFor") &&
-		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.VirtualMachineStartingReason && c.Reason != "NotPaused"
+		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.VirtualMachineStartingReason &&
+		c.Reason != "NotPaused"
 }

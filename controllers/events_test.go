@@ -17,26 +17,69 @@ import (
 
 func TestWhatIsToldOfConditions(t *testing.T) {
 	condition := func(conditionType string, status metav1.ConditionStatus, reason string) []metav1.Condition {
-		return []metav1.Condition{{Type: conditionType, Status: status, Reason: reason, Message: "message of " + reason}}
+		return []metav1.Condition{
+			{Type: conditionType, Status: status, Reason: reason, Message: "message of " + reason},
+		}
 	}
 	steps := map[string]string{infrav1.VirtualMachineRunningCondition: "it is up", infrav1.DeletingCondition: "it goes"}
-	running, applied, deleting := infrav1.VirtualMachineRunningCondition, infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition
+	running := infrav1.VirtualMachineRunningCondition
+	applied := infrav1.InfrastructureAppliedCondition
+	deleting := infrav1.DeletingCondition
+
 	tests := map[string]struct {
 		before, after []metav1.Condition
 		want          []announcement
 	}{
-		"a step that is reached":      {nil, condition(running, "True", "VirtualMachineRunning"), []announcement{{"Normal", "VirtualMachineRunning", "it is up"}}},
-		"a step that stays":           {condition(running, "True", "VirtualMachineRunning"), condition(running, "True", "VirtualMachineRunning"), nil},
-		"what is on its way":          {nil, condition(running, "False", infrav1.VirtualMachineStartingReason), nil},
-		"what is waited for":          {nil, condition(applied, "False", infrav1.WaitingForEngineReason), nil},
-		"what is true and no step":    {nil, condition(applied, "True", infrav1.AppliedReason), nil},
-		"a VM that is gone":           {condition(running, "True", "VirtualMachineRunning"), condition(running, "False", infrav1.VirtualMachineNotFoundReason), []announcement{{"Warning", infrav1.VirtualMachineNotFoundReason, "message of VirtualMachineNotFound"}}},
-		"another problem":             {condition(applied, "False", infrav1.TemplateNotFoundReason), condition(applied, "False", infrav1.InvalidMemoryReason), []announcement{{"Warning", infrav1.InvalidMemoryReason, "message of InvalidMemory"}}},
-		"the same problem again":      {condition(applied, "False", infrav1.TemplateNotFoundReason), condition(applied, "False", infrav1.TemplateNotFoundReason), nil},
-		"a run that failed":           {nil, condition(applied, "False", infrav1.ApplyFailedReason), nil},
-		"a deletion that begins":      {condition(deleting, "False", infrav1.NotDeletingReason), condition(deleting, "True", infrav1.DeletingReason), []announcement{{"Normal", infrav1.DeletingReason, "it goes"}}},
-		"a deletion that is held":     {condition(deleting, "True", infrav1.DeletingReason), condition(deleting, "True", infrav1.DeletionBlockedReason), []announcement{{"Warning", infrav1.DeletionBlockedReason, "message of DeletionBlocked"}}},
-		"the summary says it already": {nil, condition(infrav1.ReadyCondition, "False", infrav1.TemplateNotFoundReason), nil},
+		"a step that is reached": {nil, condition(running, "True", "VirtualMachineRunning"), []announcement{
+			{"Normal", "VirtualMachineRunning", "it is up"},
+		}},
+		"a step that stays": {
+			condition(running, "True", "VirtualMachineRunning"),
+			condition(running, "True", "VirtualMachineRunning"),
+			nil,
+		},
+		"what is on its way":       {nil, condition(running, "False", infrav1.VirtualMachineStartingReason), nil},
+		"what is waited for":       {nil, condition(applied, "False", infrav1.WaitingForEngineReason), nil},
+		"what is true and no step": {nil, condition(applied, "True", infrav1.AppliedReason), nil},
+		"a VM that is gone": {
+			condition(running, "True", "VirtualMachineRunning"),
+			condition(running, "False", infrav1.VirtualMachineNotFoundReason),
+			[]announcement{
+				{"Warning", infrav1.VirtualMachineNotFoundReason, "message of VirtualMachineNotFound"},
+			},
+		},
+		"another problem": {
+			condition(applied, "False", infrav1.TemplateNotFoundReason),
+			condition(applied, "False", infrav1.InvalidMemoryReason),
+			[]announcement{
+				{"Warning", infrav1.InvalidMemoryReason, "message of InvalidMemory"},
+			},
+		},
+		"the same problem again": {
+			condition(applied, "False", infrav1.TemplateNotFoundReason),
+			condition(applied, "False", infrav1.TemplateNotFoundReason),
+			nil,
+		},
+		"a run that failed": {nil, condition(applied, "False", infrav1.ApplyFailedReason), nil},
+		"a deletion that begins": {
+			condition(deleting, "False", infrav1.NotDeletingReason),
+			condition(deleting, "True", infrav1.DeletingReason),
+			[]announcement{
+				{"Normal", infrav1.DeletingReason, "it goes"},
+			},
+		},
+		"a deletion that is held": {
+			condition(deleting, "True", infrav1.DeletingReason),
+			condition(deleting, "True", infrav1.DeletionBlockedReason),
+			[]announcement{
+				{"Warning", infrav1.DeletionBlockedReason, "message of DeletionBlocked"},
+			},
+		},
+		"the summary says it already": {
+			nil,
+			condition(infrav1.ReadyCondition, "False", infrav1.TemplateNotFoundReason),
+			nil,
+		},
 	}
 	for name, test := range tests {
 		if got := announcements(test.before, test.after, steps); !slices.Equal(got, test.want) {
@@ -54,19 +97,25 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	s.expectEvent("demo", infrav1.EngineAvailableReason, s.Sim.URL())
 	protect := func(yes bool) {
 		t.Helper()
-		if _, err := s.Session().UpdateVM(context.Background(), engine.ID(s.Sim.VMs()[0].ID), &engine.VM{DeleteProtected: &yes}); err != nil {
+		_, err := s.Session().UpdateVM(context.Background(), engine.ID(s.Sim.VMs()[0].ID), &engine.VM{
+			DeleteProtected: &yes,
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	protect(true)
 	s.Delete(m)
-	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason); !strings.Contains(message, "turn Delete Protection off") {
+	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+	if !strings.Contains(message, "turn Delete Protection off") {
 		t.Error(message)
 	}
+
 	s.expectEvent("one", infrav1.DeletionBlockedReason, "protected against deletion")
 	if vm := s.Sim.VMs()[0]; vm.Status != "up" {
 		t.Errorf("the VM is %s", vm.Status)
 	}
+
 	protect(false)
 	s.ExpectGone(m)
 	if s.Sim.Summary().VMs != 0 {
@@ -74,8 +123,8 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	}
 }
 
-// TestAHealthyDeletionWarnsNobody deletes a machine that is fine: its VM that goes, and the state with it, are what was asked
-// for.
+// TestAHealthyDeletionWarnsNobody deletes a machine that is fine: its VM that goes, and the state with it, are what was
+// asked for.
 func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
@@ -87,6 +136,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, event := range list.Items {
 		if event.Type == corev1.EventTypeWarning {
 			t.Errorf("%s of %s: %s", event.Reason, event.Regarding.Name, event.Note)

@@ -28,18 +28,22 @@ func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]an
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	raw, err := io.ReadAll(reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	state := map[string]any{}
 	if err := json.Unmarshal(raw, &state); err != nil {
 		t.Fatal(err)
 	}
+
 	change(state)
 	if raw, err = json.Marshal(state); err != nil {
 		t.Fatal(err)
 	}
+
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
 	_, _ = writer.Write(raw)
@@ -47,8 +51,8 @@ func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]an
 	secret.Data["tfstate"] = packed.Bytes()
 }
 
-// TestAStateThatCannotBeUsedIsNamedAndKept spoils the state of a machine that runs. Nothing may touch the VM or the state,
-// the condition says what to do, and doing it heals the machine.
+// TestAStateThatCannotBeUsedIsNamedAndKept spoils the state of a machine that runs. Nothing may touch the VM or the
+// state, the condition says what to do, and doing it heals the machine.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil   func(*testing.T, *corev1.Secret)
@@ -75,17 +79,25 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			change(s, secret, func(secret *corev1.Secret) { test.spoil(t, secret) })
 			spoiled := bytes.Clone(secret.Data["tfstate"])
 			s.touch(m)
-			if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason); !strings.Contains(message, test.message) || !strings.Contains(message, "delete it") {
+			message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.StateInvalidReason)
+			if !strings.Contains(message, test.message) || !strings.Contains(message, "delete it") {
 				t.Errorf("message: %s", message)
 			}
-			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "another" }) // would be a run
-			time.Sleep(time.Second)                                                                      // a window in which nothing may happen
+
+			// would be a run
+			change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "another" })
+
+			// a window in which nothing may happen
+			time.Sleep(time.Second)
 			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || s.Changes() != before {
 				t.Errorf("the engine has %+v after %d changes", vms, s.Changes()-before)
 			}
-			if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret); err != nil || !bytes.Equal(secret.Data["tfstate"], spoiled) {
+
+			err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret)
+			if err != nil || !bytes.Equal(secret.Data["tfstate"], spoiled) {
 				t.Errorf("the state was overwritten (%v)", err)
 			}
+
 			// The remedy of the message.
 			change(s, secret, func(secret *corev1.Secret) { controllerutil.RemoveFinalizer(secret, tfstate.Finalizer) })
 			s.Delete(secret)
@@ -94,6 +106,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 			if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id {
 				t.Errorf("the engine has %+v", vms)
 			}
+
 			s.Delete(m)
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
@@ -107,25 +120,32 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	s.ExpectProvisioned(first)
 	logins := func() int { return s.Sim.Summary().Logins }
 	before := logins()
+
 	// The engine first: every session ends, and the old password is refused.
 	if err := s.Sim.SetPassword(s.Sim.Username(), "rotated-password"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.Sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	s.look()
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
 	second := s.Machine("second", nil)
 	s.Expect(second, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
-	change(s, &corev1.Secret{ObjectMeta: s.Meta("creds")}, func(secret *corev1.Secret) { secret.Data["password"] = []byte("rotated-password") })
+	change(s, &corev1.Secret{
+		ObjectMeta: s.Meta("creds"),
+	}, func(secret *corev1.Secret) { secret.Data["password"] = []byte("rotated-password") })
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	s.ExpectProvisioned(second)
+
 	for _, m := range []*infrav1.OLVMMachine{first, second} {
 		s.Delete(m)
 		s.ExpectGone(m)
 	}
+
 	if got := logins() - before; got > 3 {
 		t.Errorf("%d logins, some with the old password: the account may be locked", got)
 	}
@@ -136,19 +156,23 @@ func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
+
 	secret, ca := &corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}
 	for _, o := range []client.Object{secret, ca} {
 		s.Eventually(fmt.Sprintf("%T is held", o), func() error {
 			if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
 				return err
 			}
+
 			if !controllerutil.ContainsFinalizer(o, infrav1.AccessFinalizer) {
 				return fmt.Errorf("finalizers %v", o.GetFinalizers())
 			}
+
 			return nil
 		})
 		s.Delete(o)
 	}
+
 	s.Delete(s.OLVM)
 	s.Delete(m)
 	s.ExpectGone(m)
@@ -162,7 +186,14 @@ func TestCredentialsThatNobodyNamesAnyMoreAreLetGo(t *testing.T) {
 	s := newSite(t, nil)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	old := &corev1.Secret{ObjectMeta: s.Meta("creds")}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("newer"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password(), "allowedServerURLs": s.Sim.URL()}})
+	s.Create(&corev1.Secret{
+		ObjectMeta: s.Meta("newer"),
+		StringData: map[string]string{
+			"username":          s.Sim.Username(),
+			"password":          s.Sim.Password(),
+			"allowedServerURLs": s.Sim.URL(),
+		},
+	})
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "newer" })
 	s.Delete(old)
 	s.ExpectGone(old)
@@ -183,9 +214,13 @@ func TestDeletionWithoutTheCluster(t *testing.T) {
 
 func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s := newSite(t, nil)
+
 	// Addresses of its own: while its engine is not known they are in use on every one.
 	apart := func(spec *infrav1.OLVMMachineSpec) {
-		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{Subnet: "10.77.0.0/24", IPAddresses: []string{"10.77.0.10-10.77.0.19"}}
+		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
+			Subnet:      "10.77.0.0/24",
+			IPAddresses: []string{"10.77.0.10-10.77.0.19"},
+		}
 	}
 	m := s.Machine("one", apart)
 	s.ExpectProvisioned(m)
@@ -194,17 +229,23 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer) })
 	s.ExpectGone(s.OLVM)
 	s.Delete(m)
-	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason); !strings.Contains(message, "OLVMCluster") || !strings.Contains(message, infrav1.MachineFinalizer) || !strings.Contains(message, s.Sim.VMs()[0].ID) {
+	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
+	if !strings.Contains(message, "OLVMCluster") || !strings.Contains(message, infrav1.MachineFinalizer) ||
+		!strings.Contains(message, s.Sim.VMs()[0].ID) {
 		t.Errorf("message: %s", message)
 	}
+
 	// One that never got a VM waits for nobody.
 	fresh := s.Machine("fresh", apart)
 	s.Expect(fresh, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	s.Delete(fresh)
 	s.ExpectGone(fresh)
+
 	// Made again, it is the way to the engine.
 	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: s.OLVM.Spec}
-	again.OwnerReferences = []metav1.OwnerReference{{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID}}
+	again.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID},
+	}
 	again.OwnerReferences[0].APIVersion = "cluster.x-k8s.io/v1beta2"
 	s.Create(again)
 	s.ExpectGone(m)
@@ -217,26 +258,33 @@ func TestForegroundDeletion(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	policy := metav1.DeletePropagationForeground
-	if err := suite.client.Delete(context.Background(), m, &client.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+	err := suite.client.Delete(context.Background(), m, &client.DeleteOptions{PropagationPolicy: &policy})
+	if err != nil {
 		t.Fatal(err)
 	}
-	// No garbage collector runs here: it would delete what the machine owns, its state, and then take its own finalizer away.
+
+	// No garbage collector runs here: it would delete what the machine owns, its state, and then take its own finalizer
+	// away.
 	for _, secret := range s.States() {
 		s.Delete(&secret)
 	}
+
 	s.Eventually("our finalizer is gone", func() error {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
+
 		if controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) {
 			return fmt.Errorf("finalizers %v", m.Finalizers)
 		}
+
 		return nil
 	})
 	s.ExpectEmptyEngine()
 	if n := len(s.States()); n != 0 {
 		t.Errorf("%d states are left", n)
 	}
+
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
 	s.ExpectGone(m)
 }
@@ -246,13 +294,23 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "^/api/vms/[^/]*$", Status: 409, Reason: "Operation Failed", Detail: "[Cannot remove VM. It is being exported.]"}); err != nil {
+	err := s.Sim.Inject(ovirtsim.Fault{
+		Method: "DELETE",
+		Path:   "^/api/vms/[^/]*$",
+		Status: 409,
+		Reason: "Operation Failed",
+		Detail: "[Cannot remove VM. It is being exported.]",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Delete(m)
-	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason); !strings.Contains(message, "It is being exported") || !strings.Contains(message, "next try in") {
+	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason)
+	if !strings.Contains(message, "It is being exported") || !strings.Contains(message, "next try in") {
 		t.Errorf("message: %s", message)
 	}
+
 	s.Sim.ClearFaults()
 	s.ExpectGone(m)
 }
@@ -266,9 +324,11 @@ func TestAnEngineThatIsAwayForADay(t *testing.T) {
 			if pause < 5*time.Second || pause > 72*time.Second {
 				t.Fatalf("after %s the next try is in %s", down, pause)
 			}
+
 			down += pause
 			tries++
 		}
+
 		if tries > most {
 			t.Errorf("%d tries in %s", tries, away)
 		}
@@ -290,13 +350,17 @@ func TestAUserWithoutAnAdministratorRole(t *testing.T) {
 
 	credentials("capolvm@internal", "capolvm-password")
 	s.look()
-	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.NotAnAdministratorReason); !strings.Contains(message, "administrator role") {
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.NotAnAdministratorReason)
+	if !strings.Contains(message, "administrator role") {
 		t.Errorf("the cluster says %s", message)
 	}
+
 	s.Delete(m)
-	if message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason); !strings.Contains(message, "administrator role") {
+	message = s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForEngineReason)
+	if !strings.Contains(message, "administrator role") {
 		t.Errorf("the machine says %s", message)
 	}
+
 	if s.Sim.Summary().VMs != 1 {
 		t.Errorf("the engine has %+v", s.Sim.Summary())
 	}

@@ -15,8 +15,8 @@ const (
 	followSteady = vmSteady
 )
 
-// follower looks at the VMs of all machines, in one list per engine, and wakes the machines whose VM has changed: a machine
-// whose VM stays as it is costs nothing, however many there are.
+// follower looks at the VMs of all machines, in one list per engine, and wakes the machines whose VM has changed: a
+// machine whose VM stays as it is costs nothing, however many there are.
 type follower struct {
 	engines *Engines
 	wake    func(key string)
@@ -49,6 +49,7 @@ func (f *follower) follow(key string, machine followed) {
 	if f.machines == nil {
 		f.machines, f.seen = map[string]followed{}, map[*engine.Client]*sighting{}
 	}
+
 	f.machines[key] = machine
 	if f.seen[machine.session] == nil {
 		f.seen[machine.session] = &sighting{at: time.Now()}
@@ -68,6 +69,7 @@ func (f *follower) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	var group sync.WaitGroup
 	defer group.Wait()
+
 	for {
 		for _, session := range f.due(time.Now()) {
 			group.Add(1)
@@ -76,6 +78,7 @@ func (f *follower) Start(ctx context.Context) error {
 				f.look(ctx, session)
 			}()
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -89,16 +92,20 @@ func (f *follower) due(now time.Time) []*engine.Client {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pauses := map[*engine.Client]time.Duration{}
+
 	for _, m := range f.machines {
 		pause := followSteady
 		if m.fast {
 			pause = followFast
 		}
+
 		if known, ok := pauses[m.session]; !ok || pause < known {
 			pauses[m.session] = pause
 		}
 	}
+
 	var out []*engine.Client
+
 	for session, s := range f.seen {
 		pause, used := pauses[session]
 		switch {
@@ -110,11 +117,12 @@ func (f *follower) due(now time.Time) []*engine.Client {
 			out = append(out, session)
 		}
 	}
+
 	return out
 }
 
-// look lists the VMs of an engine and wakes the machines whose VM has changed. That an engine does not answer is told by the
-// OLVMCluster.
+// look lists the VMs of an engine and wakes the machines whose VM has changed. That an engine does not answer is told
+// by the OLVMCluster.
 func (f *follower) look(ctx context.Context, session *engine.Client) {
 	vms, err := f.engines.listVMs(ctx, session, followFast/2)
 	f.mu.Lock()
@@ -126,6 +134,7 @@ func (f *follower) look(ctx context.Context, session *engine.Client) {
 			if m.session != session {
 				continue
 			}
+
 			vm, there := vms[m.vmID]
 			if there != (m.vm != nil) || there && !reflect.DeepEqual(*m.vm, vm) {
 				changed = append(changed, key)
@@ -133,11 +142,14 @@ func (f *follower) look(ctx context.Context, session *engine.Client) {
 				if there {
 					m.vm = &vm
 				}
+
 				f.machines[key] = m // once: the machine looks itself
 			}
 		}
 	}
+
 	f.mu.Unlock()
+
 	for _, key := range changed {
 		f.wake(key)
 	}

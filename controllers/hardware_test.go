@@ -22,12 +22,27 @@ func richInventory() ovirtsim.Inventory {
 	inventory.Tags = []string{"prod", "blue"}
 	dc := &inventory.DataCenters[0]
 	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "one-profile", VNICProfiles: []string{"slow"}},
-		ovirtsim.Network{Name: "two-profiles", VNICProfiles: []string{"gold", "silver"}}, ovirtsim.Network{Name: "three-profiles", VNICProfiles: []string{"gold", "bronze", "tin"}})
+		ovirtsim.Network{
+			Name:         "two-profiles",
+			VNICProfiles: []string{"gold", "silver"},
+		}, ovirtsim.Network{Name: "three-profiles", VNICProfiles: []string{"gold", "bronze", "tin"}})
 	dc.Templates = append(dc.Templates, ovirtsim.Template{
-		Name: "with-nics", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}}, Kubernetes: "v1.36.1",
-		NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
+		Name:       "with-nics",
+		Cluster:    "Default",
+		OSType:     "ol_9x64",
+		Memory:     2 << 30,
+		Disks:      []ovirtsim.TemplateDisk{{Size: 10 << 30}},
+		Kubernetes: "v1.36.1",
+		NICs:       []ovirtsim.TemplateNIC{{Name: "nic1", Network: "ovirtmgmt"}, {Name: "nic2", Network: "ovirtmgmt"}},
 	})
-	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "ol9-v1.36.1", Cluster: "Default", OSType: "ol_9x64", Memory: 2 << 30, Disks: []ovirtsim.TemplateDisk{{Size: 11 << 30}}})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name:    "ol9-v1.36.1",
+		Cluster: "Default",
+		OSType:  "ol_9x64",
+		Memory:  2 << 30,
+		Disks:   []ovirtsim.TemplateDisk{{Size: 11 << 30}},
+	})
+
 	return inventory
 }
 
@@ -54,6 +69,7 @@ func (s *site) inspect(name string) seen {
 	if len(vms) != 1 {
 		s.T.Fatalf("%d VMs are called %s", len(vms), name)
 	}
+
 	out := seen{disks: map[string]*engine.Disk{}}
 	out.vm, err = session.VMInFull(ctx, vms[0].ID)
 	must(err)
@@ -61,6 +77,7 @@ func (s *site) inspect(name string) seen {
 	must(err)
 	attached, err := session.DiskAttachments(ctx, vms[0].ID)
 	must(err)
+
 	for i := range attached {
 		disk, err := session.Disk(ctx, attached[i].DiskID())
 		must(err)
@@ -68,16 +85,20 @@ func (s *site) inspect(name string) seen {
 		if *attached[i].Bootable {
 			name = "root"
 		}
+
 		out.disks[name] = disk
 	}
+
 	consoles, err := session.GraphicsConsoles(ctx, vms[0].ID)
 	must(err)
 	out.consoles = len(consoles)
 	tags, err := session.VMTags(ctx, vms[0].ID)
 	must(err)
+
 	for _, tag := range tags {
 		out.tags = append(out.tags, tag.Name)
 	}
+
 	return out
 }
 
@@ -86,53 +107,93 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 	hardware := func(change func(*infrav1.VirtualMachine)) func(*infrav1.OLVMMachineSpec) {
 		return func(s *infrav1.OLVMMachineSpec) { change(&s.VirtualMachine) }
 	}
+
 	tests := map[string]struct {
 		ask  func(*infrav1.OLVMMachineSpec)
 		want func(s *site, got seen) bool
 	}{
 		"defaults": {func(*infrav1.OLVMMachineSpec) {}, func(_ *site, got seen) bool {
-			return *got.vm.Memory == 4*gib && *got.vm.CPU.Topology == engine.Topology{Cores: 2, Sockets: 2, Threads: 1} && got.consoles == 1 && len(got.nics) == 1 && len(got.disks) == 1
+			return *got.vm.Memory == 4*gib && *got.vm.CPU.Topology == engine.Topology{
+				Cores:   2,
+				Sockets: 2,
+				Threads: 1,
+			} && got.consoles == 1 && len(got.nics) == 1 && len(got.disks) == 1
 		}},
 		"CPU topology and mode": {hardware(func(vm *infrav1.VirtualMachine) {
-			vm.CPU = infrav1.CPU{Mode: "host_passthrough", Topology: infrav1.CPUTopology{Cores: 4, Sockets: 1, Threads: 2}}
+			vm.CPU = infrav1.CPU{
+				Mode:     "host_passthrough",
+				Topology: infrav1.CPUTopology{Cores: 4, Sockets: 1, Threads: 2},
+			}
 		}), func(_ *site, got seen) bool {
-			return got.vm.CPU.Mode == "host_passthrough" && *got.vm.CPU.Topology == engine.Topology{Cores: 4, Sockets: 1, Threads: 2}
+			return got.vm.CPU.Mode == "host_passthrough" && *got.vm.CPU.Topology == engine.Topology{
+				Cores:   4,
+				Sockets: 1,
+				Threads: 2,
+			}
 		}},
 		"memory with all its limits": {hardware(func(vm *infrav1.VirtualMachine) {
-			vm.Memory, vm.GuaranteedMemory, vm.MaximumMemory, vm.MemoryBallooning, vm.HugePages = "6GB", "2GB", "12GB", ptr.To(false), 2048
+			vm.Memory = "6GB"
+			vm.GuaranteedMemory = "2GB"
+			vm.MaximumMemory = "12GB"
+			vm.MemoryBallooning = ptr.To(false)
+			vm.HugePages = 2048
 		}), func(_ *site, got seen) bool {
 			p := got.vm.MemoryPolicy
-			return *got.vm.Memory == 6*gib && *p.Guaranteed == 2*gib && *p.Max == 12*gib && !*p.Ballooning && got.vm.Properties.Items[0].Value == "2048"
+			return *got.vm.Memory == 6*gib && *p.Guaranteed == 2*gib && *p.Max == 12*gib && !*p.Ballooning &&
+				got.vm.Properties.Items[0].Value == "2048"
 		}},
 		"a CPU sized by the host and pinned to it": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.CPU.AutoPinningPolicy, vm.Placement.HostNames = "resize_and_pin", []string{"host-1", "host-2"}
 		}), func(_ *site, got seen) bool {
 			return got.vm.AutoPinning == "adjust" && len(got.vm.PlacementPolicy.Hosts.Hosts) == 2
 		}},
-		"an instance type": {hardware(func(vm *infrav1.VirtualMachine) { vm.Memory, vm.InstanceType = "", "Large" }), func(_ *site, got seen) bool {
-			return *got.vm.Memory == 8*gib && got.vm.CPU.Topology.Sockets*got.vm.CPU.Topology.Cores == 2 && engine.RefID(got.vm.InstanceType) != ""
+		"an instance type": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Memory = ""
+			vm.InstanceType = "Large"
+		}), func(_ *site, got seen) bool {
+			return *got.vm.Memory == 8*gib && got.vm.CPU.Topology.Sockets*got.vm.CPU.Topology.Cores == 2 &&
+				engine.RefID(got.vm.InstanceType) != ""
 		}},
-		"a high-performance VM": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type, vm.GuaranteedMemory = "high_performance", "4GB" }), func(_ *site, got seen) bool {
-			return got.vm.Type == "high_performance" && got.vm.CPU.Mode == "host_passthrough" && got.vm.Console.Enabled && !*got.vm.Soundcard && !*got.vm.MemoryPolicy.Ballooning &&
+		"a high-performance VM": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Type = "high_performance"
+			vm.GuaranteedMemory = "4GB"
+		}), func(_ *site, got seen) bool {
+			return got.vm.Type == "high_performance" && got.vm.CPU.Mode == "host_passthrough" &&
+				got.vm.Console.Enabled && !*got.vm.Soundcard && !*got.vm.MemoryPolicy.Ballooning &&
 				*got.vm.MemoryPolicy.Guaranteed == 4*gib && got.consoles == 0
 		}},
 		"a desktop with sound and serial console, without graphics": {hardware(func(vm *infrav1.VirtualMachine) {
-			vm.Type, vm.OSType, vm.SoundCard, vm.SerialConsole, vm.GraphicsConsoles = "desktop", "rhel_9x64", ptr.To(true), ptr.To(true), "Remove"
+			vm.Type = "desktop"
+			vm.OSType = "rhel_9x64"
+			vm.SoundCard = ptr.To(true)
+			vm.SerialConsole = ptr.To(true)
+			vm.GraphicsConsoles = "Remove"
 		}), func(_ *site, got seen) bool {
-			return got.vm.Type == "desktop" && got.vm.OS.Type == "rhel_9x64" && *got.vm.Soundcard && got.vm.Console.Enabled && got.consoles == 0
+			return got.vm.Type == "desktop" && got.vm.OS.Type == "rhel_9x64" && *got.vm.Soundcard &&
+				got.vm.Console.Enabled && got.consoles == 0
 		}},
-		"a server has no graphics": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type = "server" }), func(_ *site, got seen) bool {
+		"a server has no graphics": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Type = "server"
+		}), func(_ *site, got seen) bool {
 			return got.vm.Type == "server" && got.consoles == 0
 		}},
-		"a server that keeps its graphics": {hardware(func(vm *infrav1.VirtualMachine) { vm.Type, vm.GraphicsConsoles = "server", "Keep" }), func(_ *site, got seen) bool {
+		"a server that keeps its graphics": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.Type = "server"
+			vm.GraphicsConsoles = "Keep"
+		}), func(_ *site, got seen) bool {
 			return got.vm.Type == "server" && got.consoles == 1
 		}},
 		"description and tags": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.Description, vm.Tags = `made "by" <us> && you`, []string{"prod", "blue"}
 		}), func(_ *site, got seen) bool {
-			return got.vm.DescriptionText() == `made "by" <us> && you` && slices.Equal(got.tags, []string{"blue", "prod"})
+			return got.vm.DescriptionText() == `made "by" <us> && you` &&
+				slices.Equal(got.tags, []string{"blue", "prod"})
 		}},
-		"a larger root disk": {hardware(func(vm *infrav1.VirtualMachine) { vm.RootDisk = &infrav1.RootDisk{Size: "30GB"} }), func(_ *site, got seen) bool {
+		"a larger root disk": {hardware(func(vm *infrav1.VirtualMachine) {
+			vm.RootDisk = &infrav1.RootDisk{
+				Size: "30GB",
+			}
+		}), func(_ *site, got seen) bool {
 			return got.disks["root"].ProvisionedSize == 30*gib && got.vm.Template.ID != engine.BlankTemplateID
 		}},
 		"a root disk that is a raw copy elsewhere": {hardware(func(vm *infrav1.VirtualMachine) {
@@ -141,48 +202,77 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
 			domain, err := s.Session().StorageDomain(s.T.Context(), dc, "olvm-data-2")
 			root := got.disks["root"]
-			return err == nil && root.Format == "raw" && !*root.Sparse && root.StorageDomainIDs()[0] == domain.ID && got.vm.Template.ID == engine.BlankTemplateID
+
+			return err == nil && root.Format == "raw" && !*root.Sparse && root.StorageDomainIDs()[0] == domain.ID &&
+				got.vm.Template.ID == engine.BlankTemplateID
 		}},
 		"data disks": {hardware(func(vm *infrav1.VirtualMachine) {
 			vm.RootDisk = &infrav1.RootDisk{Size: "25GB"}
-			vm.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB", Format: "raw", StorageDomainName: "olvm-data-2", Interface: "virtio"}, {Name: "images", Size: "50GB"}}
+			vm.DataDisks = []infrav1.DataDisk{
+				{Name: "etcd", Size: "10GB", Format: "raw", StorageDomainName: "olvm-data-2", Interface: "virtio"},
+				{Name: "images", Size: "50GB"},
+			}
 		}), func(_ *site, got seen) bool {
 			etcd, images := got.disks["one_etcd"], got.disks["one_images"]
-			return len(got.disks) == 3 && etcd.ProvisionedSize == 10*gib && etcd.Format == "raw" && !*etcd.Sparse && images.ProvisionedSize == 50*gib && images.Format == "cow" &&
+
+			return len(got.disks) == 3 && etcd.ProvisionedSize == 10*gib && etcd.Format == "raw" && !*etcd.Sparse &&
+				images.ProvisionedSize == 50*gib && images.Format == "cow" &&
 				got.disks["root"].ProvisionedSize == 25*gib
 		}},
-		"a template by the version of Kubernetes": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-${KUBERNETES_VERSION}" }, func(_ *site, got seen) bool {
+		"a template by the version of Kubernetes": {func(s *infrav1.OLVMMachineSpec) {
+			s.VMTemplateName = "ol9-${KUBERNETES_VERSION}"
+		}, func(_ *site, got seen) bool {
 			return got.disks["root"].ProvisionedSize == 11*gib
 		}},
 		"several NICs of several kinds": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = "56:6F:1A:AA:00:01", "e1000e"
-			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}, {OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "storage"}}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}},
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{
+						NetworkName:     "kvm-vlan",
+						VNICProfileName: "kvm-vlan",
+						VNICName:        "storage",
+					},
+				},
+			}
 		}, func(_ *site, got seen) bool {
-			return len(got.nics) == 3 && got.nics[0].Name == "nic1" && got.nics[0].MAC.Address == "56:6f:1a:aa:00:01" && got.nics[0].Interface == "e1000e" && got.nics[1].Name == "nic2" &&
+			return len(got.nics) == 3 && got.nics[0].Name == "nic1" && got.nics[0].MAC.Address == "56:6f:1a:aa:00:01" &&
+				got.nics[0].Interface == "e1000e" && got.nics[1].Name == "nic2" &&
 				got.nics[1].Interface == "virtio" && got.nics[2].Name == "storage"
 		}},
 		"networks by their names or their profiles": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "kvm-vlan"}
-			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt"}}, {OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "one-profile"}}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt"}},
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "one-profile"}},
+			}
 		}, func(s *site, got seen) bool {
 			s.T.Helper()
+
 			dc, err := s.Session().DataCenter(s.T.Context(), "Default")
 			for i, want := range []string{"kvm-vlan", "ovirtmgmt", "slow"} {
 				profiles, _, e := s.Session().VNICProfiles(s.T.Context(), dc, want)
-				if err != nil || e != nil || len(got.nics) != 3 || len(profiles) != 1 || engine.RefID(got.nics[i].VNICProfile) != profiles[0].ID {
+				if err != nil || e != nil || len(got.nics) != 3 || len(profiles) != 1 ||
+					engine.RefID(got.nics[i].VNICProfile) != profiles[0].ID {
 					return false
 				}
 			}
+
 			return true
 		}},
 		"a template with NICs, which become those of the machine": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateName = "with-nics"
-			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}},
+			}
 		}, func(s *site, got seen) bool {
 			dc, _ := s.Session().DataCenter(s.T.Context(), "Default")
 			network, _ := s.Session().Network(s.T.Context(), dc, "kvm-vlan")
 			profile, err := s.Session().VNICProfile(s.T.Context(), network, "kvm-vlan")
-			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID && engine.RefID(got.nics[1].VNICProfile) != profile.ID
+
+			return err == nil && len(got.nics) == 2 && engine.RefID(got.nics[0].VNICProfile) == profile.ID &&
+				engine.RefID(got.nics[1].VNICProfile) != profile.ID
 		}},
 	}
 	for name, test := range tests {
@@ -192,17 +282,23 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s.ExpectProvisioned(m)
 			got := s.inspect("one")
 			if !test.want(s, got) {
-				t.Errorf("the VM is %+v, CPU %+v, memory policy %+v, NICs %+v, disks %+v, %d consoles, tags %v", got.vm, got.vm.CPU, got.vm.MemoryPolicy, got.nics, got.disks, got.consoles, got.tags)
+				t.Errorf("the VM is %+v, CPU %+v, memory policy %+v, NICs %+v, disks %+v, %d consoles, tags %v", got.vm,
+					got.vm.CPU, got.vm.MemoryPolicy, got.nics, got.disks, got.consoles, got.tags)
 			}
+
 			starts := 0
+
 			for _, r := range s.Sim.Requests() {
 				if strings.HasSuffix(r.Path, "/start") {
 					starts++
 				}
-				if starts > 0 && r.Method != "GET" && !strings.HasSuffix(r.Path, "/start") && strings.HasPrefix(r.Path, "/api/") {
+
+				if starts > 0 && r.Method != "GET" && !strings.HasSuffix(r.Path,
+					"/start") && strings.HasPrefix(r.Path, "/api/") {
 					t.Errorf("%s %s came after the VM was started", r.Method, r.Path)
 				}
 			}
+
 			s.Delete(m)
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
@@ -210,26 +306,32 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForARestartIsTold changes a machine that runs: what the engine keeps for the next start is in a condition, and
-// not in every plan.
+// TestWhatWaitsForARestartIsTold changes a machine that runs: what the engine keeps for the next start is in a
+// condition, and not in every plan.
 func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	id := s.Sim.VMs()[0].ID
 
-	_, err := s.Session().UpdateVM(t.Context(), engine.ID(id), &engine.VM{Console: &engine.Console{Enabled: true}, MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)}})
+	_, err := s.Session().UpdateVM(t.Context(), engine.ID(id), &engine.VM{
+		Console:      &engine.Console{Enabled: true},
+		MemoryPolicy: &engine.MemoryPolicy{Ballooning: ptr.To(false)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Eventually("the machine tells it", func() error {
 		if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
+
 		c := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
 		if c.Status != metav1.ConditionTrue || c.Message != "waits for a restart: memory ballooning, serial console" {
 			return fmt.Errorf("%s, %q", c.Status, c.Message)
 		}
+
 		return nil
 	})
 }
@@ -237,7 +339,12 @@ func TestWhatWaitsForARestartIsTold(t *testing.T) {
 func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine(strings.Repeat("a", engine.MaxVMName+1), nil)
-	s.ExpectNamed(m, infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason, []string{"metadata.name", "65 characters", "takes 64", "shorter name"})
+	s.ExpectNamed(
+		m,
+		infrav1.InfrastructureAppliedCondition,
+		infrav1.InvalidHardwareReason,
+		[]string{"metadata.name", "65 characters", "takes 64", "shorter name"},
+	)
 	if s.Sim.Summary().VMs != 0 {
 		t.Error("a VM was made")
 	}
@@ -253,9 +360,14 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType, s.VirtualMachine.CPU.Topology.Cores = "", "Large", 2
 		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", `"Large"`, "remove one"}},
 		"auto-pinning and a topology": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.CPU = infrav1.CPU{AutoPinningPolicy: "resize_and_pin", Topology: infrav1.CPUTopology{Cores: 4}}
+			s.VirtualMachine.CPU = infrav1.CPU{
+				AutoPinningPolicy: "resize_and_pin",
+				Topology:          infrav1.CPUTopology{Cores: 4},
+			}
 		}, infrav1.InvalidHardwareReason, []string{"cpu.topology", "remove one"}},
-		"auto-pinning to no host in particular": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin" },
+		"auto-pinning to no host in particular": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
+		},
 			infrav1.InvalidHardwareReason, []string{"cpu.autoPinningPolicy", "placement.hostNames"}},
 		"an unknown operating system": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.OSType = "ol_9x64" },
 			infrav1.OperatingSystemNotFoundReason, []string{"osType", `"ol_9x64"`, "rhel_9x64"}},
@@ -263,26 +375,55 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 			s.VirtualMachine.Memory, s.VirtualMachine.InstanceType = "", "Gigantic"
 		},
 			infrav1.InstanceTypeNotFoundReason, []string{"instanceType", "Gigantic", "it has Large, Medium"}},
-		"more guaranteed than there is": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GuaranteedMemory = "5GB" }, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
-		"a maximum below the memory":    {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.MaximumMemory = "3GB" }, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
+		"more guaranteed than there is": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.GuaranteedMemory = "5GB"
+		}, infrav1.InvalidHardwareReason, []string{"guaranteedMemory", "5GB", "4GB"}},
+		"a maximum below the memory": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.MaximumMemory = "3GB"
+		}, infrav1.InvalidHardwareReason, []string{"maximumMemory", "raise it"}},
 		"graphics on a high-performance VM": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Type, s.VirtualMachine.GraphicsConsoles = "high_performance", "Keep"
 		}, infrav1.InvalidHardwareReason, []string{"graphicsConsoles"}},
-		"a root disk that would shrink": {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "10GB"} },
+		"a root disk that would shrink": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.RootDisk = &infrav1.RootDisk{
+				Size: "10GB",
+			}
+		},
 			infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "not shrunk"}},
 		"a raw disk that is not a copy": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}
 		}, infrav1.InvalidHardwareReason, []string{"rootDisk.clone", "format raw needs a copy"}},
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
-		}, infrav1.StorageDomainNotFoundReason, []string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
-		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateVersion = 3 }, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
-		"an unknown tag":                     {func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"red"} }, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
-		"a network with several profiles": {func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "two-profiles"} },
-			infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "it has gold, silver"}},
-		"a profile on several networks": {func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork = infrav1.OLVMNetwork{VNICProfileName: "gold"} },
-			infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "name the network"}},
-		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "with-nics" }, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
+		}, infrav1.StorageDomainNotFoundReason,
+			[]string{"dataDisks[0].storageDomainName", `"tape"`, "olvm-data, olvm-data-2"}},
+		"an unknown version of the template": {func(s *infrav1.OLVMMachineSpec) {
+			s.VMTemplateVersion = 3
+		}, infrav1.TemplateNotFoundReason, []string{"vmTemplate", `"3"`, "it has 1"}},
+		"an unknown tag": {func(s *infrav1.OLVMMachineSpec) {
+			s.VirtualMachine.Tags = []string{"red"}
+		}, infrav1.TagNotFoundReason, []string{"tags[0]", `"red"`, "blue, prod"}},
+		"a network with several profiles": {
+			func(s *infrav1.OLVMMachineSpec) {
+				s.OLVMNetwork = infrav1.OLVMNetwork{
+					NetworkName: "two-profiles",
+				}
+			},
+			infrav1.VNICProfileNotFoundReason,
+			[]string{"spec.olvmNetwork.vnicProfileName", `"two-profiles"`, "it has gold, silver"},
+		},
+		"a profile on several networks": {
+			func(s *infrav1.OLVMMachineSpec) {
+				s.OLVMNetwork = infrav1.OLVMNetwork{
+					VNICProfileName: "gold",
+				}
+			},
+			infrav1.VNICProfileNotFoundReason,
+			[]string{"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "name the network"},
+		},
+		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) {
+			s.VMTemplateName = "with-nics"
+		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks", `"nic2"`, "with-nics"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -297,14 +438,18 @@ func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 	inventory.Version = "4.4.4"
 	s := newSiteIn(t, inventory, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
-		spec.VirtualMachine.CPU.AutoPinningPolicy, spec.VirtualMachine.Placement.HostNames = "resize_and_pin", []string{"host-1"}
+		spec.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
+		spec.VirtualMachine.Placement.HostNames = []string{"host-1"}
 	})
-	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason); !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
+	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason)
+	if !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
 		t.Error(message)
 	}
+
 	if s.Sim.Summary().VMs != 0 || m.Status.Terraform != nil && m.Status.Terraform.Runs > 0 {
 		t.Errorf("the engine has %+v, %+v", s.Sim.Summary(), m.Status.Terraform)
 	}
+
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.AutoPinningPolicy = "none" })
 	s.ExpectProvisioned(m)
 }
@@ -320,22 +465,36 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	domain, err := session.StorageDomain(ctx, dc, "olvm-data")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	claim, err := session.CreateDiskOnce(ctx, "", &engine.Disk{
-		Alias: ptr.To("pvc-1"), Format: engine.FormatCow, ProvisionedSize: 1 << 30, StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
+		Alias:           ptr.To("pvc-1"),
+		Format:          engine.FormatCow,
+		ProvisionedSize: 1 << 30,
+		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
 	}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := session.WaitDisk(ctx, claim.ID, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := session.AttachDisk(ctx, engine.ID(s.Sim.VMs()[0].ID), &engine.DiskAttachment{Interface: "virtio_scsi", Bootable: ptr.To(false), Active: ptr.To(true), Disk: &engine.Disk{ID: claim.ID}}); err != nil {
+
+	_, err = session.AttachDisk(ctx, engine.ID(s.Sim.VMs()[0].ID), &engine.DiskAttachment{
+		Interface: "virtio_scsi",
+		Bootable:  ptr.To(false),
+		Active:    ptr.To(true),
+		Disk:      &engine.Disk{ID: claim.ID},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	left := s.Sim.Disks()
@@ -353,6 +512,7 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 				spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Graceful", TimeoutSeconds: 4}
 			})
@@ -361,16 +521,20 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 			if deaf {
 				s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.WaitingForGuestShutdownReason)
 			}
+
 			s.ExpectGone(m)
 			var shutdowns, stops int
+
 			for _, r := range s.Sim.Requests() {
 				if strings.HasSuffix(r.Path, "/shutdown") {
 					shutdowns++
 				}
+
 				if strings.HasSuffix(r.Path, "/stop") {
 					stops++
 				}
 			}
+
 			if shutdowns == 0 || stops > 0 != deaf {
 				t.Errorf("%d requests to shut down, %d to cut the power", shutdowns, stops)
 			}
@@ -380,9 +544,17 @@ func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {
 
 func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 	s := newSiteIn(t, richInventory(), nil)
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/start$", Status: 500, Reason: "Operation Failed", Detail: "[No.]"}); err != nil {
+	err := s.Sim.Inject(ovirtsim.Fault{
+		Method: "POST",
+		Path:   "/start$",
+		Status: 500,
+		Reason: "Operation Failed",
+		Detail: "[No.]",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "10GB"}, {Name: "images", Size: "10GB"}}
 	})
@@ -390,6 +562,7 @@ func TestDataDisksOfAFailedRunAreNotMadeTwice(t *testing.T) {
 		if n := s.Sim.Summary().Disks; n != 3 {
 			return fmt.Errorf("%d disks", n)
 		}
+
 		return nil
 	})
 	s.Sim.ClearFaults()

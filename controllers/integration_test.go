@@ -29,10 +29,13 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
+
 		dc := s.OLVM.Status.OLVMDatacenter
-		if !ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false) || dc == nil || dc.DataCenterName != "Default" || dc.Release == nil || dc.Release.Version == "" {
+		if !ptr.Deref(s.OLVM.Status.Initialization.Provisioned,
+			false) || dc == nil || dc.DataCenterName != "Default" || dc.Release == nil || dc.Release.Version == "" {
 			return fmt.Errorf("status %+v", s.OLVM.Status)
 		}
+
 		return nil
 	})
 	m := s.Machine("one", nil)
@@ -41,22 +44,30 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	if len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Name != "one" {
 		t.Errorf("provider ID %s, the engine has %+v", m.Spec.ProviderID, vms)
 	}
+
 	o := m.Status.OLVM
-	if o == nil || o.IPAddress != "10.0.0.10" || o.VMTemplateName != "ol9-k8s" || o.VNICID == "" || o.VirtualMachine.Status != "up" || o.VirtualMachine.CreationStatus != "Created" {
+	if o == nil || o.IPAddress != "10.0.0.10" || o.VMTemplateName != "ol9-k8s" || o.VNICID == "" ||
+		o.VirtualMachine.Status != "up" || o.VirtualMachine.CreationStatus != "Created" {
 		t.Errorf("status.olvm: %+v", o)
 	}
-	if states := s.States(); len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 || !slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
+
+	states := s.States()
+	if len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 ||
+		!slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
 		t.Errorf("state Secrets: %+v", states)
 	}
+
 	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 4 {
 		t.Errorf("status.terraform: %+v", m.Status.Terraform)
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectEmptyEngine()
 	if states := s.States(); len(states) != 0 {
 		t.Errorf("left of the state: %+v", states)
 	}
+
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	if left, err := filepath.Glob(filepath.Join(suite.workDir, s.Namespace, "*")); err != nil || len(left) != 0 {
@@ -73,6 +84,7 @@ func TestTheClusterWaitsForItsMachines(t *testing.T) {
 	if !strings.Contains(message, "one") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectGone(s.OLVM)
@@ -82,6 +94,7 @@ func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
+
 	before, runs := s.Changes(), m.Status.Terraform.Runs
 	for i := range 3 {
 		change(s, m, func(m *infrav1.OLVMMachine) {
@@ -89,8 +102,10 @@ func TestSteadyStateCostsNoTerraformAndFewRequests(t *testing.T) {
 		})
 		s.ExpectProvisioned(m)
 	}
+
 	if s.Changes() != before || m.Status.Terraform.Runs != runs {
-		t.Errorf("%d changing requests and %d runs, before %d and %d", s.Changes(), m.Status.Terraform.Runs, before, runs)
+		t.Errorf("%d changing requests and %d runs, before %d and %d", s.Changes(), m.Status.Terraform.Runs, before,
+			runs)
 	}
 }
 
@@ -99,27 +114,34 @@ func TestWrongPassword(t *testing.T) {
 		secret.StringData["password"] = "wrong"
 	})
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
-	if !strings.Contains(message, "credentialsSecret") || !strings.Contains(message, "admin@internal") || strings.Contains(message, "wrong") {
+	if !strings.Contains(message, "credentialsSecret") || !strings.Contains(message, "admin@internal") ||
+		strings.Contains(message, "wrong") {
 		t.Errorf("message: %s", message)
 	}
+
 	m := s.Machine("one", nil)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+
 	// Every change of the object reconciles, and none may try the password again: the account would be locked out.
 	for i := range 5 {
 		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", strings.Repeat("x", i+1))
 		})
 	}
+
 	s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
 	logins := 0
+
 	for _, r := range s.Sim.Requests() {
 		if strings.HasPrefix(r.Path, "/sso") {
 			logins++
 		}
 	}
+
 	if logins != 1 {
 		t.Errorf("%d logins with a wrong password", logins)
 	}
+
 	secret := &corev1.Secret{ObjectMeta: s.Meta("creds")}
 	change(s, secret, func(secret *corev1.Secret) { secret.Data["password"] = []byte(s.Sim.Password()) })
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
@@ -130,10 +152,19 @@ func TestMissingCredentials(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMOvirtAPIServer.CredentialsSecret.Name = "later"
 	})
-	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason); !strings.Contains(message, `"later"`) {
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotFoundReason)
+	if !strings.Contains(message, `"later"`) {
 		t.Errorf("message: %s", message)
 	}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"ovirt_username": s.Sim.Username(), "ovirt_password": s.Sim.Password(), "ovirt_url": s.Sim.URL() + "/api"}})
+
+	s.Create(&corev1.Secret{
+		ObjectMeta: s.Meta("later"),
+		StringData: map[string]string{
+			"ovirt_username": s.Sim.Username(),
+			"ovirt_password": s.Sim.Password(),
+			"ovirt_url":      s.Sim.URL() + "/api",
+		},
+	})
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
@@ -142,14 +173,19 @@ func TestUnknownCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other.Close()
 	s := newSite(t, func(_ *corev1.Secret, ca *corev1.ConfigMap, _ *infrav1.OLVMCluster) {
 		ca.Data["ca.crt"] = string(other.CA())
 	})
-	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason); !strings.Contains(message, "caConfigMap") {
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.UntrustedCertificateReason)
+	if !strings.Contains(message, "caConfigMap") {
 		t.Errorf("message: %s", message)
 	}
-	change(s, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.Sim.CA()) })
+
+	change(s, &corev1.ConfigMap{
+		ObjectMeta: s.Meta("ca"),
+	}, func(ca *corev1.ConfigMap) { ca.Data["ca.crt"] = string(s.Sim.CA()) })
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
@@ -157,9 +193,11 @@ func TestUnknownDataCenter(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.OLVMDatacenterName = "Defult"
 	})
-	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason); !strings.Contains(message, "it has Default") {
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.DataCenterNotFoundReason)
+	if !strings.Contains(message, "it has Default") {
 		t.Errorf("the message does not name what there is: %s", message)
 	}
+
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMDatacenterName = "Default" })
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
@@ -172,12 +210,16 @@ func TestEngineDown(t *testing.T) {
 	if err := s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}); err != nil {
 		t.Fatal(err)
 	}
+
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
-	if message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason); !strings.Contains(message, "serverURL") {
+	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
+	if !strings.Contains(message, "serverURL") {
 		t.Errorf("message: %s", message)
 	}
+
 	m := s.Machine("two", nil)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
+
 	// An engine that is away says nothing about a machine that runs.
 	s.Expect(running, infrav1.ReadyCondition, "True/Ready")
 	time.Sleep(2 * time.Second) // a window to count in, not a wait
@@ -186,6 +228,7 @@ func TestEngineDown(t *testing.T) {
 	if more := len(s.Sim.Requests()) - count; more > 4 {
 		t.Errorf("%d requests in 3 seconds to an engine that is down", more)
 	}
+
 	s.Sim.ClearFaults()
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.ExpectProvisioned(m)
@@ -193,55 +236,88 @@ func TestEngineDown(t *testing.T) {
 
 func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 	network := func(s *infrav1.OLVMMachineSpec) *infrav1.IPv4Network { return s.VirtualMachine.Network.IPv4 }
+
 	tests := map[string]struct {
 		spoil, correct    func(*infrav1.OLVMMachineSpec)
 		condition, reason string
 		message           []string
 	}{
 		"unknown template": {
-			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k9s" }, func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k8s" },
-			infrav1.InfrastructureAppliedCondition, infrav1.TemplateNotFoundReason, []string{"spec.vmTemplateName", `"ol9-k9s"`, "ol9-k8s", "correct the name"},
+			func(s *infrav1.OLVMMachineSpec) {
+				s.VMTemplateName = "ol9-k9s"
+			},
+			func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "ol9-k8s" },
+			infrav1.InfrastructureAppliedCondition,
+			infrav1.TemplateNotFoundReason,
+			[]string{"spec.vmTemplateName", `"ol9-k9s"`, "ol9-k8s", "correct the name"},
 		},
 		"unknown cluster": {
-			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "prod" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "Default" },
-			infrav1.InfrastructureAppliedCondition, infrav1.ClusterNotFoundReason, []string{"spec.olvmOvirtClusterName", `"prod"`, "it has Default"},
+			func(s *infrav1.OLVMMachineSpec) {
+				s.OLVMOvirtClusterName = "prod"
+			},
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMOvirtClusterName = "Default" },
+			infrav1.InfrastructureAppliedCondition,
+			infrav1.ClusterNotFoundReason,
+			[]string{"spec.olvmOvirtClusterName", `"prod"`, "it has Default"},
 		},
 		"unknown network": {
-			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.NetworkName = "vlan" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.NetworkName = "kvm-vlan" },
-			infrav1.InfrastructureAppliedCondition, infrav1.NetworkNotFoundReason, []string{"spec.olvmNetwork.networkName", `"vlan"`, "kvm-vlan"},
+			func(s *infrav1.OLVMMachineSpec) {
+				s.OLVMNetwork.NetworkName = "vlan"
+			},
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.NetworkName = "kvm-vlan" },
+			infrav1.InfrastructureAppliedCondition,
+			infrav1.NetworkNotFoundReason,
+			[]string{"spec.olvmNetwork.networkName", `"vlan"`, "kvm-vlan"},
 		},
 		"unknown vNIC profile": {
-			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.VNICProfileName = "ovirtmgmt" }, func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.VNICProfileName = "kvm-vlan" },
-			infrav1.InfrastructureAppliedCondition, infrav1.VNICProfileNotFoundReason, []string{"spec.olvmNetwork.vnicProfileName", `"ovirtmgmt"`, "it has kvm-vlan"},
+			func(s *infrav1.OLVMMachineSpec) {
+				s.OLVMNetwork.VNICProfileName = "ovirtmgmt"
+			},
+			func(s *infrav1.OLVMMachineSpec) { s.OLVMNetwork.VNICProfileName = "kvm-vlan" },
+			infrav1.InfrastructureAppliedCondition,
+			infrav1.VNICProfileNotFoundReason,
+			[]string{"spec.olvmNetwork.vnicProfileName", `"ovirtmgmt"`, "it has kvm-vlan"},
 		},
 		"malformed memory": {
-			func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GBB" }, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GB" },
-			infrav1.InfrastructureAppliedCondition, infrav1.InvalidMemoryReason, []string{"spec.virtualMachine.memory", `"7 GBB"`, "such as 16GB"},
+			func(s *infrav1.OLVMMachineSpec) {
+				s.VirtualMachine.Memory = "7 GBB"
+			},
+			func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "7 GB" },
+			infrav1.InfrastructureAppliedCondition,
+			infrav1.InvalidMemoryReason,
+			[]string{"spec.virtualMachine.memory", `"7 GBB"`, "such as 16GB"},
 		},
 		"endpoint inside the pool": {
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.1-10.0.0.9"} },
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.6-10.0.0.9"} },
-			infrav1.AddressesAllocatedCondition, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
+			infrav1.AddressesAllocatedCondition,
+			infrav1.EndpointInAddressPoolReason,
+			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
 		},
 		"range outside the subnet": {
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.1.9"} },
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.9"} },
-			infrav1.AddressesAllocatedCondition, infrav1.AddressRangeInvalidReason, []string{"ipAddresses[0]", "10.0.1.9", "10.0.0.0/24"},
+			infrav1.AddressesAllocatedCondition,
+			infrav1.AddressRangeInvalidReason,
+			[]string{"ipAddresses[0]", "10.0.1.9", "10.0.0.0/24"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
 			m := s.Machine("one", test.spoil)
+
 			message := s.Expect(m, test.condition, "False/"+test.reason)
 			for _, want := range test.message {
 				if !strings.Contains(message, want) {
 					t.Errorf("the message lacks %q: %s", want, message)
 				}
 			}
+
 			if s.Sim.Summary().VMs != 0 {
 				t.Error("a VM was made from bad input")
 			}
+
 			change(s, m, func(m *infrav1.OLVMMachine) { test.correct(&m.Spec) })
 			s.ExpectProvisioned(m)
 		})
@@ -256,9 +332,11 @@ func TestAddressPoolExhausted(t *testing.T) {
 	first := s.Machine("first", one)
 	s.ExpectProvisioned(first)
 	second := s.Machine("second", one)
-	if message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason); !strings.Contains(message, "add addresses, delete machines") {
+	message := s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.AddressPoolExhaustedReason)
+	if !strings.Contains(message, "add addresses, delete machines") {
 		t.Errorf("message: %s", message)
 	}
+
 	change(s, second, func(m *infrav1.OLVMMachine) {
 		m.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10", "10.0.0.11"}
 	})
@@ -274,12 +352,15 @@ func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s.ExpectProvisioned(m)
 	before := s.Sim.VMs()[0]
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 8 })
-	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason); !strings.Contains(message, "cpu_cores") {
+	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ReplaceRefusedReason)
+	if !strings.Contains(message, "cpu_cores") {
 		t.Errorf("the message does not name the attribute: %s", message)
 	}
+
 	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != before.ID || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
+
 	change(s, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.CPU.Topology.Cores = 0 })
 	s.ExpectProvisioned(m)
 }
@@ -292,19 +373,30 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	if err := session.StopVM(t.Context(), engine.ID(id), true); err != nil {
 		t.Fatal(err)
 	}
+
 	s.Eventually("the VM is deleted", func() error { return session.DeleteVM(t.Context(), engine.ID(id)) })
 	change(s, m, func(m *infrav1.OLVMMachine) { metav1.SetMetaDataAnnotation(&m.ObjectMeta, "touched", "x") })
 	message := s.Expect(m, infrav1.VirtualMachineRunningCondition, "False/"+infrav1.VirtualMachineNotFoundReason)
 	if !strings.Contains(message, id) || s.Sim.Summary().VMs != 0 {
 		t.Errorf("message %q, the engine has %+v", message, s.Sim.VMs())
 	}
+
 	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
-	if message := s.Expect(m, infrav1.ReadyCondition, "False/NotReady"); !strings.Contains(message, infrav1.VirtualMachineRunningCondition) {
+	if message := s.Expect(
+		m,
+		infrav1.ReadyCondition,
+		"False/NotReady",
+	); !strings.Contains(
+		message,
+		infrav1.VirtualMachineRunningCondition,
+	) {
 		t.Errorf("message: %s", message)
 	}
+
 	if m.Status.Initialization.Provisioned == nil || !*m.Status.Initialization.Provisioned {
 		t.Error("provisioned went back to false")
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	if states := s.States(); len(states) != 0 {
@@ -319,23 +411,34 @@ func TestAForeignVMOfOurNameIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	group, err := session.Cluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template, err := session.Template(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	comment := "the payroll database"
-	foreign, err := session.CreateVM(t.Context(), &engine.VM{Name: "one", Comment: &comment, Cluster: engine.NewRef(group.ID), Template: engine.NewRef(template.ID)}, nil)
+	foreign, err := session.CreateVM(t.Context(), &engine.VM{
+		Name:     "one",
+		Comment:  &comment,
+		Cluster:  engine.NewRef(group.ID),
+		Template: engine.NewRef(template.ID),
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", nil)
-	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason); !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID.String()) {
+	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNameConflictReason)
+	if !strings.Contains(message, comment) || !strings.Contains(message, foreign.ID.String()) {
 		t.Errorf("message: %s", message)
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != foreign.ID.String() {
@@ -348,12 +451,29 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 		"of a plain machine": nil,
 		"of a machine with every option": func(spec *infrav1.OLVMMachineSpec) {
 			spec.AdditionalNetworks = []infrav1.AdditionalNetwork{
-				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "a-storage", MACAddress: "56:6f:1a:aa:00:09"},
-					Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{IPv6: &infrav1.IPv6Network{IPAddresses: []string{"fd00::9"}}, DNSServers: []string{"fd00::53"}}}},
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{
+						NetworkName:     "ovirtmgmt",
+						VNICProfileName: "ovirtmgmt",
+						VNICName:        "a-storage",
+						MACAddress:      "56:6f:1a:aa:00:09",
+					},
+					Guest: &infrav1.GuestNetwork{
+						Interface: "enp2s0",
+						Addressing: infrav1.Addressing{
+							IPv6:       &infrav1.IPv6Network{IPAddresses: []string{"fd00::9"}},
+							DNSServers: []string{"fd00::53"},
+						},
+					},
+				},
 			}
 			vm := &spec.VirtualMachine
 			vm.CPU.AutoPinningPolicy, vm.Placement.HostNames = "resize_and_pin", []string{"host-1"}
-			vm.GuaranteedMemory, vm.HugePages, vm.Description, vm.Tags, vm.GraphicsConsoles = "2GB", 2048, "a machine", []string{"prod"}, "Remove"
+			vm.GuaranteedMemory = "2GB"
+			vm.HugePages = 2048
+			vm.Description = "a machine"
+			vm.Tags = []string{"prod"}
+			vm.GraphicsConsoles = "Remove"
 			vm.RootDisk, vm.DataDisks = &infrav1.RootDisk{Size: "25GB"}, []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 		},
 	} {
@@ -366,7 +486,8 @@ func TestALostStateIsRebuiltFromTheVM(t *testing.T) {
 	}
 }
 
-// loseState deletes the state of a machine, and expects that it is rebuilt without touching the VM, and good for deletion.
+// loseState deletes the state of a machine, and expects that it is rebuilt without touching the VM, and good for
+// deletion.
 func (s *site) loseState(m *infrav1.OLVMMachine) {
 	t := s.T
 	t.Helper()
@@ -376,12 +497,14 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 	if err := suite.client.Update(context.Background(), &secret); err != nil {
 		t.Fatal(err)
 	}
+
 	s.Delete(&secret)
 	s.Eventually("the old state is gone", func() error {
 		return client.IgnoreNotFound(func() error {
 			if states := s.States(); len(states) > 0 && states[0].UID == secret.UID {
 				return os.ErrExist
 			}
+
 			return nil
 		}())
 	})
@@ -390,11 +513,13 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 		if states := s.States(); len(states) == 1 && states[0].Annotations[tfstate.DigestAnnotation] != "" {
 			return nil
 		}
+
 		return os.ErrNotExist
 	})
 	if vms := s.Sim.VMs(); len(vms) != 1 || vms[0].ID != id || vms[0].Status != "up" {
 		t.Errorf("the engine has %+v", vms)
 	}
+
 	for _, r := range s.Sim.Requests() {
 		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
 			if before--; before < 0 {
@@ -402,6 +527,7 @@ func (s *site) loseState(m *infrav1.OLVMMachine) {
 			}
 		}
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectEmptyEngine()
@@ -413,11 +539,13 @@ func TestDeletionGoesBeforeACreationThatHasNotEnded(t *testing.T) {
 	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", DelayMillis: 3000}); err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", nil)
 	s.Eventually("the VM is being made", func() error {
 		if s.Sim.Summary().VMs == 0 {
 			return os.ErrNotExist
 		}
+
 		return nil
 	})
 	s.Delete(m)
@@ -431,11 +559,13 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/vms$", DelayMillis: 4000}); err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", nil)
 	s.Eventually("the engine works on the VM", func() error {
 		if s.Sim.Hits() == 0 {
 			return os.ErrNotExist
 		}
+
 		return nil
 	})
 	s.Delete(m)
@@ -458,6 +588,7 @@ func TestAPausedMachineIsLeftAlone(t *testing.T) {
 	if s.Changes() != before {
 		t.Error("a paused machine was changed in the engine")
 	}
+
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, "cluster.x-k8s.io/paused") })
 	s.ExpectGone(m)
 }

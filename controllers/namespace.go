@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NamespaceReader reads past the cache for a manager of one namespace. What it lists it lists in all namespaces, where it
-// may: addresses are kept apart from those of other managers' machines then. With a Role instead of a ClusterRole it may
-// not, and sees its own namespace.
+// NamespaceReader reads past the cache for a manager of one namespace. What it lists it lists in all namespaces, where
+// it may: addresses are kept apart from those of other managers' machines then. With a Role instead of a ClusterRole it
+// may not, and sees its own namespace.
 type NamespaceReader struct {
 	client.Reader
 	// Namespace of the manager's clusters.
@@ -26,9 +26,13 @@ func (r *NamespaceReader) List(ctx context.Context, list client.ObjectList, opti
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
+
 	r.said.Do(func() {
-		ctrl.LoggerFrom(ctx).Info("This manager may look at its own namespace only; give other clusters of the engine other address ranges and virtual router IDs",
-			"namespace", r.Namespace)
+		ctrl.LoggerFrom(ctx).
+			Info("This manager may look at its own namespace only; give other clusters of the engine other address "+
+				"ranges and virtual router IDs",
+				"namespace", r.Namespace)
 	})
+
 	return r.Reader.List(ctx, list, append(options, client.InNamespace(r.Namespace))...)
 }

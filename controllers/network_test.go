@@ -22,13 +22,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// networkedInventory has a network with a DHCP server and a router that announces a prefix, beside the default one, which
-// has neither as on OLVM.
+// networkedInventory has a network with a DHCP server and a router that announces a prefix, beside the default one,
+// which has neither as on OLVM.
 func networkedInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
-	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "dynamic", VNICProfiles: []string{"dynamic"}, SLAAC: "fd00:99::/64",
-		DHCP: &ovirtsim.DHCP{First: "10.99.0.10", Last: "10.99.0.99", Bits: 24, Gateway: "10.99.0.1"}})
+	dc.Networks = append(dc.Networks, ovirtsim.Network{
+		Name:         "dynamic",
+		VNICProfiles: []string{"dynamic"},
+		SLAAC:        "fd00:99::/64",
+		DHCP:         &ovirtsim.DHCP{First: "10.99.0.10", Last: "10.99.0.99", Bits: 24, Gateway: "10.99.0.1"}})
+
 	return inventory
 }
 
@@ -38,30 +42,37 @@ func nics(vm *engine.VM) []string {
 	if vm.Initialization == nil || vm.Initialization.NICs == nil {
 		return nil
 	}
+
 	for _, n := range vm.Initialization.NICs.Items {
 		text := fmt.Sprintf("%s %s", n.Name, n.BootProtocol)
 		if n.IP != nil && n.IP.Address != "" {
 			text += fmt.Sprintf(" %s/%s via %s", n.IP.Address, n.IP.Netmask, n.IP.Gateway)
 		}
+
 		if n.IPv6Boot != "" && n.IPv6Boot != "none" {
 			text += " v6 " + n.IPv6Boot
 		}
+
 		if n.IPv6 != nil && n.IPv6.Address != "" {
 			text += fmt.Sprintf(" %s/%s via %s", n.IPv6.Address, n.IPv6.Netmask, n.IPv6.Gateway)
 		}
+
 		out = append(out, text)
 	}
+
 	return out
 }
 
 // ips of the machine's status in their order.
 func ips(m *infrav1.OLVMMachine) string {
 	var out []string
+
 	for _, address := range m.Status.Addresses {
 		if address.Type == clusterv1.MachineInternalIP {
 			out = append(out, address.Address)
 		}
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -70,6 +81,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 		return &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: list}
 	}
 	dynamic := infrav1.OLVMNetwork{NetworkName: "dynamic", VNICProfileName: "dynamic"}
+
 	tests := map[string]struct {
 		ask       func(*infrav1.OLVMMachineSpec)
 		nics      []string
@@ -79,30 +91,72 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 		"dual stack with lists, DNS and domains": {func(s *infrav1.OLVMMachineSpec) {
 			n := &s.VirtualMachine.Network
 			n.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::20"}}
-			n.DNSServers, n.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com", "lab.example.com"}
-		}, []string{"enp1s0 static 10.0.0.10/255.255.255.0 via 10.0.0.1 v6 static fd00::10/64 via "}, "10.0.0.53 fd00::53|example.com lab.example.com", "10.0.0.10 fd00::10"},
+			n.DNSServers = []string{"10.0.0.53", "fd00::53"}
+			n.SearchDomains = []string{"example.com", "lab.example.com"}
+		}, []string{"enp1s0 static 10.0.0.10/255.255.255.0 via 10.0.0.1 v6 static fd00::10/64 via "},
+			"10.0.0.53 fd00::53|example.com lab.example.com", "10.0.0.10 fd00::10"},
 		"a static IPv4 address and SLAAC": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork = dynamic
 			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{AutoConf: true}
 		}, []string{"enp1s0 static 10.0.0.10/255.255.255.0 via 10.0.0.1"}, "|", "10.0.0.10 SLAAC"},
 		"DHCP and SLAAC": {func(s *infrav1.OLVMMachineSpec) {
 			s.OLVMNetwork = dynamic
-			s.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}, IPv6: &infrav1.IPv6Network{AutoConf: true}}}
+			s.VirtualMachine.Network = infrav1.GuestNetwork{
+				Addressing: infrav1.Addressing{
+					IPv4: &infrav1.IPv4Network{DHCP: true},
+					IPv6: &infrav1.IPv6Network{AutoConf: true},
+				},
+			}
 		}, []string{"enp1s0 dhcp"}, "|", "10.99.0.10 SLAAC"},
 		"IPv6 alone": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv6: &infrav1.IPv6Network{Subnet: "fd00::/48", Gateway: "fe80::1", IPAddresses: []string{"fd00::10"}}}}
+			s.VirtualMachine.Network = infrav1.GuestNetwork{
+				Addressing: infrav1.Addressing{
+					IPv6: &infrav1.IPv6Network{
+						Subnet:      "fd00::/48",
+						Gateway:     "fe80::1",
+						IPAddresses: []string{"fd00::10"},
+					},
+				},
+			}
 		}, []string{"enp1s0 none v6 static fd00::10/48 via fe80::1"}, "|", "fd00::10"},
 		"a profile of the cluster, with names of the machine's own": {func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab", Interface: "enp1s0", Addressing: infrav1.Addressing{SearchDomains: []string{"own.example.com"}}}
-		}, []string{"enp1s0 static 10.0.0.100/255.255.255.0 via 10.0.0.254"}, "10.0.0.53|own.example.com", "10.0.0.100"},
+			s.VirtualMachine.Network = infrav1.GuestNetwork{
+				IPProfileName: "lab",
+				Interface:     "enp1s0",
+				Addressing:    infrav1.Addressing{SearchDomains: []string{"own.example.com"}},
+			}
+		}, []string{"enp1s0 static 10.0.0.100/255.255.255.0 via 10.0.0.254"}, "10.0.0.53|own.example.com",
+			"10.0.0.100"},
 		"several interfaces, of which one has the default route": {func(s *infrav1.OLVMMachineSpec) {
 			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
-				{OLVMNetwork: dynamic, Guest: &infrav1.GuestNetwork{Interface: "enp2s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}, DNSServers: []string{"10.99.0.53"}}}},
-				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, Guest: &infrav1.GuestNetwork{Interface: "enp3s0", Addressing: infrav1.Addressing{IPv4: v4("10.0.0.10")}}},
-				{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"}, Guest: &infrav1.GuestNetwork{Interface: "enp4s0", Addressing: infrav1.Addressing{IPv4: v4("10.0.0.20"), Gateway: "10.0.0.9"}}},
+				{
+					OLVMNetwork: dynamic,
+					Guest: &infrav1.GuestNetwork{
+						Interface: "enp2s0",
+						Addressing: infrav1.Addressing{
+							IPv4:       &infrav1.IPv4Network{DHCP: true},
+							DNSServers: []string{"10.99.0.53"},
+						},
+					},
+				},
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
+					Guest: &infrav1.GuestNetwork{
+						Interface:  "enp3s0",
+						Addressing: infrav1.Addressing{IPv4: v4("10.0.0.10")},
+					},
+				},
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
+					Guest: &infrav1.GuestNetwork{
+						Interface:  "enp4s0",
+						Addressing: infrav1.Addressing{IPv4: v4("10.0.0.20"), Gateway: "10.0.0.9"},
+					},
+				},
 			}
 			s.VirtualMachine.Network.IPv4 = v4("10.0.0.11")
-		}, []string{"enp1s0 static 10.0.0.11/255.255.255.0 via 10.0.0.1", "enp2s0 dhcp", "enp3s0 static 10.0.0.10/255.255.255.0 via ", "enp4s0 static 10.0.0.20/255.255.255.0 via 10.0.0.9"},
+		}, []string{"enp1s0 static 10.0.0.11/255.255.255.0 via 10.0.0.1", "enp2s0 dhcp",
+			"enp3s0 static 10.0.0.10/255.255.255.0 via ", "enp4s0 static 10.0.0.20/255.255.255.0 via 10.0.0.9"},
 			"10.99.0.53|", "10.0.0.11 10.99.0.10 10.0.0.10 10.0.0.20"},
 	}
 	for name, test := range tests {
@@ -110,7 +164,11 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 			s := newSiteIn(t, networkedInventory(), nil)
 			change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{
-					Gateway: "10.0.0.254", IPv4: v4("10.0.0.100-10.0.0.110"), DNSServers: []string{"10.0.0.53"}, SearchDomains: []string{"example.com"}}}}
+					Gateway:       "10.0.0.254",
+					IPv4:          v4("10.0.0.100-10.0.0.110"),
+					DNSServers:    []string{"10.0.0.53"},
+					SearchDomains: []string{"example.com"},
+				}}}
 			})
 			m := s.Machine("one", test.ask)
 			s.ExpectProvisioned(m)
@@ -118,22 +176,39 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 			if !slices.Equal(nics(got.vm), test.nics) {
 				t.Errorf("the engine tells the guest %q, want %q", nics(got.vm), test.nics)
 			}
+
 			if dns := got.vm.Initialization.DNSServers + "|" + got.vm.Initialization.DNSSearch; dns != test.dns {
 				t.Errorf("DNS is %q, want %q", dns, test.dns)
 			}
+
 			mac, err := net.ParseMAC(got.nics[0].MAC.Address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			slaac := netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x99, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+
+			slaac := netip.AddrFrom16([16]byte{
+				0:  0xfd,
+				3:  0x99,
+				8:  mac[0] ^ 2,
+				9:  mac[1],
+				10: mac[2],
+				11: 0xff,
+				12: 0xfe,
+				13: mac[3],
+				14: mac[4],
+				15: mac[5],
+			})
 			want := strings.ReplaceAll(test.addresses, "SLAAC", slaac.String())
 			s.Eventually("the guest's addresses are in the status", func() error {
 				if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 					return err
 				}
+
 				if ips(m) != want || !strings.HasPrefix(want, m.Status.OLVM.IPAddress) {
-					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress, want, s.Sim.VMs()[0].GuestError)
+					return fmt.Errorf("%s and first %s, want %s; the guest says %q", ips(m), m.Status.OLVM.IPAddress,
+						want, s.Sim.VMs()[0].GuestError)
 				}
+
 				return nil
 			})
 			s.Delete(m)
@@ -147,52 +222,80 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{AddressesFromPools: []ipamv1.IPPoolReference{
-			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "four"}, {APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "six"},
+			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "four"},
+			{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "six"},
 		}}
 	})
-	if message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason); !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
+	message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForIPAddressesReason)
+	if !strings.Contains(message, "InClusterIPPool four (IPAddressClaim one-0-0)") {
 		t.Error(message)
 	}
+
 	vms := func() int { return s.Sim.Summary().VMs }
+
 	for name, address := range map[string]string{"one-0-0": "10.7.0.9", "one-0-1": "fd07::9"} {
 		claim := &ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}
-		s.Eventually("the claim "+name, func() error { return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim) })
-		s.Create(&ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: ipamv1.IPAddressSpec{
-			ClaimRef: ipamv1.IPAddressClaimReference{Name: name}, PoolRef: claim.Spec.PoolRef, Address: address, Prefix: ptr.To(int32(24)),
-			Gateway: map[bool]string{true: "10.7.0.1", false: "fd07::1"}[strings.HasPrefix(address, "10")],
-		}})
+		s.Eventually("the claim "+name, func() error {
+			return suite.client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
+		})
+		s.Create(&ipamv1.IPAddress{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+			Spec: ipamv1.IPAddressSpec{
+				ClaimRef: ipamv1.IPAddressClaimReference{Name: name},
+				PoolRef:  claim.Spec.PoolRef,
+				Address:  address,
+				Prefix:   ptr.To(int32(24)),
+				Gateway:  map[bool]string{true: "10.7.0.1", false: "fd07::1"}[strings.HasPrefix(address, "10")],
+			},
+		})
 		claim.Status.AddressRef.Name = name
 		s.UpdateStatus(claim)
 	}
+
 	s.ExpectProvisioned(m)
-	if got := nics(s.inspect("one").vm); !slices.Equal(got, []string{"enp1s0 static 10.7.0.9/255.255.255.0 via 10.7.0.1 v6 static fd07::9/24 via fd07::1"}) {
+	got := nics(s.inspect("one").vm)
+	if !slices.Equal(
+		got,
+		[]string{"enp1s0 static 10.7.0.9/255.255.255.0 via 10.7.0.1 v6 static fd07::9/24 via fd07::1"},
+	) {
 		t.Errorf("the engine tells the guest %q", got)
 	}
+
 	if ips(m) != "10.7.0.9 fd07::9" {
 		t.Errorf("the status has %s", ips(m))
 	}
+
 	// The machine goes, and its claims with it; not before its VM is gone.
 	held := make(chan bool)
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3}); err != nil {
+	err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		for vms() > 0 {
-			if suite.client.Get(context.Background(), client.ObjectKey{Namespace: s.Namespace, Name: "one-0-1"}, &ipamv1.IPAddressClaim{}) != nil && vms() > 0 {
+			if suite.client.Get(context.Background(), client.ObjectKey{
+				Namespace: s.Namespace,
+				Name:      "one-0-1",
+			}, &ipamv1.IPAddressClaim{}) != nil && vms() > 0 {
 				held <- false
 				return
 			}
 		}
+
 		held <- true
 	}()
 	s.Delete(m)
 	if !<-held {
 		t.Error("a claim was given back while the VM was there")
 	}
+
 	s.ExpectGone(m)
+
 	for _, name := range []string{"one-0-0", "one-0-1"} {
 		s.ExpectGone(&ipamv1.IPAddressClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}})
 	}
+
 	if left := s.Sim.Summary(); left.VMs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
@@ -201,13 +304,17 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) { // on a network without a DHCP server
-		spec.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{
+			Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
+		}
 	})
 	s.Expect(m, infrav1.VirtualMachineRunningCondition, "True/"+infrav1.VirtualMachineRunningReason)
 	s.Eventually("the condition says what is missing", func() error {
-		if message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason); !strings.Contains(message, "qemu-guest-agent") {
+		message := s.Expect(m, infrav1.AddressesAllocatedCondition, "False/"+infrav1.WaitingForGuestAddressesReason)
+		if !strings.Contains(message, "qemu-guest-agent") {
 			return fmt.Errorf("it says %s", message)
 		}
+
 		return nil
 	})
 	if ptr.Deref(m.Status.Initialization.Provisioned, false) || len(m.Status.Addresses) != 0 {
@@ -229,7 +336,8 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 		}, infrav1.IPProfileNotFoundReason, []string{"network.ipProfileName", `"lap"`, `["bad"]`}},
 		"a profile with a mistake": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "bad"}
-		}, infrav1.AddressRangeInvalidReason, []string{"OLVMCluster spec.ipProfiles[0].ipv4.ipAddresses[1]", `"10.0.1.5"`}},
+		}, infrav1.AddressRangeInvalidReason, []string{"OLVMCluster spec.ipProfiles[0].ipv4.ipAddresses[1]",
+			`"10.0.1.5"`}},
 		"a DNS server by name": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Network.DNSServers = []string{"10.0.0.53", "dns.example.com"}
 		}, infrav1.AddressRangeInvalidReason, []string{"network.dnsServers[1]", `"dns.example.com"`}},
@@ -240,7 +348,15 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 			s.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.1-10.0.0.9"}
 		}, infrav1.EndpointInAddressPoolReason, []string{"ipv4.ipAddresses", "10.0.0.5"}},
 		"two NICs of one name": {func(s *infrav1.OLVMMachineSpec) {
-			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan", VNICName: "nic1"}}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+				{
+					OLVMNetwork: infrav1.OLVMNetwork{
+						NetworkName:     "kvm-vlan",
+						VNICProfileName: "kvm-vlan",
+						VNICName:        "nic1",
+					},
+				},
+			}
 		}, infrav1.InvalidHardwareReason, []string{"additionalNetworks[0].vnicName", `"nic1"`}},
 		"a gateway of IPv6 without addresses": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{Gateway: "fe80::1"}
@@ -249,15 +365,30 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 			s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{Subnet: "fd00::/64", AutoConf: true}
 		}, infrav1.AddressRangeInvalidReason, []string{"network.ipv6.subnet", "add some"}},
 		"an interface of the guest configured twice": {func(s *infrav1.OLVMMachineSpec) {
-			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
-				Guest: &infrav1.GuestNetwork{Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}}}
+			s.AdditionalNetworks = []infrav1.AdditionalNetwork{{
+				OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt"},
+				Guest: &infrav1.GuestNetwork{
+					Interface:  "enp1s0",
+					Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
+				},
+			}}
 		}, infrav1.InvalidHardwareReason, []string{"spec.additionalNetworks[0].guest.interface", `"enp1s0"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
 			change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-				c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "bad", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10", "10.0.1.5"}}}}}
+				c.Spec.IPProfiles = []infrav1.IPProfile{
+					{
+						Name: "bad",
+						Addressing: infrav1.Addressing{
+							IPv4: &infrav1.IPv4Network{
+								Subnet:      "10.0.0.0/24",
+								IPAddresses: []string{"10.0.0.10", "10.0.1.5"},
+							},
+						},
+					},
+				}
 			})
 			s.ExpectNamed(s.Machine("one", test.ask), infrav1.AddressesAllocatedCondition, test.reason, test.message)
 		})
@@ -268,14 +399,23 @@ func TestNetworksThatContradictThemselvesAreNamed(t *testing.T) {
 func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 	s := newSite(t, nil)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.77"}}}}}
+		c.Spec.IPProfiles = []infrav1.IPProfile{
+			{
+				Name: "lab",
+				Addressing: infrav1.Addressing{
+					IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.77"}},
+				},
+			},
+		}
 	})
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network = infrav1.GuestNetwork{IPProfileName: "lab"}
 	})
 	s.ExpectProvisioned(m)
+
 	// DNS servers come and go, and another gateway: nothing of it is for a guest that has booted.
 	runs := m.Status.Terraform.Runs
+
 	for _, servers := range [][]string{{"10.0.0.53"}, nil} {
 		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 			c.Spec.IPProfiles[0].DNSServers, c.Spec.IPProfiles[0].Gateway = servers, "10.0.0.254"
@@ -284,37 +424,54 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 			if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				return err
 			}
+
 			last := m.Status.Terraform.LastRun
-			if m.Status.Terraform.Runs == runs || last.Result != "Succeeded" || last.Added+last.Changed+last.Destroyed != 0 {
+			if m.Status.Terraform.Runs == runs || last.Result != "Succeeded" ||
+				last.Added+last.Changed+last.Destroyed != 0 {
 				return fmt.Errorf("%d runs, the last %+v", m.Status.Terraform.Runs, last)
 			}
+
 			return nil
 		})
 		runs = m.Status.Terraform.Runs
 		s.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	}
+
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.IPProfiles = nil })
 	second := s.Machine("two", func(spec *infrav1.OLVMMachineSpec) { *spec = *m.Spec.DeepCopy(); spec.ProviderID = "" })
-	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason) // the change is seen
+
+	// the change is seen
+	s.Expect(second, infrav1.AddressesAllocatedCondition, "False/"+infrav1.IPProfileNotFoundReason)
 	s.touch(m)
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
 	if ips(m) != "10.0.0.77" {
 		t.Errorf("the machine has %s", ips(m))
 	}
+
 	// Its record is lost too, and others take addresses meanwhile: the engine knows what the VM was given.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.IPProfiles = []infrav1.IPProfile{{Name: "lab", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.70-10.0.0.79"}}}}}
+		c.Spec.IPProfiles = []infrav1.IPProfile{
+			{
+				Name: "lab",
+				Addressing: infrav1.Addressing{
+					IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.70-10.0.0.79"}},
+				},
+			},
+		}
 	})
 	s.Expect(second, infrav1.AddressesAllocatedCondition, "True/"+infrav1.AddressesAllocatedReason)
 	change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, infrav1.AddressesAnnotation) })
 	s.Eventually("the record is written again", func() error {
-		if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil || m.Annotations[infrav1.AddressesAnnotation] != "" {
+		err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
+		if err != nil || m.Annotations[infrav1.AddressesAnnotation] != "" {
 			return err
 		}
+
 		return errors.New("there is none")
 	})
 	var recorded map[string][]string
-	if err := json.Unmarshal([]byte(m.Annotations[infrav1.AddressesAnnotation]), &recorded); err != nil || recorded["nic1"][0] != "10.0.0.77" {
+	err := json.Unmarshal([]byte(m.Annotations[infrav1.AddressesAnnotation]), &recorded)
+	if err != nil || recorded["nic1"][0] != "10.0.0.77" {
 		t.Errorf("it records %v, %v", recorded, err)
 	}
 }

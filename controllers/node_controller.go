@@ -37,8 +37,8 @@ const nodeController = "olvmnode"
 // nodePass bounds a look at a workload cluster, whose API server is a tenant's.
 const nodePass = time.Minute
 
-// NodeReconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID where
-// the kubelet did not, and approves the serving certificates of kubelets. It deletes nothing there.
+// NodeReconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID
+// where the kubelet did not, and approves the serving certificates of kubelets. It deletes nothing there.
 type NodeReconciler struct {
 	Client       client.Client
 	ClusterCache clustercache.ClusterCache
@@ -55,11 +55,16 @@ type NodeReconciler struct {
 	told map[client.ObjectKey]map[types.UID]string
 }
 
-// NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for here.
-func NewClusterCache(ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string) (clustercache.ClusterCache, error) {
+// NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for
+// here.
+func NewClusterCache(
+	ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string,
+) (clustercache.ClusterCache, error) {
 	workloads, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
-		SecretClient: workload.Secrets{Reader: mgr.GetAPIReader(), Clusters: mgr.GetClient()}, WatchFilterValue: watchFilterValue, ClusterFilter: isOurs,
-		Client: clustercache.ClientOptions{UserAgent: userAgent},
+		SecretClient:     workload.Secrets{Reader: mgr.GetAPIReader(), Clusters: mgr.GetClient()},
+		WatchFilterValue: watchFilterValue,
+		ClusterFilter:    isOurs,
+		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: shrinkNode}},
@@ -68,6 +73,7 @@ func NewClusterCache(ctx context.Context, mgr ctrl.Manager, userAgent, watchFilt
 	if err != nil {
 		return nil, fmt.Errorf("failed to set up the connections to workload clusters: %w", err)
 	}
+
 	return workloads, nil
 }
 
@@ -82,6 +88,7 @@ func shrinkNode(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	return &corev1.Node{
 		TypeMeta:   node.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
@@ -95,6 +102,7 @@ func (r *NodeReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager,
 	if r.Client == nil || r.ClusterCache == nil || r.Recorder == nil {
 		return errors.New("fields Client, ClusterCache and Recorder must be set")
 	}
+
 	r.told = map[client.ObjectKey]map[types.UID]string{}
 	r.crowds.limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= workersPerPass
@@ -111,6 +119,7 @@ func (r *NodeReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager,
 	if err != nil {
 		return fmt.Errorf("failed to set up the Node controller: %w", err)
 	}
+
 	return nil
 }
 
@@ -121,9 +130,11 @@ func toItself(_ context.Context, object client.Object) []ctrl.Request {
 // machineToOwningCluster wakes the Cluster of a machine whose addresses are known: before, nothing can be done for it.
 func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Request {
 	m, ok := object.(*infrav1.OLVMMachine)
-	if name := object.GetLabels()[clusterv1.ClusterNameLabel]; ok && name != "" && ptr.Deref(m.Status.Initialization.Provisioned, false) {
+	name := object.GetLabels()[clusterv1.ClusterNameLabel]
+	if ok && name != "" && ptr.Deref(m.Status.Initialization.Provisioned, false) {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: name}}}
 	}
+
 	return nil
 }
 
@@ -134,13 +145,16 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if !isOurs(cluster) || !cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, cluster) {
 		return ctrl.Result{}, nil
 	}
+
 	leave, ok := r.crowds.enter(ctx, cluster.Namespace, cluster.Name)
 	if !ok {
 		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 	}
+
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, nodePass)
 	defer cancel()
@@ -151,25 +165,33 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to reach the workload cluster: %w", err)
 	}
+
 	scope := &nodeScope{cluster: cluster, workload: workload, told: map[types.UID]string{}}
 	var machines infrav1.OLVMMachineList
-	if err := r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	err = r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster.Name,
+	})
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to list the machines of Cluster %s: %w", req.NamespacedName, err)
 	}
+
 	for i := range machines.Items {
 		scope.all = append(scope.all, &machines.Items[i])
 		if !annotations.HasPaused(&machines.Items[i]) {
 			scope.machines = append(scope.machines, &machines.Items[i])
 		}
 	}
+
 	errs := []error{r.reconcileProviderIDs(ctx, scope)}
 	if r.ApproveServingCertificates {
 		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
 	}
+
 	r.remember(req.NamespacedName, scope.told)
 	if err := kerrors.NewAggregate(errs); err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{}, nil
 }
 
@@ -184,21 +206,34 @@ type nodeScope struct {
 }
 
 // watch wakes the Cluster on objects of its workload cluster.
-func (r *NodeReconciler) watch(ctx context.Context, scope *nodeScope, kind client.Object, wanted func(client.Object) bool) error {
+func (r *NodeReconciler) watch(
+	ctx context.Context, scope *nodeScope, kind client.Object, wanted func(client.Object) bool,
+) error {
 	key := client.ObjectKeyFromObject(scope.cluster)
 	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name: fmt.Sprintf("%s-%T", nodeController, kind), Watcher: r.controller, Kind: kind,
-		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{{NamespacedName: key}} }),
-		Predicates:   []predicate.TypedPredicate[client.Object]{predicate.NewPredicateFuncs(wanted)},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+			return []ctrl.Request{
+				{NamespacedName: key},
+			}
+		}),
+		Predicates: []predicate.TypedPredicate[client.Object]{predicate.NewPredicateFuncs(wanted)},
 	}))
 	if err != nil {
 		return fmt.Errorf("failed to watch the workload cluster: %w", err)
 	}
+
 	return nil
 }
 
 // say records an event on the machine, if there is one, and logs it, once for each object and text.
-func (r *NodeReconciler) say(ctx context.Context, scope *nodeScope, about client.Object, machine *infrav1.OLVMMachine, reason, action, text string) {
+func (r *NodeReconciler) say(
+	ctx context.Context,
+	scope *nodeScope,
+	about client.Object,
+	machine *infrav1.OLVMMachine,
+	reason, action, text string,
+) {
 	scope.told[about.GetUID()] = text
 	r.mu.Lock()
 	before := r.told[client.ObjectKeyFromObject(scope.cluster)][about.GetUID()]
@@ -206,6 +241,7 @@ func (r *NodeReconciler) say(ctx context.Context, scope *nodeScope, about client
 	if before == text {
 		return
 	}
+
 	ctrl.LoggerFrom(ctx).Info(text, "reason", reason)
 	if machine != nil {
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, reason, action, "%s", text)
@@ -233,13 +269,17 @@ func (r *NodeReconciler) reconcileProviderIDs(ctx context.Context, scope *nodeSc
 	if err := r.watch(ctx, scope, &corev1.Node{}, withoutID); err != nil {
 		return err
 	}
+
 	var nodes corev1.NodeList
 	if err := scope.workload.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("failed to list the nodes of the workload cluster: %w", err)
 	}
+
 	var errs []error
+
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
+
 		machine, problem := machineOfNode(node, scope.machines)
 		switch {
 		case problem != "":
@@ -248,15 +288,23 @@ func (r *NodeReconciler) reconcileProviderIDs(ctx context.Context, scope *nodeSc
 			before := node.DeepCopy()
 			node.Spec.ProviderID = machine.Spec.ProviderID
 			// The API server refuses the change of an ID that someone else has set meanwhile.
-			if err := scope.workload.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); isNews(err) {
+			err := scope.workload.Patch(
+				ctx,
+				node,
+				client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+			)
+			if isNews(err) {
 				continue
 			} else if err != nil {
 				errs = append(errs, fmt.Errorf("failed to set the provider ID of node %s: %w", node.Name, err))
 				continue
 			}
-			ctrl.LoggerFrom(ctx).Info("Set the provider ID of a node", "Node", node.Name, "providerID", machine.Spec.ProviderID)
+
+			ctrl.LoggerFrom(ctx).Info("Set the provider ID of a node", "Node", node.Name, "providerID",
+				machine.Spec.ProviderID)
 		}
 	}
+
 	return kerrors.NewAggregate(errs)
 }
 
@@ -273,6 +321,7 @@ func (r *NodeReconciler) reserved(ctx context.Context, scope *nodeScope) (reserv
 	if err := r.Client.Get(ctx, key, olvmCluster); err != nil {
 		return reserved{}, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
+
 	return reservedBy(cluster, olvmCluster, scope.all), nil
 }
 
@@ -285,6 +334,7 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 	} else if err != nil {
 		return fmt.Errorf("failed to discover certificate signing requests: %w", err)
 	}
+
 	pending := func(object client.Object) bool {
 		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 		return ok && isPendingServing(csr)
@@ -292,26 +342,32 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 	if err := r.watch(ctx, scope, &certificatesv1.CertificateSigningRequest{}, pending); err != nil {
 		return err
 	}
+
 	var list certificatesv1.CertificateSigningRequestList
 	if err := scope.workload.List(ctx, &list); err != nil {
 		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
 	}
+
 	taken, err := r.reserved(ctx, scope)
 	if err != nil {
 		return err
 	}
+
 	var errs []error
+
 	for i := range list.Items {
 		csr := &list.Items[i]
 		if !isPendingServing(csr) {
 			continue
 		}
+
 		machine, problem := checkServing(csr, scope.machines, taken)
 		if problem != "" {
 			r.say(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
 				fmt.Sprintf("Certificate signing request %s is not approved: %s", csr.Name, problem))
 			continue
 		}
+
 		approve(csr, machine)
 		if err := scope.workload.SubResource("approval").Update(ctx, csr); isNews(err) {
 			continue
@@ -319,8 +375,12 @@ func (r *NodeReconciler) reconcileServingCertificates(ctx context.Context, scope
 			errs = append(errs, fmt.Errorf("failed to approve certificate signing request %s: %w", csr.Name, err))
 			continue
 		}
-		ctrl.LoggerFrom(ctx).Info("Approved a serving certificate", "CertificateSigningRequest", csr.Name, "OLVMMachine", machine.Name)
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, infrav1.ServingCertificateApprovedReason, "ApproveServingCertificate", "Approved certificate signing request %s of the kubelet", csr.Name)
+
+		ctrl.LoggerFrom(ctx).Info("Approved a serving certificate", "CertificateSigningRequest", csr.Name,
+			"OLVMMachine", machine.Name)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, infrav1.ServingCertificateApprovedReason,
+			"ApproveServingCertificate", "Approved certificate signing request %s of the kubelet", csr.Name)
 	}
+
 	return kerrors.NewAggregate(errs)
 }

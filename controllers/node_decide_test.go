@@ -26,7 +26,11 @@ func provisioned(name, address string) *infrav1.OLVMMachine {
 	m := &infrav1.OLVMMachine{}
 	m.Namespace, m.Name, m.Spec.ProviderID = "default", name, "olvm://"+name
 	m.Status.Initialization.Provisioned = ptr.To(true)
-	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: address}, {Type: clusterv1.MachineHostName, Address: name}}
+	m.Status.Addresses = []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: address},
+		{Type: clusterv1.MachineHostName, Address: name},
+	}
+
 	return m
 }
 
@@ -45,10 +49,12 @@ func encodeRequest(t *testing.T, request *x509.CertificateRequest) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	encoded, err := x509.CreateCertificateRequest(rand.Reader, request, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: encoded})
 }
 
@@ -60,11 +66,13 @@ func servingCSR(t *testing.T, name string, request *x509.CertificateRequest) *ce
 		Username: "system:node:" + name, Groups: []string{"system:nodes", "system:authenticated"},
 	}}
 	csr.GenerateName = "csr-"
+
 	return csr
 }
 
 func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t *testing.T) {
 	type csr = certificatesv1.CertificateSigningRequest
+
 	tests := map[string]struct {
 		request  func(*x509.CertificateRequest)
 		csr      func(*csr)
@@ -72,35 +80,96 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 		problem  string // empty: approved
 	}{
 		"what a kubelet asks for": {},
-		"with an RSA key":         {csr: func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageKeyEncipherment) }},
+		"with an RSA key": {
+			csr: func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageKeyEncipherment) },
+		},
 		"usages in another order": {csr: func(c *csr) {
-			c.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature}
+			c.Spec.Usages = []certificatesv1.KeyUsage{
+				certificatesv1.UsageServerAuth,
+				certificatesv1.UsageDigitalSignature,
+			}
 		}},
-		"the address alone":              {request: func(r *x509.CertificateRequest) { r.DNSNames = nil }},
-		"the name alone":                 {request: func(r *x509.CertificateRequest) { r.IPAddresses = nil }},
-		"the address in its IPv6 form":   {request: func(r *x509.CertificateRequest) { r.IPAddresses[0] = r.IPAddresses[0].To16() }},
-		"the name of another machine":    {request: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "two") }, problem: `the name "two"`},
-		"the name of the API server":     {request: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "kubernetes.default") }, problem: `"kubernetes.default"`},
-		"a wildcard":                     {request: func(r *x509.CertificateRequest) { r.DNSNames = []string{"*"} }, problem: `"*"`},
-		"the address of another machine": {request: func(r *x509.CertificateRequest) { r.IPAddresses = append(r.IPAddresses, net.ParseIP("10.0.0.11")) }, problem: "10.0.0.11"},
-		"another address":                {request: func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.ParseIP("10.0.0.5")} }, problem: "10.0.0.5"},
-		"no names":                       {request: func(r *x509.CertificateRequest) { r.DNSNames, r.IPAddresses = nil, nil }, problem: "no name and no address"},
-		"an e-mail address":              {request: func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@example.com"} }, problem: "e-mail"},
-		"a URI":                          {request: func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "a"}} }, problem: "URIs"},
-		"another common name":            {request: func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:two" }, problem: "common name"},
-		"another organization":           {request: func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }, problem: "organizations"},
-		"one organization more":          {request: func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:nodes", "system:masters"} }, problem: "organizations"},
-		"a user that is no node":         {csr: func(c *csr) { c.Spec.Username = "one" }, problem: "is no node"},
-		"a node without a name":          {csr: func(c *csr) { c.Spec.Username = "system:node:" }, problem: "is no node"},
-		"a user outside the group":       {csr: func(c *csr) { c.Spec.Groups = []string{"system:authenticated"} }, problem: "is no node"},
-		"a client certificate's usage":   {csr: func(c *csr) { c.Spec.Usages[1] = certificatesv1.UsageClientAuth }, problem: "usages"},
-		"a usage more":                   {csr: func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageClientAuth) }, problem: "usages"},
-		"a usage twice":                  {csr: func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageServerAuth) }, problem: "usages"},
-		"a usage less":                   {csr: func(c *csr) { c.Spec.Usages = c.Spec.Usages[1:] }, problem: "usages"},
-		"no PEM":                         {csr: func(c *csr) { c.Spec.Request = []byte("x") }, problem: "PEM"},
-		"two requests":                   {csr: func(c *csr) { c.Spec.Request = append(c.Spec.Request, c.Spec.Request...) }, problem: "PEM"},
+		"the address alone": {request: func(r *x509.CertificateRequest) { r.DNSNames = nil }},
+		"the name alone":    {request: func(r *x509.CertificateRequest) { r.IPAddresses = nil }},
+		"the address in its IPv6 form": {
+			request: func(r *x509.CertificateRequest) { r.IPAddresses[0] = r.IPAddresses[0].To16() },
+		},
+		"the name of another machine": {
+			request: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "two") },
+			problem: `the name "two"`,
+		},
+		"the name of the API server": {
+			request: func(r *x509.CertificateRequest) { r.DNSNames = append(r.DNSNames, "kubernetes.default") },
+			problem: `"kubernetes.default"`,
+		},
+		"a wildcard": {
+			request: func(r *x509.CertificateRequest) { r.DNSNames = []string{"*"} },
+			problem: `"*"`,
+		},
+		"the address of another machine": {
+			request: func(r *x509.CertificateRequest) {
+				r.IPAddresses = append(r.IPAddresses,
+					net.ParseIP("10.0.0.11"))
+			},
+			problem: "10.0.0.11",
+		},
+		"another address": {
+			request: func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.ParseIP("10.0.0.5")} },
+			problem: "10.0.0.5",
+		},
+		"no names": {request: func(r *x509.CertificateRequest) {
+			r.DNSNames = nil
+			r.IPAddresses = nil
+		}, problem: "no name and no address"},
+		"an e-mail address": {
+			request: func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@example.com"} },
+			problem: "e-mail",
+		},
+		"a URI": {
+			request: func(r *x509.CertificateRequest) { r.URIs = []*url.URL{{Scheme: "spiffe", Host: "a"}} },
+			problem: "URIs",
+		},
+		"another common name": {
+			request: func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:two" },
+			problem: "common name",
+		},
+		"another organization": {
+			request: func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} },
+			problem: "organizations",
+		},
+		"one organization more": {
+			request: func(r *x509.CertificateRequest) {
+				r.Subject.Organization = []string{"system:nodes", "system:masters"}
+			},
+			problem: "organizations",
+		},
+		"a user that is no node": {csr: func(c *csr) { c.Spec.Username = "one" }, problem: "is no node"},
+		"a node without a name":  {csr: func(c *csr) { c.Spec.Username = "system:node:" }, problem: "is no node"},
+		"a user outside the group": {
+			csr:     func(c *csr) { c.Spec.Groups = []string{"system:authenticated"} },
+			problem: "is no node",
+		},
+		"a client certificate's usage": {
+			csr:     func(c *csr) { c.Spec.Usages[1] = certificatesv1.UsageClientAuth },
+			problem: "usages",
+		},
+		"a usage more": {
+			csr:     func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageClientAuth) },
+			problem: "usages",
+		},
+		"a usage twice": {
+			csr:     func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageServerAuth) },
+			problem: "usages",
+		},
+		"a usage less": {csr: func(c *csr) { c.Spec.Usages = c.Spec.Usages[1:] }, problem: "usages"},
+		"no PEM":       {csr: func(c *csr) { c.Spec.Request = []byte("x") }, problem: "PEM"},
+		"two requests": {
+			csr:     func(c *csr) { c.Spec.Request = append(c.Spec.Request, c.Spec.Request...) },
+			problem: "PEM",
+		},
 		"a node that is no machine": {
-			machines: func(m []*infrav1.OLVMMachine) []*infrav1.OLVMMachine { return m[1:] }, problem: "no single provisioned machine",
+			machines: func(m []*infrav1.OLVMMachine) []*infrav1.OLVMMachine { return m[1:] },
+			problem:  "no single provisioned machine",
 		},
 		"a machine that is not provisioned": {
 			machines: func(m []*infrav1.OLVMMachine) []*infrav1.OLVMMachine {
@@ -116,21 +185,26 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 		},
 	}
 	for name, test := range tests {
-		request, machines := servingRequest("one", "10.0.0.10"), []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")}
+		request := servingRequest("one", "10.0.0.10")
+		machines := []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")}
 		if test.request != nil {
 			test.request(request)
 		}
+
 		csr := servingCSR(t, "one", request)
 		if test.csr != nil {
 			test.csr(csr)
 		}
+
 		if test.machines != nil {
 			machines = test.machines(machines)
 		}
+
 		machine, problem := checkServing(csr, machines, reserved{})
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s: got %q, want %q", name, problem, test.problem)
 		}
+
 		if problem == "" && (machine == nil || machine.Name != "one") {
 			t.Errorf("%s: approved for %v", name, machine)
 		}
@@ -141,9 +215,15 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 func TestClaimsOfAGuest(t *testing.T) {
 	cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{
 		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.4", Port: 6443},
-		ClusterNetwork:       clusterv1.ClusterNetwork{Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16", "fd01::/48"}}},
+		ClusterNetwork: clusterv1.ClusterNetwork{
+			Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16", "fd01::/48"}},
+		},
 	}}
-	olvm := &infrav1.OLVMCluster{Spec: infrav1.OLVMClusterSpec{ControlPlaneServices: &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.6"}}}
+	olvm := &infrav1.OLVMCluster{
+		Spec: infrav1.OLVMClusterSpec{
+			ControlPlaneServices: &infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.6"},
+		},
+	}
 	olvm.Spec.ControlPlaneEndpoint.Host = "10.0.0.4"
 	static := provisioned("static", "10.0.0.10")
 	static.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["10.0.0.10"]}`}
@@ -170,12 +250,17 @@ func TestClaimsOfAGuest(t *testing.T) {
 	} {
 		machine := test.machine.DeepCopy()
 		if machine.Name == "dynamic" {
-			machine.Status.Addresses = append(machine.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
+			machine.Status.Addresses = append(machine.Status.Addresses, clusterv1.MachineAddress{
+				Type:    clusterv1.MachineInternalIP,
+				Address: address,
+			})
 		}
+
 		machines := []*infrav1.OLVMMachine{machine, other}
 		if machine.Name != "static" {
 			machines = append(machines, static)
 		}
+
 		csr := servingCSR(t, machine.Name, servingRequest(machine.Name, address))
 		_, problem := checkServing(csr, machines, reservedBy(cluster, olvm, machines))
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
@@ -189,7 +274,8 @@ func TestARequestWithAWrongSignatureIsNotApproved(t *testing.T) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	csr.Spec.Request = pem.EncodeToMemory(block)
-	if _, problem := checkServing(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}, reserved{}); problem == "" {
+	_, problem := checkServing(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}, reserved{})
+	if problem == "" {
 		t.Error("it was approved")
 	}
 }
@@ -205,9 +291,13 @@ func TestOnlyUndecidedRequestsForServingCertificatesAreLookedAt(t *testing.T) {
 		}, false},
 		"signed": {func(c *certificatesv1.CertificateSigningRequest) { c.Status.Certificate = []byte("x") }, false},
 		"denied by someone": {func(c *certificatesv1.CertificateSigningRequest) {
-			c.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
+			c.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+				{Type: certificatesv1.CertificateDenied},
+			}
 		}, false},
-		"approved": {func(c *certificatesv1.CertificateSigningRequest) { approve(c, provisioned("one", "10.0.0.10")) }, false},
+		"approved": {func(c *certificatesv1.CertificateSigningRequest) {
+			approve(c, provisioned("one", "10.0.0.10"))
+		}, false},
 	}
 	for name, test := range tests {
 		csr := servingCSR(t, "one", servingRequest("one", "10.0.0.10"))
@@ -221,12 +311,15 @@ func TestOnlyUndecidedRequestsForServingCertificatesAreLookedAt(t *testing.T) {
 func TestANodeGetsAProviderIDOnlyByNameAndAddress(t *testing.T) {
 	node := func(name, providerID string, addresses ...string) *corev1.Node {
 		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}}
+
 		n.Name = name
 		for _, a := range addresses {
 			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 		}
+
 		return n
 	}
+
 	tests := map[string]struct {
 		node    *corev1.Node
 		machine string
@@ -241,11 +334,15 @@ func TestANodeGetsAProviderIDOnlyByNameAndAddress(t *testing.T) {
 		"an address that is no number": {node("one", "", "10.0.0.10.example.com"), "one", true},
 	}
 	for name, test := range tests {
-		machine, problem := machineOfNode(test.node, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")})
+		machine, problem := machineOfNode(
+			test.node,
+			[]*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")},
+		)
 		got := ""
 		if machine != nil {
 			got = machine.Name
 		}
+
 		if got != test.machine || (problem != "") != test.problem {
 			t.Errorf("%s: got %q, %q", name, got, problem)
 		}

@@ -22,8 +22,8 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// workloadServer is a second kube-apiserver that plays the workload cluster of all tests that want one, started by the first.
-// Machines of such tests need names that no other test has.
+// workloadServer is a second kube-apiserver that plays the workload cluster of all tests that want one, started by the
+// first. Machines of such tests need names that no other test has.
 type workloadServer struct {
 	env        *envtest.Environment
 	config     *rest.Config
@@ -32,25 +32,36 @@ type workloadServer struct {
 }
 
 func startWorkloadServer() (*workloadServer, error) {
-	w := &workloadServer{env: &envtest.Environment{BinaryAssetsDirectory: suite.assets, ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute}}
+	w := &workloadServer{
+		env: &envtest.Environment{
+			BinaryAssetsDirectory:    suite.assets,
+			ControlPlaneStartTimeout: time.Minute,
+			ControlPlaneStopTimeout:  time.Minute,
+		},
+	}
 	suite.stopWorkload = func() { _ = w.env.Stop() }
 	var err error
 	if w.config, err = w.env.Start(); err != nil {
 		return nil, err
 	}
+
 	admin, err := w.env.AddUser(envtest.User{Name: "kubernetes-admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	if w.kubeconfig, err = admin.KubeConfig(); err != nil {
 		return nil, err
 	}
+
 	if w.client, err = client.New(w.config, client.Options{}); err != nil {
 		return nil, err
 	}
+
 	return w, w.client.Create(context.Background(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "nodes"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
 	})
 }
 
@@ -63,8 +74,14 @@ func (s *site) workload() *workloadServer {
 	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	s.UseEndpoint(w.config.Host)
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("demo-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": w.kubeconfig}})
+	s.Create(&corev1.Secret{
+		ObjectMeta: s.Meta("demo-kubeconfig"),
+		Type:       clusterv1.ClusterSecretType,
+		Data:       map[string][]byte{"value": w.kubeconfig},
+	})
+
 	return w
 }
 
@@ -72,11 +89,15 @@ func (s *site) workload() *workloadServer {
 func (w *workloadServer) as(t *testing.T, node string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + node, Groups: []string{"system:nodes", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:node:" + node,
+		Groups:   []string{"system:nodes", "system:authenticated"},
+	}
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -87,13 +108,17 @@ func (s *site) expectEvent(about, reason, text string) {
 		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
+
 		var others []string
+
 		for _, event := range list.Items {
 			if event.Regarding.Name == about && event.Reason == reason && strings.Contains(event.Note, text) {
 				return nil
 			}
+
 			others = append(others, fmt.Sprintf("%s of %s: %s", event.Reason, event.Regarding.Name, event.Note))
 		}
+
 		return fmt.Errorf("there are %q", others)
 	})
 }
@@ -102,19 +127,23 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()
 	ctx := t.Context()
+
 	one, two, three := s.Machine("id-one", nil), s.Machine("id-two", nil), s.Machine("id-three", nil)
 	for _, m := range []*infrav1.OLVMMachine{one, two, three} {
 		s.ExpectProvisioned(m)
 	}
+
 	register := func(name, providerID, address string) *corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 		if err := w.client.Create(ctx, node); err != nil {
 			t.Fatal(err)
 		}
+
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
 		if err := w.client.Status().Update(ctx, node); err != nil {
 			t.Fatal(err)
 		}
+
 		return node
 	}
 	impostor := register("id-two", "", "192.168.7.7")
@@ -125,14 +154,18 @@ func TestNodesGetTheirProviderIDWhereTheKubeletSetNone(t *testing.T) {
 		if err := w.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			return err
 		}
+
 		if node.Spec.ProviderID != one.Spec.ProviderID {
 			return fmt.Errorf("it has %q", node.Spec.ProviderID)
 		}
+
 		return nil
 	})
 	s.expectEvent(two.Name, infrav1.NodeNotRecognizedReason, "192.168.7.7")
+
 	for node, want := range map[*corev1.Node]string{impostor: "", other: "other://three", stranger: ""} {
-		if err := w.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil || node.Spec.ProviderID != want {
+		err := w.client.Get(ctx, client.ObjectKeyFromObject(node), node)
+		if err != nil || node.Spec.ProviderID != want {
 			t.Errorf("node %s has %q, %v", node.Name, node.Spec.ProviderID, err)
 		}
 	}
@@ -144,43 +177,58 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	ctx := t.Context()
 	m := s.Machine("csr-one", nil)
 	kubelet := w.as(t, m.Name)
+
 	// Requested before the machine has an address: it waits, and is not refused.
 	early := servingCSR(t, m.Name, servingRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)
 	}
+
 	s.ExpectProvisioned(m)
 	if m.Status.OLVM.IPAddress != "10.0.0.10" {
 		t.Fatalf("the machine has %s", m.Status.OLVM.IPAddress)
 	}
+
 	greedy := servingRequest(m.Name, "10.0.0.10")
 	greedy.DNSNames = append(greedy.DNSNames, "payroll")
 	wrong := servingCSR(t, m.Name, greedy)
+
 	stranger := servingCSR(t, "csr-stranger", servingRequest("csr-stranger", "10.0.0.10"))
-	for c, csr := range map[client.Client]*certificatesv1.CertificateSigningRequest{kubelet: wrong, w.as(t, "csr-stranger"): stranger} {
+	for c, csr := range map[client.Client]*certificatesv1.CertificateSigningRequest{
+		kubelet:                 wrong,
+		w.as(t, "csr-stranger"): stranger,
+	} {
 		if err := c.Create(ctx, csr); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	later := servingCSR(t, m.Name, servingRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, later); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{early, later} {
 		s.Eventually("the request is approved", func() error {
 			if err := w.client.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
 				return err
 			}
-			if len(csr.Status.Conditions) != 1 || csr.Status.Conditions[0].Type != certificatesv1.CertificateApproved || csr.Status.Conditions[0].Reason != infrav1.ServingCertificateApprovedReason {
+
+			if len(csr.Status.Conditions) != 1 || csr.Status.Conditions[0].Type != certificatesv1.CertificateApproved ||
+				csr.Status.Conditions[0].Reason != infrav1.ServingCertificateApprovedReason {
 				return errors.New("it is not")
 			}
+
 			return nil
 		})
 	}
+
 	s.expectEvent(m.Name, infrav1.ServingCertificateApprovedReason, "") // later ones are counted in its series
 	s.expectEvent(m.Name, infrav1.ServingCertificateNotApprovedReason, `"payroll"`)
+
 	for _, csr := range []*certificatesv1.CertificateSigningRequest{wrong, stranger} {
-		if err := w.client.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil || len(csr.Status.Conditions) != 0 {
+		err := w.client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
+		if err != nil || len(csr.Status.Conditions) != 0 {
 			t.Errorf("request of %s: %+v, %v", csr.Spec.Username, csr.Status.Conditions, err)
 		}
 	}

@@ -84,10 +84,14 @@ type OLVMClusterReconciler struct {
 }
 
 // SetupWithManager adds the controller to the manager.
-func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Runs == nil || r.Recorder == nil || r.WorkDir == "" {
+func (r *OLVMClusterReconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Runs == nil ||
+		r.Recorder == nil || r.WorkDir == "" {
 		return errors.New("fields Client, APIReader, Engines, Executor, Runs, Recorder and WorkDir must be set")
 	}
+
 	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix, Metadata: r.Engines.Metadata}
 	r.crowds.limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= workersPerPass
@@ -95,10 +99,13 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}).
 		WithOptions(options).
-		WithEventFilter(predicate.Or[client.Object](onlyMetadata, predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
+		WithEventFilter(predicate.Or[client.Object](onlyMetadata,
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
-			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx, infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{}))).
+			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx,
+				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
+		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
 		WatchesRawSource(source.Channel(r.Runs.clusters, &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(credentialsOf))).
@@ -108,6 +115,7 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
 	}
+
 	return nil
 }
 
@@ -115,7 +123,9 @@ func (r *OLVMClusterReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 var machinesComeAndGo = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
-		return before.GetGeneration() != after.GetGeneration() || before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
+
+		return before.GetGeneration() != after.GetGeneration() ||
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
 			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
 	},
 }
@@ -138,16 +148,19 @@ func (r *OLVMClusterReconciler) machineToCluster(ctx context.Context, object cli
 		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
 		return nil
 	}
+
 	return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
 }
 
-// namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at once.
+// namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at
+// once.
 func (r *OLVMClusterReconciler) namedBy(of reference) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []ctrl.Request {
 		var clusters infrav1.OLVMClusterList
 		if err := r.Client.List(ctx, &clusters); err != nil {
 			return nil
 		}
+
 		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
 			key, ok := of(c)
 			return ok && key == client.ObjectKeyFromObject(object)
@@ -157,11 +170,13 @@ func (r *OLVMClusterReconciler) namedBy(of reference) handler.MapFunc {
 
 func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {
 	var out []ctrl.Request
+
 	for i := range clusters {
 		if wanted(&clusters[i]) {
 			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
 		}
 	}
+
 	return out
 }
 
@@ -188,8 +203,8 @@ type clusterScope struct {
 	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
 	state    *tfstate.State
 	stateErr error
-	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has others
-	// than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
+	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has
+	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []resolve.Group
 	rendered   render.Files
 	groupsErr  error
@@ -214,54 +229,70 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	log := ctrl.LoggerFrom(ctx)
 	olvmCluster := &infrav1.OLVMCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.Runs.abandon(clusterKeyPrefix+req.String(), filepath.Join(r.WorkDir, req.Namespace), statePrefix+req.Name)
+		return ctrl.Result{}, r.Runs.abandon(clusterKeyPrefix+req.String(), filepath.Join(r.WorkDir, req.Namespace),
+			statePrefix+req.Name)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
 	}
+
 	if annotations.IsExternallyManaged(olvmCluster) || !ofShard(olvmCluster, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
 	}
+
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMCluster %s: %w", req.NamespacedName, err)
 	}
+
 	if cluster == nil && olvmCluster.DeletionTimestamp.IsZero() {
 		log.Info("Waiting for the Cluster to own this OLVMCluster")
 		return ctrl.Result{}, nil
 	}
+
 	if cluster != nil {
-		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer); err != nil || added {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer)
+		if err != nil || added {
 			return ctrl.Result{}, err
 		}
 	}
+
 	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster); err == nil && isPaused {
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster)
+	if err == nil && isPaused {
 		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmCluster, scope.key, r.workDir(olvmCluster))
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
+
 	leave, ok := r.crowds.enter(ctx, olvmCluster.Namespace, resolve.EngineOf(olvmCluster))
 	if !ok {
 		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 	}
+
 	defer leave()
 	helper, err := patch.NewHelper(olvmCluster, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
+
 	before := slices.Clone(olvmCluster.Status.Conditions)
 	defer func() {
 		updateClusterStatus(scope)
 		err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions})
-		if !apierrors.IsNotFound(err) { // conditions are written first: where the rest failed, the next pass would see no change
+
+		// conditions are written first: where the rest failed, the next pass would see no change
+		if !apierrors.IsNotFound(err) {
 			announce(r.Recorder, olvmCluster, before, olvmCluster.Status.Conditions, map[string]string{
-				infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+				infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL +
+					" can be used",
 			})
 		}
+
 		if err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 			return
 		}
+
 		if scope.noticed {
 			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
 		}
@@ -271,6 +302,7 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if !olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
 	}
+
 	return r.reconcileNormal(ctx, scope)
 }
 
@@ -279,26 +311,32 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 	if err := r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if err := r.reconcileKubeconfig(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	r.reconcileEngine(ctx, scope)
 	if scope.engineErr != nil {
 		reason, _ := resolve.EngineReason(scope.engineErr)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
 		return ctrl.Result{RequeueAfter: jitter(nextTry(downFor(scope.olvmCluster)))}, nil
 	}
+
 	r.reconcileFailureDomains(ctx, scope)
 	if endpointReady(scope.olvmCluster) && scope.servicesErr == nil && scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
+
 	if err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	r.reconcileGroups(ctx, scope)
 	if err := r.reconcileRun(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
 }
 
@@ -308,32 +346,37 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 	if known == nil || known.Status == metav1.ConditionTrue {
 		return 0
 	}
+
 	return time.Since(known.LastTransitionTime.Time)
 }
 
-// nextTry is when to ask an engine again that has been of no use for so long: soon after it was lost, and more seldom the
-// longer it is away, but never so seldom that anybody waits for it.
+// nextTry is when to ask an engine again that has been of no use for so long: soon after it was lost, and more seldom
+// the longer it is away, but never so seldom that anybody waits for it.
 func nextTry(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
 	return min(max(down/2, soonest), latest)
 }
 
-// nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts come
-// and go.
+// nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts
+// come and go.
 func nextLook(scope *clusterScope) time.Duration {
 	after := jitter(engineCheck)
 	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
 		after = jitter(hostCheck)
 	}
+
 	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil {
 		after = engineRetry
 	}
+
 	if scope.incomplete {
 		after = vmBooting
 	}
+
 	if scope.action.after > 0 {
 		after = min(after, scope.action.after)
 	}
+
 	return after
 }
 
@@ -343,6 +386,7 @@ func reconcileEndpoint(scope *clusterScope) {
 	if asked := scope.cluster.Spec.ControlPlaneEndpoint; endpoint.Host == "" && asked.Host != "" {
 		endpoint.Host, endpoint.Port = asked.Host, asked.Port
 	}
+
 	if endpoint.Host != "" && endpoint.Port == 0 {
 		endpoint.Port = resolve.DefaultEndpointPort
 	}
@@ -359,46 +403,64 @@ func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clus
 	if err == nil && r.Engines.replaced(scope.olvmCluster.UID, session) {
 		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
 	}
+
 	if err == nil {
 		scope.product, err = session.Product(ctx)
 	}
+
 	if err == nil {
 		scope.dataCenter, err = session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
 	}
+
 	var unknown *engine.NameError
 	if errors.As(err, &unknown) {
-		err = &resolve.Error{Reason: infrav1.DataCenterNotFoundReason, Field: "spec.olvmDatacenterName", Message: unknown.Error() + "; correct the name"}
+		err = &resolve.Error{
+			Reason:  infrav1.DataCenterNotFoundReason,
+			Field:   "spec.olvmDatacenterName",
+			Message: unknown.Error() + "; correct the name",
+		}
 	}
+
 	scope.engineErr = err
 }
 
-// reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then removes
-// what they shared.
+// reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then
+// removes what they shared.
 func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	c, name := scope.olvmCluster, clusterNameOf(scope)
 	if name != "" {
 		var machines infrav1.OLVMMachineList
-		if err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
-			return ctrl.Result{}, fmt.Errorf("failed to list the machines of OLVMCluster %s/%s: %w", c.Namespace, c.Name, err)
+		err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{
+			clusterv1.ClusterNameLabel: name,
+		})
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("failed to list the machines of OLVMCluster %s/%s: %w", c.Namespace,
+				c.Name, err)
 		}
+
 		for _, m := range machines.Items {
 			scope.machines = append(scope.machines, m.Name)
 		}
 	}
+
 	if len(scope.machines) > 0 {
 		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
 		slices.Sort(scope.machines)
 		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
+
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
+
 	gone, after, err := r.reconcileDestroy(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if gone {
 		r.Engines.forget(c.UID)
 		r.forgetKubeconfig(c)
 		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
 	}
+
 	return ctrl.Result{RequeueAfter: after}, nil
 }

@@ -37,8 +37,8 @@ func (r *OLVMClusterReconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
 	}
 }
 
-// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses the same
-// ones, but says so in the log only. The Secret is read when it, or the endpoint, has changed.
+// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses the
+// same ones, but says so in the log only. The Secret is read when it, or the endpoint, has changed.
 func (r *OLVMClusterReconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) error {
 	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
@@ -59,6 +59,7 @@ func (r *OLVMClusterReconciler) reconcileKubeconfig(ctx context.Context, scope *
 			return nil
 		}
 	}
+
 	found := &corev1.Secret{}
 	if err := r.APIReader.Get(ctx, key, found); apierrors.IsNotFound(err) {
 		return nil // the end of it wakes us
@@ -69,5 +70,6 @@ func (r *OLVMClusterReconciler) reconcileKubeconfig(ctx context.Context, scope *
 	_, err := workload.Kubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
 	scope.kubeconfig = &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
 	r.kubeconfigs.Store(key, scope.kubeconfig)
+
 	return nil
 }

@@ -59,7 +59,8 @@ type OLVMMachineReconciler struct {
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
 	Delivery *delivery.Server
-	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all namespaces.
+	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all
+	// namespaces.
 	CacheHasAll bool
 
 	states    *tfstate.Store
@@ -71,24 +72,31 @@ type OLVMMachineReconciler struct {
 }
 
 // SetupWithManager adds the controller to the manager.
-func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil || r.WorkDir == "" || r.Runs == nil {
+func (r *OLVMMachineReconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil ||
+		r.WorkDir == "" || r.Runs == nil {
 		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Runs must be set")
 	}
+
 	r.init()
 	r.crowds.limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= workersPerPass
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
-	clusterToMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.OLVMMachineList{}, mgr.GetScheme())
+	clusterToMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.OLVMMachineList{},
+		mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("failed to map Clusters to OLVMMachines: %w", err)
 	}
+
+	machineToOLVMMachine := util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine"))
 	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMMachine{}).
 		Owns(&ipamv1.IPAddressClaim{}).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine")))).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine)).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
@@ -97,11 +105,13 @@ func (r *OLVMMachineReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
 	}
+
 	for _, runnable := range []manager.Runnable{r.Runs, r.follower} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("failed to add the Terraform runner: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -119,10 +129,12 @@ func (r *OLVMMachineReconciler) olvmClusterToMachines(ctx context.Context, objec
 		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
 		return nil
 	}
+
 	out := make([]ctrl.Request, 0, len(machines.Items))
 	for i := range machines.Items {
 		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&machines.Items[i])})
 	}
+
 	return out
 }
 
@@ -134,16 +146,17 @@ type machineScope struct {
 	olvmMachine *infrav1.OLVMMachine
 	key         string // of jobs and attempts
 
-	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be used yet.
-	// Set by reconcileBootstrapData and reconcileConfiguration.
+	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be
+	// used yet. Set by reconcileBootstrapData and reconcileConfiguration.
 	bootstrap *resolve.Bootstrap
 	waiting   *fact
-	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or why
-	// they are not all there. Set by reconcileAddresses.
+	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or
+	// why they are not all there. Set by reconcileAddresses.
 	nics       []resolve.NIC
 	addresses  map[string][]ipam.Address
 	addressErr error
-	// guest is what its agent reports; guestAsked says that it was needed, and the engine answered. Set by reconcileGuest.
+	// guest is what its agent reports; guestAsked says that it was needed, and the engine answered. Set by
+	// reconcileGuest.
 	guest      []engine.GuestInterface
 	guestAsked bool
 	// session and the way to the engine, or why it cannot be used. Set by reconcileEngine.
@@ -161,12 +174,12 @@ type machineScope struct {
 	vmErr     error
 	// waits are the settings that wait for the VM's next start. Set by reconcileVM.
 	waits []string
-	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of them.
-	// Set by reconcileConfiguration.
+	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of
+	// them. Set by reconcileConfiguration.
 	groups    map[string]string
 	leftGroup bool
-	// asked is what the configuration asks for, digest its identity, and resolved its names; or why there is none. Set by
-	// reconcileConfiguration.
+	// asked is what the configuration asks for, digest its identity, and resolved its names; or why there is none. Set
+	// by reconcileConfiguration.
 	asked     *render.Machine
 	digest    string
 	resolved  *infrav1.OLVMStatus
@@ -191,6 +204,7 @@ func (s *machineScope) vmID() engine.ID {
 	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id
 	}
+
 	return engine.ID(s.state.ResourceID("ovirt_vm"))
 }
 
@@ -200,62 +214,81 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	olvmMachine := &infrav1.OLVMMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
 		r.follower.leave(req.String())
-		return ctrl.Result{}, errors.Join(r.addresses.abandon(ctx, req.NamespacedName), r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name))
+		return ctrl.Result{}, errors.Join(r.addresses.abandon(ctx, req.NamespacedName),
+			r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name))
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
 	}
+
 	if !ofShard(olvmMachine, r.WatchFilterValue) {
 		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
 	}
+
 	scope := &machineScope{olvmMachine: olvmMachine, key: req.String()}
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if scope.olvmCluster != nil {
 		namespace := olvmMachine.Namespace
 		if r.begun(scope) {
 			namespace += " begun" // they do not wait behind those that have nothing yet
 		}
+
 		leave, ok := r.crowds.enter(ctx, namespace, resolve.EngineOf(scope.olvmCluster))
 		if !ok {
 			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 		}
+
 		defer leave()
 	}
+
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
 	if (scope.machine == nil || scope.cluster == nil) && !deleting {
 		log.Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
 		return ctrl.Result{}, nil
 	}
+
 	if scope.machine != nil {
 		log = log.WithValues("Machine", scope.machine.Name)
 		ctx = ctrl.LoggerInto(ctx, log)
 	}
+
 	if !deleting {
-		if added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmMachine, infrav1.MachineFinalizer); err != nil || added {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmMachine, infrav1.MachineFinalizer)
+		if err != nil || added {
 			return ctrl.Result{}, err
 		}
 	}
-	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine); err == nil && isPaused {
+
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine)
+	if err == nil && isPaused {
 		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmMachine, scope.key, r.workDir(olvmMachine))
 	} else if err != nil || requeue {
 		return ctrl.Result{}, err
 	}
+
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
-	before, provisioned := slices.Clone(olvmMachine.Status.Conditions), ptr.Deref(olvmMachine.Status.Initialization.Provisioned, false)
+
+	before := slices.Clone(olvmMachine.Status.Conditions)
+	provisioned := ptr.Deref(olvmMachine.Status.Initialization.Provisioned, false)
 	defer func() {
 		updateMachineStatus(scope)
 		err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions})
-		if !apierrors.IsNotFound(err) { // conditions are written first: where the rest failed, the next pass would see no change
+
+		// conditions are written first: where the rest failed, the next pass would see no change
+		if !apierrors.IsNotFound(err) {
 			announce(r.Recorder, olvmMachine, before, olvmMachine.Status.Conditions, scope.steps())
 		}
+
 		if err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 			return
 		}
+
 		observeMachine(scope, provisioned, before)
 		if scope.noticed {
 			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
@@ -266,6 +299,7 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	if deleting {
 		return r.reconcileDelete(ctx, scope)
 	}
+
 	return r.reconcileNormal(ctx, scope)
 }
 
@@ -275,27 +309,33 @@ func (r *OLVMMachineReconciler) begun(scope *machineScope) bool {
 	if ok && run.Phase != terraform.Queued {
 		return true
 	}
+
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
 // findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
 func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineScope) error {
 	var err error
-	if scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta); err != nil && !apierrors.IsNotFound(err) {
+	scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.key, err)
 	}
+
 	scope.cluster, err = util.GetClusterFromMetadata(ctx, r.Client, scope.olvmMachine.ObjectMeta)
 	if errors.Is(err, util.ErrNoCluster) || apierrors.IsNotFound(err) {
 		scope.cluster = nil
 	} else if err != nil {
 		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.key, err)
 	}
+
 	if scope.cluster == nil {
 		return r.findOLVMCluster(ctx, scope)
 	}
+
 	if !scope.cluster.Spec.InfrastructureRef.IsDefined() {
 		return nil
 	}
+
 	found := &infrav1.OLVMCluster{}
 	key := client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
 	if err := r.Client.Get(ctx, key, found); err == nil {
@@ -303,23 +343,30 @@ func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineSc
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
+
 	return nil
 }
 
-// findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion needs the
-// way to the engine all the same.
+// findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion
+// needs the way to the engine all the same.
 func (r *OLVMMachineReconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
 	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	if name == "" {
 		return nil
 	}
+
 	var list infrav1.OLVMClusterList
-	if err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: name,
+	})
+	if err != nil {
 		return fmt.Errorf("failed to list the OLVMClusters of Cluster %s: %w", name, err)
 	}
+
 	if len(list.Items) == 1 {
 		scope.olvmCluster = &list.Items[0]
 	}
+
 	return nil
 }
 
@@ -330,29 +377,46 @@ func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineSc
 		scope.attempt = r.Runs.attempt(scope.key)
 		return
 	}
+
 	scope.noticed, scope.noticedRun = true, status.Ended
 	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
 		scope.attempt = r.Runs.attempt(scope.key)
 		return // nobody's failure
 	}
+
 	report := recordRun(scope.olvmMachine, status)
 	observeRun(status, report.Result)
-	log := ctrl.LoggerFrom(ctx).WithValues("operation", status.Operation, "seconds", status.Ended.Sub(status.Started).Seconds())
+	log := ctrl.LoggerFrom(ctx).WithValues("operation", status.Operation, "seconds",
+		status.Ended.Sub(status.Started).Seconds())
 	scope.attempt = r.Runs.note(scope.key, status)
 	if status.Err != nil {
 		log.Error(status.Err, "Terraform run failed")
-		r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation), string(status.Operation), "%s", shorten(status.Err.Error(), 900))
+		r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation),
+			string(status.Operation), "%s", shorten(status.Err.Error(), 900))
+
 		return
 	}
+
 	scope.destroyed = status.Operation == terraform.Destroy
 	log.Info("Terraform run succeeded", "added", report.Added, "changed", report.Changed, "destroyed", report.Destroyed)
-	r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeNormal, "Successful"+string(status.Operation), string(status.Operation),
-		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed", status.Ended.Sub(status.Started).Seconds(), report.Added, report.Changed, report.Destroyed)
+	r.Recorder.Eventf(
+		scope.olvmMachine,
+		nil,
+		corev1.EventTypeNormal,
+		"Successful"+string(status.Operation),
+		string(status.Operation),
+		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed",
+		status.Ended.Sub(status.Started).Seconds(),
+		report.Added,
+		report.Changed,
+		report.Destroyed,
+	)
 }
 
 func shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
 	}
+
 	return text[:length] + " ..."
 }

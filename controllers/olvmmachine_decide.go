@@ -8,7 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// observed is all that the next action of a machine, or of what a cluster's machines share, depends on. It is plain data; time is part of it.
+// observed is all that the next action of a machine, or of what a cluster's machines share, depends on. It is plain
+// data; time is part of it.
 type observed struct {
 	now time.Time
 	// run is the job that is queued or going; nil where there is none.
@@ -92,6 +93,7 @@ func decide(rules []rule, o observed) action {
 			return a
 		}
 	}
+
 	return action{kind: actionNone}
 }
 
@@ -99,8 +101,14 @@ func runInFlight(o observed) (action, bool) {
 	if o.run == nil {
 		return action{}, false
 	}
+
 	// A run that is done here ended after its result was looked for: the next pass takes notice of it first.
-	return action{kind: actionWait, after: engineRetry, reason: infrav1.ApplyingReason, message: fmt.Sprintf("Terraform %s is %s", o.run.Operation, o.run.Phase)}, true
+	return action{
+		kind:    actionWait,
+		after:   engineRetry,
+		reason:  infrav1.ApplyingReason,
+		message: fmt.Sprintf("Terraform %s is %s", o.run.Operation, o.run.Phase),
+	}, true
 }
 
 // cancelApply makes a deletion go before a creation that has not ended.
@@ -108,7 +116,12 @@ func cancelApply(o observed) (action, bool) {
 	if o.run == nil || o.run.Phase == terraform.Done || o.run.Operation != terraform.Apply {
 		return action{}, false
 	}
-	return action{kind: actionCancel, reason: infrav1.WaitingForTerraformReason, message: "Waiting for the Terraform run that creates the VM to stop"}, true
+
+	return action{
+		kind:    actionCancel,
+		reason:  infrav1.WaitingForTerraformReason,
+		message: "Waiting for the Terraform run that creates the VM to stop",
+	}, true
 }
 
 func stateUnusable(o observed) (action, bool) {
@@ -128,8 +141,13 @@ func deleteNeedsEngine(o observed) (action, bool) {
 }
 
 func guestShutsDown(o observed) (action, bool) {
-	return action{kind: actionWait, reason: infrav1.WaitingForGuestShutdownReason, after: min(o.shutdownLeft, vmBooting),
-		message: fmt.Sprintf("Waiting for the guest to shut down; its power is cut at %s", o.now.Add(o.shutdownLeft).Round(time.Second).UTC().Format(time.RFC3339))}, o.shutdownLeft > 0
+	return action{
+		kind:   actionWait,
+		reason: infrav1.WaitingForGuestShutdownReason,
+		after:  min(o.shutdownLeft, vmBooting),
+		message: fmt.Sprintf("Waiting for the guest to shut down; its power is cut at %s",
+			o.now.Add(o.shutdownLeft).Round(time.Second).UTC().Format(time.RFC3339)),
+	}, o.shutdownLeft > 0
 }
 
 func settled(o observed) (action, bool) {
@@ -144,6 +162,8 @@ func backingOff(o observed) (action, bool) {
 	if o.failures == 0 || o.digest != o.lastAttempted {
 		return action{}, false
 	}
+
 	left := o.lastFailure.Add(backoff(o.failures)).Sub(o.now)
+
 	return action{kind: actionWait, reason: infrav1.ApplyFailedReason, after: left}, left > 0
 }

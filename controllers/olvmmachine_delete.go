@@ -29,37 +29,57 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
 		return ctrl.Result{}, nil
 	}
+
 	if _, moving := scope.olvmMachine.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
 		scope.blocked = "The object is being moved to another management cluster; its VM stays"
 		return ctrl.Result{}, nil
 	}
+
 	if _, err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if scope.stateErr != nil {
 		givenUp, err := r.states.GivenUp(ctx, scope.olvmMachine)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
+
 		if givenUp {
 			scope.stateErr = nil
 		}
 	}
+
 	if _, err := r.reconcileEngine(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if scope.olvmCluster == nil {
 		if !scope.state.Empty() || mayHaveVM(scope.olvmMachine) {
-			scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
-				scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel], infrav1.MachineFinalizer)
+			scope.blocked = fmt.Sprintf(
+				"The OLVMCluster, which names the engine, does not exist. To delete the VM %s make it again, with "+
+					"the label %s=%s; to keep the VM remove the finalizer %s from this object",
+				scope.vmID(),
+				clusterv1.ClusterNameLabel,
+				scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
+				infrav1.MachineFinalizer,
+			)
+
 			return ctrl.Result{RequeueAfter: vmSteady}, nil
 		}
-		scope.engineErr = &resolve.Error{Reason: infrav1.WaitingForEngineReason, Field: "Cluster spec.infrastructureRef", Message: "the OLVMCluster, which names the engine, does not exist"}
+
+		scope.engineErr = &resolve.Error{
+			Reason:  infrav1.WaitingForEngineReason,
+			Field:   "Cluster spec.infrastructureRef",
+			Message: "the OLVMCluster, which names the engine, does not exist",
+		}
 	}
+
 	r.reconcileOwnership(ctx, scope)
 	if scope.blocked != "" {
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
+
 	return r.reconcileDestroy(ctx, scope)
 }
 
@@ -74,24 +94,39 @@ func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *m
 	if scope.session == nil || id == "" {
 		return
 	}
+
 	vm, err := scope.session.VM(ctx, id)
 	if engine.IsNotFound(err) {
 		scope.vmMissing = true
 		return
 	}
+
 	if err != nil {
 		scope.vmErr = err
 		return
 	}
+
 	scope.vm = vm
+
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
 	found, ok := resolve.OwnerOf(vm.CommentText())
 	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
-		scope.blocked = fmt.Sprintf("VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM providers are given back then)",
-			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
+		scope.blocked = fmt.Sprintf(
+			"VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it "+
+				"remove the finalizer %s from this object (addresses of IPAM providers are given back then)",
+			vm.Name,
+			vm.ID,
+			vm.CommentText(),
+			ours.Comment(),
+			infrav1.MachineFinalizer,
+		)
 	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
 		// Before it is powered off for nothing.
-		scope.blocked = fmt.Sprintf("VM %s (%s) is protected against deletion; to delete it turn Delete Protection off in the engine", vm.Name, vm.ID)
+		scope.blocked = fmt.Sprintf(
+			"VM %s (%s) is protected against deletion; to delete it turn Delete Protection off in the engine",
+			vm.Name,
+			vm.ID,
+		)
 	}
 }
 
@@ -100,55 +135,72 @@ func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *mac
 	o := r.observe(scope)
 	o.digest = destroyDigest
 	o.ready = scope.session != nil && scope.vmErr == nil
+
 	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
 	o.hadVM = !scope.vmMissing && !scope.destroyed && mayHaveVM(scope.olvmMachine)
 	o.shutdownLeft = shutdownLeft(scope)
 	scope.action = decide(deleteRules, o)
 	if scope.action.reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
 		if err := scope.session.ShutdownVM(ctx, scope.vm.ID, false); err != nil && !engine.IsConflict(err) {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
+			ctrl.LoggerFrom(ctx).
+				Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
 		}
 	}
+
 	switch scope.action.kind {
 	case actionCancel:
 		r.runner.Cancel(scope.key)
 	case actionDestroy:
-		if err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, nil, func() terraform.Job {
-			return terraform.Job{Key: scope.key, Tenant: scope.olvmCluster.Namespace, Engine: resolve.EngineOf(scope.olvmCluster), Operation: terraform.Destroy, Digest: destroyDigest, Run: r.destroyJob(scope)}
-		}); err != nil {
+		err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, nil, func() terraform.Job {
+			return terraform.Job{
+				Key:       scope.key,
+				Tenant:    scope.olvmCluster.Namespace,
+				Engine:    resolve.EngineOf(scope.olvmCluster),
+				Operation: terraform.Destroy,
+				Digest:    destroyDigest,
+				Run:       r.destroyJob(scope),
+			}
+		})
+		if err != nil {
 			return ctrl.Result{}, err
 		}
 	case actionRelease:
 		if err := r.addresses.release(ctx, scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err
 		}
+
 		if err := r.states.Delete(ctx, scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err
 		}
+
 		if err := r.removeWorkDir(scope.olvmMachine); err != nil {
 			return ctrl.Result{}, err
 		}
+
 		r.Runs.forget(scope.key)
 		r.follower.leave(scope.key)
 		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
 	}
+
 	return ctrl.Result{RequeueAfter: scope.action.after}, nil
 }
 
 // defaultShutdown is how long a guest may take that is asked to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It counts
-// from the deletion, so that a restart of the manager does not prolong it.
+// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It
+// counts from the deletion, so that a restart of the manager does not prolong it.
 func shutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
 		return 0
 	}
+
 	limit := time.Duration(want.TimeoutSeconds) * time.Second
 	if limit == 0 {
 		limit = defaultShutdown
 	}
+
 	return max(time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit)), 0)
 }
 
@@ -159,39 +211,54 @@ const destroyDigest = "destroy"
 func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Context) (terraform.Summary, error) {
 	owner, session, config := scope.olvmMachine.DeepCopy(), scope.session, scope.config
 	dcName, vmID := scope.olvmCluster.Spec.OLVMDatacenterName, scope.vmID()
+
 	return func(ctx context.Context) (terraform.Summary, error) {
 		if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
 			return terraform.Summary{}, err
 		}
+
 		state, err := r.states.Load(ctx, owner)
 		if err != nil {
 			return terraform.Summary{}, err
 		}
+
 		if state.Empty() {
-			if err := removeOrphan(ctx, session, orphan{
-				id: vmID, dataCenter: dcName, name: owner.Annotations[infrav1.CreateRequestedAnnotation], owner: ownerOf(owner), dataDisks: owner.Spec.VirtualMachine.DataDisks,
-			}); err != nil {
+			err := removeOrphan(ctx, session, orphan{
+				id:         vmID,
+				dataCenter: dcName,
+				name:       owner.Annotations[infrav1.CreateRequestedAnnotation],
+				owner:      ownerOf(owner),
+				dataDisks:  owner.Spec.VirtualMachine.DataDisks,
+			})
+			if err != nil {
 				return terraform.Summary{}, err
 			}
+
 			return terraform.Summary{}, r.removeStrays(ctx, session, owner)
 		}
+
 		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
 		if err != nil {
 			return terraform.Summary{}, err
 		}
+
 		summary, err := r.destroy(ctx, owner, files, config.Password, state)
 		if err != nil && strings.Contains(err.Error(), inSnapshot) {
 			if err := r.removeSnapshots(ctx, session, owner, vmID); err != nil {
 				return summary, err
 			}
+
 			if state, err = r.states.Load(ctx, owner); err != nil {
 				return summary, err
 			}
+
 			summary, err = r.destroy(ctx, owner, files, config.Password, state)
 		}
+
 		if err != nil {
 			return summary, err
 		}
+
 		return summary, r.removeStrays(ctx, session, owner)
 	}
 }
@@ -215,42 +282,58 @@ const inSnapshot = "is already configured in a snapshot"
 
 // removeSnapshots removes the snapshots of a machine's VM, which would go with it anyway, so that its data disks can be
 // detached. The run that met them has stopped the VM.
-func (r *OLVMMachineReconciler) removeSnapshots(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID engine.ID) error {
+func (r *OLVMMachineReconciler) removeSnapshots(
+	ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID engine.ID,
+) error {
 	if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
 		return err
 	}
+
 	log.FromContext(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", vmID)
+
 	return session.RemoveSnapshots(ctx, vmID, nil)
 }
 
 // removeStrays deletes the data disks that were made for the machine and that its state does not know: a run was killed
 // between the engine's doing and the state. A disk that only has the alias stays, and so
 // do the copies that the engine made of it for a template and its VMs.
-func (r *OLVMMachineReconciler) removeStrays(ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine) error {
+func (r *OLVMMachineReconciler) removeStrays(
+	ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine,
+) error {
 	wanted := owner.Spec.VirtualMachine.DataDisks
 	if len(wanted) == 0 {
 		return nil
 	}
+
 	state, err := r.states.Load(ctx, owner)
 	if err != nil {
 		return err
 	}
+
 	known := state.Instances("ovirt_disk")
+
 	for _, disk := range wanted {
-		found, err := session.FindImageDisks(ctx, render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name))
+		found, err := session.FindImageDisks(
+			ctx,
+			render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name),
+		)
 		if err != nil {
 			return err
 		}
+
 		for i := range found {
 			id := found[i].ID
-			if !found[i].MadeFor(ownerOf(owner).Comment()) || slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id.String() }) {
+			if !found[i].MadeFor(ownerOf(owner).Comment()) ||
+				slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id.String() }) {
 				continue
 			}
+
 			if err := session.RemoveDisk(ctx, id, nil); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -277,19 +360,24 @@ func (o orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 		if engine.IsNotFound(err) {
 			return nil, nil
 		}
+
 		return vm, err
 	}
+
 	dc, err := session.DataCenter(ctx, o.dataCenter)
 	if err != nil {
 		return nil, err
 	}
+
 	vm, err := session.FindVM(ctx, dc.ID, o.name)
 	if err != nil || vm == nil {
 		return nil, err
 	}
+
 	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != o.owner {
 		return nil, nil
 	}
+
 	return vm, nil
 }
 
@@ -299,11 +387,13 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 	defer cancel()
 	absentSince, seen := time.Now(), o.id != ""
 	var last error
+
 	for {
 		vm, err := o.find(ctx, session)
 		if err != nil && !engine.IsTransient(err) {
 			return err
 		}
+
 		switch {
 		case err != nil:
 			last, absentSince = err, time.Now()
@@ -319,6 +409,7 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 				return last
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), last)
@@ -330,20 +421,28 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 // removeStep brings the VM one step nearer to its end.
 func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var err error
+
 	switch {
 	case vm.Status.Off():
-		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked for.
-		if err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
-			return a.Bootable != nil && *a.Bootable || slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool { return d.AliasText() == render.DiskAlias(vm.Name, want.Name) })
-		}); err == nil {
+		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked
+		// for.
+		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
+			return a.Bootable != nil && *a.Bootable ||
+				slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool {
+					return d.AliasText() == render.DiskAlias(vm.Name, want.Name)
+				})
+		})
+		if err == nil {
 			err = session.DeleteVM(ctx, vm.ID)
 		}
 	case vm.Status.Busy():
 	default:
 		err = session.StopVM(ctx, vm.ID, true)
 	}
+
 	if engine.IsNotFound(err) {
 		return nil
 	}
+
 	return err
 }

@@ -23,20 +23,27 @@ import (
 
 // machineConditions are those that this controller owns.
 var machineConditions = []string{
-	infrav1.ReadyCondition, infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
-	infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition, clusterv1.PausedCondition,
+	infrav1.ReadyCondition,
+	infrav1.BootstrapDataAvailableCondition,
+	infrav1.AddressesAllocatedCondition,
+	infrav1.InfrastructureAppliedCondition,
+	infrav1.VirtualMachineRunningCondition,
+	infrav1.DeletingCondition,
+	clusterv1.PausedCondition,
 }
 
 func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
 	if m.Status.OLVM == nil {
 		m.Status.OLVM = &infrav1.OLVMStatus{}
 	}
+
 	return m.Status.OLVM
 }
 
 // recordRun writes the end of a run into the status.
 func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformRun {
 	report := recordTerraform(&m.Status.Terraform, tfstate.SecretName(m), run)
+
 	vm := &ensureOLVM(m).VirtualMachine
 	switch {
 	case run.Operation != terraform.Apply:
@@ -45,6 +52,7 @@ func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformR
 	case m.Spec.ProviderID == "":
 		vm.CreationStatus, vm.CreationError = "Failed", shorten(run.Err.Error(), 1024)
 	}
+
 	return report
 }
 
@@ -53,13 +61,20 @@ func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run t
 	if *status == nil {
 		*status = &infrav1.TerraformStatus{}
 	}
+
 	t := *status
 	t.StateSecret = stateSecret
 	t.Runs++
 	report := &infrav1.TerraformRun{
-		Operation: string(run.Operation), Result: "Succeeded", StartTime: metav1.NewTime(run.Started), CompletionTime: metav1.NewTime(run.Ended),
-		Added: int32(run.Summary.Added), Changed: int32(run.Summary.Changed), Destroyed: int32(run.Summary.Destroyed), //nolint:gosec // a handful
+		Operation:      string(run.Operation),
+		Result:         "Succeeded",
+		StartTime:      metav1.NewTime(run.Started),
+		CompletionTime: metav1.NewTime(run.Ended),
+		Added:          int32(run.Summary.Added),
+		Changed:        int32(run.Summary.Changed),
+		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
 	}
+
 	var refused *terraform.GuardError
 	switch {
 	case run.Err == nil:
@@ -71,24 +86,37 @@ func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run t
 		report.Result = "Failed"
 		t.Failures++
 	}
+
 	t.LastRun = report
+
 	return report
 }
 
-// noteState writes down which state was seen, and refuses one that is older than what was seen before: a backup of the Secret
-// was restored, and what was made since is not in it.
+// noteState writes down which state was seen, and refuses one that is older than what was seen before: a backup of the
+// Secret was restored, and what was made since is not in it.
 func noteState(status **infrav1.TerraformStatus, secret string, state *tfstate.State) error {
 	if state == nil {
 		return nil
 	}
+
 	if *status == nil {
 		*status = &infrav1.TerraformStatus{}
 	}
+
 	t, serial := *status, int64(state.Serial) //nolint:gosec // one more with each change
 	if t.StateLineage == state.Lineage && serial < t.StateSerial {
-		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf("it has serial %d, and there was one with serial %d: an older state was restored over it", serial, t.StateSerial)}
+		return &tfstate.InvalidError{
+			Secret: secret,
+			Reason: fmt.Sprintf(
+				"it has serial %d, and there was one with serial %d: an older state was restored over it",
+				serial,
+				t.StateSerial,
+			),
+		}
 	}
+
 	t.StateSecret, t.StateLineage, t.StateSerial = secret, state.Lineage, serial
+
 	return nil
 }
 
@@ -102,12 +130,17 @@ func updateMachineStatus(scope *machineScope) {
 		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
 	}
+
 	setRunningCondition(scope)
 	setReady(m, []string{
-		infrav1.BootstrapDataAvailableCondition, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
-		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition,
+		infrav1.BootstrapDataAvailableCondition,
+		infrav1.AddressesAllocatedCondition,
+		infrav1.InfrastructureAppliedCondition,
+		infrav1.VirtualMachineRunningCondition,
+		infrav1.DeletingCondition,
 	})
-	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m, infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
+	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m,
+		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
 }
@@ -116,6 +149,7 @@ func updateMachineStatus(scope *machineScope) {
 func (s *machineScope) steps() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
 	_, ips := addressesOf(s.olvmMachine)
+
 	return map[string]string{
 		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
 		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
@@ -131,59 +165,77 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		m.Status.OLVM = scope.resolved
 		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
+
 	if scope.state != nil {
 		if id := scope.state.ResourceID("ovirt_nic"); id != "" {
 			ensureOLVM(m).VNICID = id
 		}
 	}
+
 	if scope.vm != nil {
 		vm := &ensureOLVM(m).VirtualMachine
 		vm.VMID, vm.VMName, vm.Status = scope.vm.ID.String(), scope.vm.Name, string(scope.vm.Status)
 	}
+
 	if scope.asked != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
+
 	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
+
 		m.Status.Addresses = nil
 		for _, address := range addresses {
-			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address.String()})
+			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
+				Type:    clusterv1.MachineInternalIP,
+				Address: address.String(),
+			})
 		}
-		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: scope.machine.Name})
+
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
+			Type:    clusterv1.MachineHostName,
+			Address: scope.machine.Name,
+		})
 	}
 }
 
-// machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to it,
-// and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
+// machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to
+// it, and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
 func (s *machineScope) machineAddresses() []netip.Addr {
 	recorded, err := resolve.Recorded(s.olvmMachine)
 	if err != nil {
 		return nil
 	}
+
 	var out, endpoint []netip.Addr
 	if s.olvmCluster != nil {
 		for _, virtual := range resolve.VirtualAddresses(s.olvmCluster.Spec) {
 			endpoint = append(endpoint, virtual.Address)
 		}
 	}
+
 	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
 		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
 		if i == 0 && len(of) == 0 {
 			return nil // the node's own address comes first, or is not known yet
 		}
+
 		out = append(out, of...)
 		delete(recorded, network.VNICName)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of a spec that was changed since
 		out = append(out, recorded[name]...)
 	}
+
 	var unique []netip.Addr
 	for _, address := range out {
 		if !slices.Contains(endpoint, address) && !slices.Contains(unique, address) {
 			unique = append(unique, address)
 		}
 	}
+
 	return unique
 }
 
@@ -193,18 +245,23 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 	if at < 0 || s.nics[at].Guest == nil {
 		return nil
 	}
+
 	var out []netip.Addr
+
 	for _, found := range s.guest {
 		if found.Name != s.nics[at].Guest.Interface {
 			continue
 		}
+
 		if s.nics[at].Guest.Dynamic(true) {
 			out = append(out, found.IPv4...)
 		}
+
 		if s.nics[at].Guest.Dynamic(false) {
 			out = append(out, found.IPv6...)
 		}
 	}
+
 	return out
 }
 
@@ -214,15 +271,21 @@ func (s *machineScope) dynamic() bool {
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
-	condition := metav1.Condition{Type: infrav1.DeletingCondition, Status: metav1.ConditionFalse, Reason: infrav1.NotDeletingReason}
+	condition := metav1.Condition{
+		Type:   infrav1.DeletingCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.NotDeletingReason,
+	}
 	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+
 		switch {
 		case scope.blocked != "":
 			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
 		case scope.stateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
-			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the VM is looked for by its ID or name"
+			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
+				"for by its ID or name"
 		case scope.engineErr != nil || scope.vmErr != nil:
 			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
 			condition.Reason = infrav1.WaitingForEngineReason
@@ -234,28 +297,44 @@ func setMachineDeletingCondition(scope *machineScope) {
 			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, scope.action.message
 		}
 	}
+
 	conditions.Set(scope.olvmMachine, condition)
 }
 
 func failureMessage(a attempt) string {
-	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)", shorten(a.err.Error(), 2000), a.failures, backoff(a.failures))
+	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)",
+		shorten(a.err.Error(), 2000), a.failures, backoff(a.failures))
 }
 
 func setBootstrapCondition(scope *machineScope) {
-	condition := metav1.Condition{Type: infrav1.BootstrapDataAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.BootstrapDataAvailableReason}
-	if scope.waiting != nil {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, scope.waiting.reason, scope.waiting.message
+	condition := metav1.Condition{
+		Type:   infrav1.BootstrapDataAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.BootstrapDataAvailableReason,
 	}
+	if scope.waiting != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason = scope.waiting.reason
+		condition.Message = scope.waiting.message
+	}
+
 	conditions.Set(scope.olvmMachine, condition)
 }
 
 func setAddressesCondition(scope *machineScope, known bool) {
-	condition := metav1.Condition{Type: infrav1.AddressesAllocatedCondition, Status: metav1.ConditionTrue, Reason: infrav1.AddressesAllocatedReason}
+	condition := metav1.Condition{
+		Type:   infrav1.AddressesAllocatedCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.AddressesAllocatedReason,
+	}
 	var field *resolve.Error
 	known = known || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
 	errors.As(scope.addressErr, &field)
+
 	switch {
-	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known && scope.olvmMachine.Spec.ProviderID != "":
+	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
+		scope.olvmMachine.Spec.ProviderID != "":
+
 		// What was given stays given: a profile that is gone says nothing about a machine that runs.
 	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
@@ -266,6 +345,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForGuestAddressesReason
 		condition.Message = scope.whyNoGuestAddress()
 	}
+
 	conditions.Set(scope.olvmMachine, condition)
 }
 
@@ -275,24 +355,35 @@ func (s *machineScope) whyNoGuestAddress() string {
 	for _, found := range s.guest {
 		names = append(names, found.Name)
 	}
+
 	switch {
 	case s.vm == nil || s.vm.Status != engine.VMUp:
 		return "The guest gets its addresses by itself when it is up"
 	case len(names) == 0:
-		return "The guest agent reports no address; the image needs qemu-guest-agent, and the network a DHCP server or router"
+		return "The guest agent reports no address; the image needs qemu-guest-agent, and the " +
+			"network a DHCP server or router"
 	}
-	return fmt.Sprintf("The guest agent reports no address of the interface that the machine names; it has addresses of %s", strings.Join(names, ", "))
+
+	return fmt.Sprintf(
+		"The guest agent reports no address of the interface that the machine names; it has addresses of %s",
+		strings.Join(names, ", "),
+	)
 }
 
 func setAppliedCondition(scope *machineScope) {
 	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
+
 	applied := scope.state != nil && scope.state.AppliedDigest != ""
 	switch {
 	case scope.action.kind == actionNone && scope.action.reason == infrav1.AppliedReason:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case scope.stateErr != nil:
-		condition.Reason, condition.Message = infrav1.StateInvalidReason, scope.stateErr.Error()+"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"
-	case applied && (scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil || scope.action.kind == actionBlock):
+		condition.Reason = infrav1.StateInvalidReason
+		condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+			"the state is rebuilt from the VM"
+	case applied &&
+		(scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil ||
+			scope.action.kind == actionBlock):
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
@@ -310,6 +401,7 @@ func setAppliedCondition(scope *machineScope) {
 	default:
 		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
 	}
+
 	conditions.Set(scope.olvmMachine, condition)
 }
 
@@ -319,6 +411,7 @@ func whatNoChangeGetsPast(scope *machineScope) string {
 	if !errors.As(scope.renderErr, &field) && !errors.As(scope.addressErr, &field) {
 		return ""
 	}
+
 	return "no change of this machine can be applied: " + field.Error()
 }
 
@@ -327,12 +420,14 @@ func renderReason(err error) (reason, message string) {
 	if errors.As(err, &field) {
 		return field.Reason, field.Error()
 	}
+
 	var unreachable *engine.UnreachableError
 	var auth *engine.AuthError
 	var fault *engine.Fault
 	if errors.As(err, &unreachable) || errors.As(err, &auth) || errors.As(err, &fault) {
 		return infrav1.WaitingForEngineReason, err.Error()
 	}
+
 	return infrav1.RenderFailedReason, err.Error()
 }
 
@@ -364,6 +459,7 @@ func applyReason(err error) string {
 	case errors.As(err, &killed):
 		return infrav1.ExecutorKilledReason
 	}
+
 	return infrav1.ApplyFailedReason
 }
 
@@ -372,7 +468,11 @@ func setRunningCondition(scope *machineScope) {
 	switch {
 	case scope.vmMissing && scope.olvmMachine.Spec.ProviderID != "":
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
-		condition.Message = fmt.Sprintf("VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a MachineHealthCheck replace it", scope.vmID())
+		condition.Message = fmt.Sprintf(
+			"VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a "+
+				"MachineHealthCheck replace it",
+			scope.vmID(),
+		)
 	case scope.vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
 	case scope.vm == nil:
@@ -380,6 +480,7 @@ func setRunningCondition(scope *machineScope) {
 		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
 			return
 		}
+
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case scope.vm.Status == engine.VMUp:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
@@ -394,11 +495,18 @@ func setRunningCondition(scope *machineScope) {
 		condition.Message = "VM is migrating to another host"
 	case scope.vm.Status.OutOfSight():
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
-		condition.Message = fmt.Sprintf("VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when it is back or fenced", scope.vm.Status)
+		condition.Message = fmt.Sprintf(
+			"VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when "+
+				"it is back or fenced",
+			scope.vm.Status,
+		)
 	case scope.vm.Status.Asleep():
-		condition.Reason, condition.Message = infrav1.VirtualMachineNotRunningReason, fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine", scope.vm.Status)
+		condition.Reason = infrav1.VirtualMachineNotRunningReason
+		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine", scope.vm.Status)
 	default:
-		condition.Reason, condition.Message = infrav1.VirtualMachineNotRunningReason, fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
+		condition.Reason = infrav1.VirtualMachineNotRunningReason
+		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
 	}
+
 	conditions.Set(scope.olvmMachine, condition)
 }

@@ -27,8 +27,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates/status,verbs=patch
 
-// OLVMMachineTemplateReconciler says in the status of OLVMMachineTemplates what a machine made from them will be, so that
-// an autoscaler can scale from zero.
+// OLVMMachineTemplateReconciler says in the status of OLVMMachineTemplates what a machine made from them will be, so
+// that an autoscaler can scale from zero.
 type OLVMMachineTemplateReconciler struct {
 	Client           client.Client
 	Recorder         events.EventRecorder
@@ -36,20 +36,25 @@ type OLVMMachineTemplateReconciler struct {
 }
 
 // SetupWithManager adds the controller to the manager.
-func (r *OLVMMachineTemplateReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+func (r *OLVMMachineTemplateReconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
 	if r.Client == nil || r.Recorder == nil {
 		return errors.New("fields Client and Recorder must be set")
 	}
+
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachinetemplate")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMMachineTemplate{}).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates), predicates.ClusterUnpaused(mgr.GetScheme(), log)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates),
+			predicates.ClusterUnpaused(mgr.GetScheme(), log)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachineTemplate controller: %w", err)
 	}
+
 	return nil
 }
 
@@ -59,12 +64,15 @@ func (r *OLVMMachineTemplateReconciler) clusterToTemplates(ctx context.Context, 
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.GetNamespace())); err != nil {
 		return nil
 	}
+
 	var out []ctrl.Request
+
 	for i := range templates.Items {
 		if util.IsOwnedByObject(&templates.Items[i], cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind()) {
 			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&templates.Items[i])})
 		}
 	}
+
 	return out
 }
 
@@ -74,32 +82,39 @@ func (r *OLVMMachineTemplateReconciler) Reconcile(ctx context.Context, req ctrl.
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if !template.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+
 	// The owner is the Cluster, or the ClusterClass, or nobody yet.
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", req.NamespacedName, err)
+		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", req.NamespacedName,
+			err)
 	}
+
 	if annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template) {
 		return ctrl.Result{}, nil
 	}
+
 	helper, err := patch.NewHelper(template, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
+
 	defer func() {
 		if err := helper.Patch(ctx, template); err != nil {
 			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
 		}
 	}()
 	r.reconcileCapacity(ctx, template)
+
 	return ctrl.Result{}, nil
 }
 
-// reconcileCapacity writes what the spec says. A wrong capacity would make an autoscaler add nodes on which nothing fits;
-// none makes it leave the node group alone.
+// reconcileCapacity writes what the spec says. A wrong capacity would make an autoscaler add nodes on which nothing
+// fits; none makes it leave the node group alone.
 func (r *OLVMMachineTemplateReconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
 	template.Status.NodeInfo = resolve.NodeInfo(spec)
@@ -107,7 +122,9 @@ func (r *OLVMMachineTemplateReconciler) reconcileCapacity(ctx context.Context, t
 	var field *resolve.Error
 	if errors.As(err, &field) {
 		ctrl.LoggerFrom(ctx).Info("Capacity is not known", "reason", field.Reason, "error", field.Error())
-		r.Recorder.Eventf(template, nil, corev1.EventTypeWarning, field.Reason, "Capacity", "spec.template.%s; nothing can be scaled from zero with this template", field.Error())
+		r.Recorder.Eventf(template, nil, corev1.EventTypeWarning, field.Reason, "Capacity",
+			"spec.template.%s; nothing can be scaled from zero with this template", field.Error())
 	}
+
 	template.Status.Capacity = capacity
 }

@@ -23,7 +23,9 @@ func (s *site) template(name string, spoil func(*infrav1.OLVMMachineTemplate)) *
 	if spoil != nil {
 		spoil(template)
 	}
+
 	s.Create(template)
+
 	return template
 }
 
@@ -33,10 +35,13 @@ func (s *site) expectCapacity(template *infrav1.OLVMMachineTemplate, cpu, memory
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(template), template); err != nil {
 			return err
 		}
+
 		status := template.Status
-		if status.Capacity.Cpu().String() != cpu || status.Capacity.Memory().String() != memory || status.NodeInfo.OperatingSystem != "linux" {
+		if status.Capacity.Cpu().String() != cpu || status.Capacity.Memory().String() != memory ||
+			status.NodeInfo.OperatingSystem != "linux" {
 			return fmt.Errorf("status %+v", status)
 		}
+
 		return nil
 	})
 }
@@ -44,12 +49,16 @@ func (s *site) expectCapacity(template *infrav1.OLVMMachineTemplate, cpu, memory
 func TestATemplateSaysWhatItsMachinesWillBeAndKeepsItTrue(t *testing.T) {
 	s := newSite(t, nil)
 	template := s.template("sized", func(m *infrav1.OLVMMachineTemplate) {
-		m.Spec.Template.Spec.VirtualMachine.CPU = infrav1.CPU{Architecture: "aarch64", Topology: infrav1.CPUTopology{Cores: 4, Sockets: 1, Threads: 2}}
+		m.Spec.Template.Spec.VirtualMachine.CPU = infrav1.CPU{
+			Architecture: "aarch64",
+			Topology:     infrav1.CPUTopology{Cores: 4, Sockets: 1, Threads: 2},
+		}
 	})
 	s.expectCapacity(template, "8", "4Gi")
 	if template.Status.NodeInfo.Architecture != infrav1.ArchitectureArm64 {
 		t.Errorf("node info %+v", template.Status.NodeInfo)
 	}
+
 	template.Status = infrav1.OLVMMachineTemplateStatus{}
 	s.UpdateStatus(template)
 	s.expectCapacity(template, "8", "4Gi")
@@ -57,20 +66,26 @@ func TestATemplateSaysWhatItsMachinesWillBeAndKeepsItTrue(t *testing.T) {
 
 func TestATemplateWithoutASizeHasNoCapacityAndSaysSo(t *testing.T) {
 	s := newSite(t, nil)
-	template := s.template("unsized", func(m *infrav1.OLVMMachineTemplate) { m.Spec.Template.Spec.VirtualMachine.Memory = "a lot" })
+	template := s.template("unsized", func(m *infrav1.OLVMMachineTemplate) {
+		m.Spec.Template.Spec.VirtualMachine.Memory = "a lot"
+	})
 	s.Eventually("an event names the field", func() error {
 		var list eventsv1.EventList
 		if err := suite.client.List(context.Background(), &list, client.InNamespace(s.Namespace)); err != nil {
 			return err
 		}
+
 		for _, event := range list.Items {
-			if event.Regarding.Name == template.Name && event.Reason == infrav1.InvalidMemoryReason && strings.Contains(event.Note, "spec.template.spec.virtualMachine.memory") {
+			if event.Regarding.Name == template.Name && event.Reason == infrav1.InvalidMemoryReason &&
+				strings.Contains(event.Note, "spec.template.spec.virtualMachine.memory") {
 				return nil
 			}
 		}
+
 		return fmt.Errorf("%d other events", len(list.Items))
 	})
-	if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(template), template); err != nil || len(template.Status.Capacity) != 0 {
+	err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(template), template)
+	if err != nil || len(template.Status.Capacity) != 0 {
 		t.Errorf("capacity %v, %v", template.Status.Capacity, err)
 	}
 }
@@ -86,8 +101,16 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 			s.Delete(template)
 			s.ExpectGone(template)
 		}
+
 		template = s.template("paused", func(m *infrav1.OLVMMachineTemplate) {
-			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID}}
+			m.OwnerReferences = []metav1.OwnerReference{
+				{
+					APIVersion: clusterv1.GroupVersion.String(),
+					Kind:       "Cluster",
+					Name:       s.Cluster.Name,
+					UID:        s.Cluster.UID,
+				},
+			}
 		})
 		marker := s.template("marker", nil) // written later, so that it is reconciled later
 		s.expectCapacity(marker, "4", "4Gi")
@@ -95,9 +118,11 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(template), template); err != nil {
 			return err
 		}
+
 		if len(template.Status.Capacity) != 0 {
 			return errors.New("a paused template was written")
 		}
+
 		return nil
 	})
 	paused = false

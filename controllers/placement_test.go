@@ -29,6 +29,7 @@ func (s *site) controlPlane(name, domain string, spoil func(*infrav1.OLVMMachine
 	s.Label = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 	s.Domain = domain
 	defer func() { s.Label, s.Domain = nil, "" }()
+
 	return s.Machine(name, spoil)
 }
 
@@ -37,16 +38,19 @@ func (s *site) group(name string) *ovirtsim.AffinityGroupInfo {
 	for _, dc := range s.Sim.State().DataCenters {
 		for _, cluster := range dc.Clusters {
 			for _, g := range cluster.AffinityGroups {
-				if own, ok := strings.CutPrefix(g.Name, s.Namespace+"_demo_"+name+"_"); ok && len(own) == 8 { // of the cluster's UUID
+				// of the cluster's UUID
+				if own, ok := strings.CutPrefix(g.Name, s.Namespace+"_demo_"+name+"_"); ok && len(own) == 8 {
 					return &g
 				}
 			}
 		}
 	}
+
 	return nil
 }
 
-// expectGroup waits until the group has these members and is as hard, in the engine and in the status of the OLVMCluster.
+// expectGroup waits until the group has these members and is as hard, in the engine and in the status of the
+// OLVMCluster.
 func (s *site) expectGroup(name string, hard bool, members ...string) {
 	s.T.Helper()
 	s.Eventually("affinity group "+name, func() error {
@@ -54,18 +58,22 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 		if g == nil {
 			return fmt.Errorf("the engine has none")
 		}
+
 		slices.Sort(g.VMs)
 		if g.Enforcing != hard || g.Positive || !slices.Equal(g.VMs, members) {
 			return fmt.Errorf("the engine has %+v", *g)
 		}
+
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
+
 		for _, told := range s.OLVM.Status.AffinityGroups {
 			if told.Name == name && ptr.Deref(told.Enforcing, !hard) != hard {
 				return fmt.Errorf("the status has %+v", told)
 			}
 		}
+
 		return nil
 	})
 }
@@ -88,17 +96,20 @@ func (s *site) expectLooking(conditionType, want string) {
 		if c := conditions.Get(s.OLVM, conditionType); c == nil || string(c.Status)+"/"+c.Reason != want {
 			return fmt.Errorf("is %+v, want %s", c, want)
 		}
+
 		return nil
 	})
 }
 
 func (s *site) hostsOf(machines ...string) map[string]string {
 	out := map[string]string{}
+
 	for _, vm := range s.Sim.VMs() {
 		if slices.Contains(machines, vm.Name) {
 			out[vm.Name] = vm.Host
 		}
 	}
+
 	return out
 }
 
@@ -107,15 +118,18 @@ func distinct(hosts map[string]string) int {
 	for _, host := range hosts {
 		seen[host] = true
 	}
+
 	return len(seen)
 }
 
 func (s *site) three() []*infrav1.OLVMMachine {
 	s.T.Helper()
+
 	var machines []*infrav1.OLVMMachine
 	for _, name := range []string{"cp-1", "cp-2", "cp-3"} {
 		machines = append(machines, s.controlPlane(name, "", nil))
 	}
+
 	return machines
 }
 
@@ -125,44 +139,54 @@ func (s *site) boots() map[string]int {
 	for _, vm := range s.Sim.VMs() {
 		out[vm.ID] = vm.Boots
 	}
+
 	return out
 }
 
 func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	s := newSite(t, nil)
+
 	machines := s.three()
 	for _, m := range machines {
 		s.ExpectProvisioned(m)
 	}
+
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 3 {
 		t.Errorf("the hosts are %v", hosts)
 	}
+
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	before, boots := s.OLVM.Status.AffinityGroups, s.boots()
 
 	// A fourth one, as a rollout adds it, finds the group soft; when an old one is gone it is hard again.
 	fourth := s.controlPlane("cp-4", "", nil)
 	s.ExpectProvisioned(fourth)
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "4 machines") || !strings.Contains(message, "3 hosts") {
+	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
+	if !strings.Contains(message, "4 machines") || !strings.Contains(message, "3 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
+
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Delete(fourth)
 	s.ExpectGone(fourth)
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
+
 	for id, count := range s.boots() {
 		if boots[id] != count {
 			t.Errorf("VM %s booted %d times, before %d", id, count, boots[id])
 		}
 	}
-	if s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason); before[0].ID != s.OLVM.Status.AffinityGroups[0].ID {
+
+	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
+	if before[0].ID != s.OLVM.Status.AffinityGroups[0].ID {
 		t.Errorf("the group was made anew: it was %+v and is %+v", before, s.OLVM.Status.AffinityGroups)
 	}
 
 	for _, m := range machines {
 		s.Delete(m)
 	}
+
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	s.ExpectEmptyEngine()
@@ -176,28 +200,36 @@ func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
 	if err := s.Sim.FailHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, m := range s.three() {
 		s.ExpectProvisioned(m)
 	}
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason); !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") {
+
+	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
+	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") {
 		t.Errorf("the message lacks the counts: %s", message)
 	}
+
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.expectGroup("control-plane", false, "cp-1", "cp-2", "cp-3")
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 2 {
 		t.Errorf("the hosts are %v", hosts)
 	}
+
 	boots := s.boots()
 	if err := s.Sim.RecoverHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
+
 	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	s.expectGroup("control-plane", true, "cp-1", "cp-2", "cp-3")
+
 	for id, count := range s.boots() {
 		if boots[id] != count {
 			t.Errorf("VM %s booted %d times, before %d", id, count, boots[id])
 		}
 	}
+
 	if len(boots) != 3 {
 		t.Errorf("there were %d VMs", len(boots))
 	}
@@ -205,28 +237,37 @@ func TestTwoHostsCarryThreeControlPlanesUntilThereIsAThird(t *testing.T) {
 
 func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "masters", Role: infrav1.ControlPlaneRole, Enforcing: infrav1.AffinityAlways}}
+		c.Spec.AffinityGroups = []infrav1.AffinityGroup{
+			{Name: "masters", Role: infrav1.ControlPlaneRole, Enforcing: infrav1.AffinityAlways},
+		}
 	})
 	if err := s.Sim.FailHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
+
 	first, second := s.controlPlane("cp-1", "", nil), s.controlPlane("cp-2", "", nil)
 	s.ExpectProvisioned(first)
 	s.ExpectProvisioned(second)
 	third := s.controlPlane("cp-3", "", nil)
 	message := s.Expect(third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason)
-	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") || !strings.Contains(message, "add hosts") {
+	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") ||
+		!strings.Contains(message, "add hosts") {
 		t.Errorf("the message lacks counts or remedy: %s", message)
 	}
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
+
+	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition,
+		"False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
 		t.Errorf("the message does not name the machine: %s", message)
 	}
+
 	if vms := s.Sim.VMs(); len(vms) != 2 {
 		t.Errorf("the engine has %d VMs", len(vms))
 	}
+
 	if err := s.Sim.RecoverHost("host-3"); err != nil {
 		t.Fatal(err)
 	}
+
 	s.ExpectProvisioned(third)
 	if hosts := s.hostsOf("cp-1", "cp-2", "cp-3"); distinct(hosts) != 3 {
 		t.Errorf("the hosts are %v", hosts)
@@ -244,9 +285,12 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	if len(status) != 1 || status[0].Name != "workers" {
 		t.Fatalf("status.affinityGroups: %+v", status)
 	}
-	if err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID)); err != nil {
+
+	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.look()
 	s.expectGroup("workers", true, "one")
 	s.ExpectProvisioned(m)
@@ -254,9 +298,12 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	// A VM that was taken out of its group is put back.
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
-	if err := s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID), engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://"))); err != nil {
+	err = s.Session().RemoveFromAffinityGroup(t.Context(), engine.ID(status[0].ClusterID), engine.ID(status[0].ID),
+		engine.ID(strings.TrimPrefix(m.Spec.ProviderID, "olvm://")))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.look()
 	s.expectGroup("workers", true, "one")
 	s.ExpectProvisioned(m)
@@ -274,25 +321,40 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 	if s.OLVM.Spec.AffinityGroups == nil {
 		t.Fatal("the empty list became an absent one")
 	}
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("later"), StringData: map[string]string{"username": s.Sim.Username(), "password": s.Sim.Password(), "allowedServerURLs": s.Sim.URL()}})
+
+	s.Create(&corev1.Secret{
+		ObjectMeta: s.Meta("later"),
+		StringData: map[string]string{
+			"username":          s.Sim.Username(),
+			"password":          s.Sim.Password(),
+			"allowedServerURLs": s.Sim.URL(),
+		},
+	})
 	s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.NoAffinityGroupsReason)
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	if n := s.Sim.Summary().AffinityGroups; n != 0 || s.OLVM.Status.Terraform != nil {
 		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.OLVM.Status.Terraform)
 	}
+
 	// A list that is removed is the default again.
-	if err := suite.client.Patch(context.Background(), s.OLVM, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`))); err != nil {
+	err := suite.client.Patch(context.Background(), s.OLVM,
+		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`)))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.expectGroup("workers", true, "one")
 	s.Eventually("the machine joins, and nothing else happens to it", func() error {
 		s.ExpectProvisioned(m)
-		if run := m.Status.Terraform.LastRun; run.Added != 1 || run.Changed+run.Destroyed != 0 || m.Status.Terraform.Runs != 2 {
+		run := m.Status.Terraform.LastRun
+		if run.Added != 1 || run.Changed+run.Destroyed != 0 || m.Status.Terraform.Runs != 2 {
 			return fmt.Errorf("run %d was %+v", m.Status.Terraform.Runs, run)
 		}
+
 		return nil
 	})
+
 	// And off again: the machine leaves, the group loses its rule, and goes with the cluster.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.expectGroup("workers", false)
@@ -316,12 +378,16 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	before := s.OLVM.DeepCopy()
 	m := s.Machine("one", nil) // wakes the OLVMCluster too, as does the Secret
 	s.ExpectProvisioned(m)
-	change(s, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"}}, func(c *corev1.Secret) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
+	change(s, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"},
+	}, func(c *corev1.Secret) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "touched", "x") })
 	s.Delete(m)
 	s.ExpectGone(m)
-	if err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil || s.OLVM.ResourceVersion != before.ResourceVersion {
+	err := suite.client.Get(t.Context(), client.ObjectKeyFromObject(s.OLVM), s.OLVM)
+	if err != nil || s.OLVM.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the OLVMCluster was written: %+v, %v", s.OLVM, err)
 	}
+
 	if left := s.Sim.Summary(); left.AffinityGroups != 0 || left.VMs != 0 {
 		t.Errorf("the engine has %+v", left)
 	}
@@ -338,13 +404,23 @@ func TestAClusterWithoutMachinesIsDeletedWithoutCredentials(t *testing.T) {
 
 func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
-	inventory.DataCenters[0].Clusters = append(inventory.DataCenters[0].Clusters, ovirtsim.Cluster{Name: "Other", Hosts: []ovirtsim.Host{
-		{Name: "other-1", AffinityLabels: []string{"rack-b"}}, {Name: "other-2", AffinityLabels: []string{"rack-b"}}, {Name: "other-3"},
-	}})
+	inventory.DataCenters[0].Clusters = append(inventory.DataCenters[0].Clusters, ovirtsim.Cluster{
+		Name: "Other",
+		Hosts: []ovirtsim.Host{
+			{Name: "other-1", AffinityLabels: []string{"rack-b"}},
+			{Name: "other-2", AffinityLabels: []string{"rack-b"}},
+			{Name: "other-3"},
+		},
+	})
 	inventory.DataCenters[0].Templates[0].Cluster = ""
 	s := newSiteIn(t, inventory, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{
-			{Name: "a", ClusterName: "Default", StorageDomainName: "olvm-data-2", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}},
+			{
+				Name:              "a",
+				ClusterName:       "Default",
+				StorageDomainName: "olvm-data-2",
+				Hosts:             infrav1.FailureDomainHosts{Names: []string{"host-2"}},
+			},
 			{Name: "b", ClusterName: "Other", Hosts: infrav1.FailureDomainHosts{AffinityLabel: "rack-b"}},
 			{Name: "c", ClusterName: "Other", ControlPlane: ptr.To(false)},
 			{Name: "gone", ClusterName: "Nowhere"},
@@ -352,16 +428,21 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 		}
 	})
 	message := s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
-	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) || !strings.Contains(message, "spec.failureDomains[tape].storageDomainName") {
+	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) ||
+		!strings.Contains(message, "spec.failureDomains[tape].storageDomainName") {
 		t.Errorf("the message does not name the domain: %s", message)
 	}
+
 	s.Eventually("the domains are listed", func() error {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
-		if d := s.OLVM.Status.FailureDomains; len(d) != 3 || d[0].Name != "a" || !*d[0].ControlPlane || d[2].Name != "c" || *d[2].ControlPlane {
+
+		d := s.OLVM.Status.FailureDomains
+		if len(d) != 3 || d[0].Name != "a" || !*d[0].ControlPlane || d[2].Name != "c" || *d[2].ControlPlane {
 			return fmt.Errorf("status.failureDomains: %+v", d)
 		}
+
 		return nil
 	})
 	inA, inB := s.controlPlane("cp-a", "a", nil), s.controlPlane("cp-b", "b", nil)
@@ -370,28 +451,36 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 	if inA.Status.FailureDomain != "a" || inB.Status.FailureDomain != "b" {
 		t.Errorf("status.failureDomain: %q and %q", inA.Status.FailureDomain, inB.Status.FailureDomain)
 	}
+
 	hosts := s.hostsOf("cp-a", "cp-b")
 	if hosts["cp-a"] != "host-2" || hosts["cp-b"] != "other-1" && hosts["cp-b"] != "other-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
+
 	for _, vm := range s.Sim.VMs() {
-		if want := map[string]string{"cp-a": "olvm-data-2", "cp-b": "olvm-data"}[vm.Name]; len(vm.Disks) != 1 || vm.Disks[0].StorageDomain != want {
+		want := map[string]string{"cp-a": "olvm-data-2", "cp-b": "olvm-data"}[vm.Name]
+		if len(vm.Disks) != 1 || vm.Disks[0].StorageDomain != want {
 			t.Errorf("the disks of %s are %+v, want one on %s", vm.Name, vm.Disks, want)
 		}
 	}
+
 	if n := s.Sim.Summary().AffinityGroups; n != 2 {
 		t.Errorf("%d affinity groups, want one of control planes in each cluster", n)
 	}
+
 	lost := s.controlPlane("cp-x", "x", nil)
-	if message := s.Expect(lost, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
+	if message := s.Expect(lost, infrav1.InfrastructureAppliedCondition,
+		"False/"+infrav1.FailureDomainNotFoundReason); !strings.Contains(message, "it has a, b, c, gone, tape") {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
+
 	// A second machine in a domain of one host does not fit beside the first: the group must be soft for it.
 	again := s.controlPlane("cp-a2", "a", nil)
 	s.ExpectProvisioned(again)
 	if hosts := s.hostsOf("cp-a2"); hosts["cp-a2"] != "host-2" {
 		t.Errorf("the hosts are %v", hosts)
 	}
+
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.FailureDomains = c.Spec.FailureDomains[:3] })
 	s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "True/"+infrav1.FailureDomainsAvailableReason)
 }
@@ -401,9 +490,11 @@ func TestAMachineRunsOnTheHostsThatItNames(t *testing.T) {
 	m := s.Machine("one", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-3", "host-9"}
 	})
-	if message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason); !strings.Contains(message, "has no host host-9; it has host-1, host-2, host-3") {
+	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.HostNotFoundReason)
+	if !strings.Contains(message, "has no host host-9; it has host-1, host-2, host-3") {
 		t.Errorf("message: %s", message)
 	}
+
 	change(s, m, func(m *infrav1.OLVMMachine) {
 		m.Spec.VirtualMachine.Placement.HostNames = []string{"host-3"}
 	})
@@ -423,23 +514,30 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		for _, secret := range s.AllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) {
 				s.Delete(&secret)
-				if err := suite.client.Patch(t.Context(), &secret, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+				err := suite.client.Patch(t.Context(), &secret,
+					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				if err != nil {
 					t.Fatal(err)
 				}
+
 				return secret.UID
 			}
 		}
+
 		t.Fatal("the cluster has no state")
+
 		return ""
 	}
 	lost := lose()
 	s.look()
 	s.Eventually("the state is rebuilt", func() error {
 		for _, secret := range s.AllStates() {
-			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
+			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"],
+				statePrefix) && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
 				return nil
 			}
 		}
+
 		return os.ErrNotExist
 	})
 	s.expectLooking(infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
@@ -447,11 +545,15 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
 			return err
 		}
-		if now := s.OLVM.Status.AffinityGroups; len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
+
+		now := s.OLVM.Status.AffinityGroups
+		if len(now) != 1 || now[0].ID != id || s.Sim.Summary().AffinityGroups != 1 {
 			return fmt.Errorf("the group was %s, now there are %+v", id, now)
 		}
+
 		return nil
 	})
+
 	// Lost again, and nobody looks before the deletion: the mark is enough.
 	s.Delete(m)
 	s.ExpectGone(m)
@@ -475,18 +577,28 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := session.Cluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{Name: resolve.GroupName(resolve.Owner{Namespace: s.Namespace, Name: "demo"}, resolve.GroupKey{Name: "workers", ClusterID: cluster.ID})})
+
+	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{
+		Name: resolve.GroupName(resolve.Owner{
+			Namespace: s.Namespace,
+			Name:      "demo",
+		}, resolve.GroupKey{Name: "workers", ClusterID: cluster.ID}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", nil)
-	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason); !strings.Contains(message, foreign.ID.String()) || !strings.Contains(message, "rename or delete it") {
+	message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.AffinityGroupConflictReason)
+	if !strings.Contains(message, foreign.ID.String()) || !strings.Contains(message, "rename or delete it") {
 		t.Errorf("message: %s", message)
 	}
+
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "False/NotReady")
 	s.Delete(m)
@@ -506,9 +618,11 @@ func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 	group := s.OLVM.Status.AffinityGroups[0]
 	s.Delete(s.OLVM)
 	s.Expect(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
-	if err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.ClusterID), engine.ID(group.ID)); err != nil {
+	err := s.Session().DeleteAffinityGroup(t.Context(), engine.ID(group.ClusterID), engine.ID(group.ID))
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.ExpectGone(s.OLVM)
@@ -519,7 +633,9 @@ func TestADeletionDoesNotMissGroupsThatTheEngineHasLost(t *testing.T) {
 
 func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}}}
+		c.Spec.FailureDomains = []infrav1.OLVMFailureDomain{
+			{Name: "a", Hosts: infrav1.FailureDomainHosts{Names: []string{"host-2"}}},
+		}
 	})
 	m := s.controlPlane("cp-1", "a", nil)
 	s.ExpectProvisioned(m)
@@ -532,11 +648,13 @@ func TestADomainThatGetsHostsGivesThemToItsMachinesInPlace(t *testing.T) {
 		if run := m.Status.Terraform.LastRun; run.Changed != 1 || run.Added+run.Destroyed != 0 {
 			return fmt.Errorf("the last run was %+v", run)
 		}
+
 		return nil
 	})
 	if now := s.boots(); fmt.Sprint(now) != fmt.Sprint(boots) {
 		t.Errorf("the VMs were %v and are %v", boots, now)
 	}
+
 	if err := s.Sim.MaintainHost("host-2"); err != nil { // what is pinned to a host keeps it from being emptied
 		t.Errorf("the VM is still pinned: %v", err)
 	}

@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(code)
 }
 
@@ -54,13 +55,16 @@ func runSuite(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	executable, err := tools.FindExecutor(context.Background())
 	if err != nil {
 		return 0, err
 	}
+
 	if suite.workDir, err = os.MkdirTemp("", "capolvm-test-"); err != nil {
 		return 0, err
 	}
+
 	defer os.RemoveAll(suite.workDir)
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -70,64 +74,105 @@ func runSuite(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	suite.client, suite.assets, suite.stopWorkload = api.Client, api.Assets, func() {}
 	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
-		Scheme: api.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}, GracefulShutdownTimeout: ptr.To(time.Minute),
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}}},
+		Scheme:                  api.Scheme,
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(time.Minute),
+		Client: client.Options{
+			Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}}},
+		},
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	suite.sessions = &engine.Sessions{}
 	engines := &Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
-	executor, runs := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init")), NewRuns(4, time.Minute)
-	if err := (&OLVMClusterReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir, Executor: executor, Recorder: mgr.GetEventRecorder("test"),
-	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
+	runs := NewRuns(4, time.Minute)
+	err = (&OLVMClusterReconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Engines:   engines,
+		Runs:      runs,
+		WorkDir:   suite.workDir,
+		Executor:  executor,
+		Recorder:  mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
 		return 0, err
 	}
+
 	for _, configMaps := range []bool{false, true} {
-		if err := (&AccessReconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		err := (&AccessReconciler{
+			Client:     mgr.GetClient(),
+			APIReader:  mgr.GetAPIReader(),
+			ConfigMaps: configMaps,
+		}).SetupWithManager(ctx, mgr, controller.Options{})
+		if err != nil {
 			return 0, err
 		}
 	}
-	if err := (&OLVMMachineTemplateReconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("test")}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+
+	err = (&OLVMMachineTemplateReconciler{
+		Client:   mgr.GetClient(),
+		Recorder: mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
 		return 0, err
 	}
+
 	workloads, err := NewClusterCache(ctx, mgr, "test", "")
 	if err != nil {
 		return 0, err
 	}
+
 	connections := workloads.(interface {
 		SetConnectionCreationRetryInterval(interval time.Duration)
 		Shutdown()
 	})
 	connections.SetConnectionCreationRetryInterval(time.Second)
-	if err := (&NodeReconciler{
-		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("test"), ApproveServingCertificates: true,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
+	err = (&NodeReconciler{
+		Client:                     mgr.GetClient(),
+		ClusterCache:               workloads,
+		Recorder:                   mgr.GetEventRecorder("test"),
+		ApproveServingCertificates: true,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
+	if err != nil {
 		return 0, err
 	}
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this process
 	if err != nil {
 		return 0, err
 	}
+
 	userData, err := delivery.New(ctx, delivery.Options{
-		Client: mgr.GetClient(), Metadata: mgr.GetCache(), Recorder: mgr.GetEventRecorder("test"), URL: "https://" + listener.Addr().String(), Authority: client.ObjectKey{Namespace: "default", Name: "authority"}, Lifetime: time.Hour,
+		Client:    mgr.GetClient(),
+		Metadata:  mgr.GetCache(),
+		Recorder:  mgr.GetEventRecorder("test"),
+		URL:       "https://" + listener.Addr().String(),
+		Authority: client.ObjectKey{Namespace: "default", Name: "authority"},
+		Lifetime:  time.Hour,
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	if err := mgr.Add(userData.Runnable(listener)); err != nil {
 		return 0, err
 	}
+
 	if err := (&OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
 		Executor: executor, Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	code := m.Run()
@@ -135,6 +180,7 @@ func runSuite(m *testing.M) (int, error) {
 	err = <-ended
 	connections.Shutdown() // its watches would keep the API server up
 	suite.stopWorkload()
+
 	return code, err
 }
 
@@ -151,7 +197,9 @@ func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infra
 }
 
 // newSiteIn is newSite with another inventory of the engine.
-func newSiteIn(t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
+func newSiteIn(
+	t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster),
+) *site {
 	t.Helper()
 	t.Parallel()
 	return &site{Site: testsite.New(t, suite.client, testsite.Options{Inventory: inventory, Change: change})}

@@ -34,29 +34,45 @@ func TestAnIgnitionGuestGetsItsNetworkFromItsUserData(t *testing.T) {
 	s := newSite(t, nil)
 	s.UserData, s.Format = stockIgnition, "ignition"
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.UserData = &infrav1.UserData{SSH: &infrav1.SSHAccess{AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}}, Proxy: &infrav1.ProxySettings{HTTPSProxy: "http://proxy:3128"}}
+		c.Spec.UserData = &infrav1.UserData{
+			SSH:   &infrav1.SSHAccess{AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
+			Proxy: &infrav1.ProxySettings{HTTPSProxy: "http://proxy:3128"},
+		}
 	})
 	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
 		ofIgnition(spec)
 		spec.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
-		spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/extra, contents: {inline: extra}}\n"}}}
+		spec.UserData = &infrav1.UserData{
+			Extra: []infrav1.ExtraUserData{
+				{
+					Inline: "variant: fcos\nversion: 1.4.0\nstorage:\n  files:\n  - {path: /etc/extra, " +
+						"contents: {inline: extra}}\n",
+				},
+			},
+		}
 	})
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready") // the simulated guest is only up with an address
 	s.Eventually("the run is in the status", func() error {
-		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil || m.Status.Terraform == nil || m.Status.Terraform.Runs == 0 {
+		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
+		if err != nil || m.Status.Terraform == nil || m.Status.Terraform.Runs == 0 {
 			return fmt.Errorf("%+v, %w", m.Status.Terraform, err)
 		}
+
 		return nil
 	})
+
 	init := s.inspect("m").vm.Initialization
-	for _, want := range []string{`"version":"3.3.0"`, "/etc/NetworkManager/system-connections/enp1s0.nmconnection", "/etc/hostname", "/etc/motd", "/etc/extra", "ssh-ed25519 AAAA me", "10-capolvm-proxy.conf"} {
+	for _, want := range []string{`"version":"3.3.0"`, "/etc/NetworkManager/system-connections/enp1s0.nmconnection",
+		"/etc/hostname", "/etc/motd", "/etc/extra", "ssh-ed25519 AAAA me", "10-capolvm-proxy.conf"} {
 		if !strings.Contains(init.CustomScript, want) {
 			t.Errorf("the user data has no %s:\n%s", want, init.CustomScript)
 		}
 	}
+
 	if init.HostName != "" {
 		t.Errorf("the engine would add its own /etc/hostname: %q", init.HostName)
 	}
+
 	if runs := m.Status.Terraform.Runs; runs != 1 {
 		t.Errorf("%d runs", runs)
 	}
@@ -66,6 +82,7 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	s := newSite(t, nil)
 	waiting := func(m *infrav1.OLVMMachine, want ...string) {
 		t.Helper()
+
 		message := s.Expect(m, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
 		for _, text := range want {
 			if !strings.Contains(message, text) {
@@ -73,14 +90,18 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 			}
 		}
 	}
-	waiting(s.Machine("cloud-init", ofIgnition), "spec.virtualMachine.osType", `it is "rhcos_x64"`, "bootstrap Secret cloud-init-bootstrap is a cloud-config", "set the format of the KubeadmConfig to ignition")
+	waiting(s.Machine("cloud-init", ofIgnition), "spec.virtualMachine.osType", `it is "rhcos_x64"`,
+		"bootstrap Secret cloud-init-bootstrap is a cloud-config", "set the format of the KubeadmConfig to ignition")
 	s.UserData, s.Format = stockIgnition, "ignition"
-	waiting(s.Machine("ignition", nil), "spec.virtualMachine.osType", `it is "ol_9x64"`, "bootstrap Secret ignition-bootstrap is for Ignition", "set it to rhcos_x64")
+	waiting(s.Machine("ignition", nil), "spec.virtualMachine.osType", `it is "ol_9x64"`,
+		"bootstrap Secret ignition-bootstrap is for Ignition", "set it to rhcos_x64")
 	s.UserData = "{}"
 	waiting(s.Machine("none", ofIgnition), "bootstrap Secret none-bootstrap", "it is not an Ignition configuration")
 	s.UserData, s.Format = "#cloud-config\nwrite_files: [{path: /a, content: b}]\n", ""
 	waiting(s.Machine("conflict", func(spec *infrav1.OLVMMachineSpec) {
-		spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Inline: "write_files: [{path: /a, content: c}]\n"}}}
+		spec.UserData = &infrav1.UserData{
+			Extra: []infrav1.ExtraUserData{{Inline: "write_files: [{path: /a, content: c}]\n"}},
+		}
 	}), "the file /a is set differently by the bootstrap data and by userData.extra[0].inline")
 	s.UserData = "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
 	waiting(s.Machine("large", nil), "bootstrap Secret large-bootstrap", "and at most 524288 can be given to a VM")
@@ -92,29 +113,40 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	s := newSite(t, nil)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
-		c.Spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}}}
+		c.Spec.UserData = &infrav1.UserData{
+			Extra: []infrav1.ExtraUserData{{ConfigMap: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
+		}
 	})
 	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
-		spec.UserData = &infrav1.UserData{Extra: []infrav1.ExtraUserData{{Secret: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}}}
+		spec.UserData = &infrav1.UserData{
+			Extra: []infrav1.ExtraUserData{{Secret: &infrav1.KeyReference{Name: "extra", Key: "user-data"}}},
+		}
 	})
 	waits := func(want string) {
 		t.Helper()
 		s.Eventually(want, func() error {
-			if message := s.Expect(m, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.WaitingForBootstrapDataReason); !strings.Contains(message, want) {
+			message := s.Expect(m, infrav1.BootstrapDataAvailableCondition,
+				"False/"+infrav1.WaitingForBootstrapDataReason)
+			if !strings.Contains(message, want) {
 				return errors.New(message)
 			}
+
 			return nil
 		})
 	}
 	waits("ConfigMap extra (userData.extra) does not exist; create it, or correct the name")
-	s.Create(&corev1.ConfigMap{ObjectMeta: s.Meta("extra"), Data: map[string]string{"user-data": "ntp: {enabled: true}\n"}})
+	s.Create(&corev1.ConfigMap{
+		ObjectMeta: s.Meta("extra"),
+		Data:       map[string]string{"user-data": "ntp: {enabled: true}\n"},
+	})
 	waits("Secret extra (userData.extra) does not exist")
 	secret := &corev1.Secret{ObjectMeta: s.Meta("extra"), Data: map[string][]byte{"other": []byte("a: 1\n")}}
 	s.Create(secret)
 	waits(`Secret extra (userData.extra) has no key "user-data"`)
 	change(s, secret, func(secret *corev1.Secret) { secret.Data["user-data"] = []byte("timezone: CET\n") })
 	s.Expect(m, infrav1.ReadyCondition, "True/Ready")
-	if script := s.inspect("m").vm.Initialization.CustomScript; !strings.Contains(script, "timezone: CET") || !strings.Contains(script, "enabled: true") {
+	script := s.inspect("m").vm.Initialization.CustomScript
+	if !strings.Contains(script, "timezone: CET") || !strings.Contains(script, "enabled: true") {
 		t.Errorf("the user data:\n%s", script)
 	}
 }
@@ -135,12 +167,14 @@ func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 			change(s, s.Cluster, func(c *clusterv1.Cluster) {
 				c.Spec.ClusterNetwork = clusterv1.ClusterNetwork{Pods: clusterv1.NetworkRanges{CIDRBlocks: test.pods}}
 			})
-			s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
+			s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: " +
+				"|\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
 			m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) {
 				spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::19"}}
 			})
 			s.Expect(m, infrav1.ReadyCondition, "True/Ready")
-			if script := s.inspect("m").vm.Initialization.CustomScript; !strings.Contains(script, "name: node-ip\n") || !strings.Contains(script, test.want) {
+			script := s.inspect("m").vm.Initialization.CustomScript
+			if !strings.Contains(script, "name: node-ip\n") || !strings.Contains(script, test.want) {
 				t.Errorf("the user data:\n%s", script)
 			}
 		})
@@ -156,25 +190,33 @@ func (s *site) written(vm, path string) string {
 	if err := yaml.Unmarshal([]byte(s.inspect(vm).vm.Initialization.CustomScript), &config); err != nil {
 		s.T.Fatal(err)
 	}
+
 	for _, file := range config.WriteFiles {
 		if file.Path == path {
 			return file.Content
 		}
 	}
+
 	return ""
 }
 
 func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
-		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy", IngressVirtualIP: "10.0.0.6"}
+		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
+			VirtualIP:        "Keepalived",
+			LoadBalancer:     "HAProxy",
+			IngressVirtualIP: "10.0.0.6",
+		}
 	})
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	ids, err := resolve.RecordedRouterIDs(s.OLVM)
 	if err != nil || ids.API == 0 || ids.Ingress == 0 || ids.API == ids.Ingress {
 		t.Fatalf("router IDs %+v, %v", ids, err)
 	}
-	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n    controlPlane: {}\n"
+
+	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
+		"apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n    controlPlane: {}\n"
 	first := s.controlPlane("cp-1", "", nil)
 	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
 	second := s.controlPlane("cp-2", "", nil)
@@ -182,28 +224,39 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	worker := s.Machine("worker", nil)
 	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
 
-	if nodes := s.written("cp-2", "/etc/capolvm/control-plane"); nodes != second.Status.Addresses[0].Address+"\n"+first.Status.Addresses[0].Address+"\n" {
+	nodes := s.written("cp-2", "/etc/capolvm/control-plane")
+	if nodes != second.Status.Addresses[0].Address+"\n"+first.Status.Addresses[0].Address+"\n" {
 		t.Errorf("the nodes that the second one knows: %q", nodes)
 	}
+
 	config := s.written("cp-2", "/etc/capolvm/keepalived.conf")
-	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids.API), fmt.Sprintf("virtual_router_id %d\n", ids.Ingress), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0", "unicast_src_ip " + second.Status.Addresses[0].Address} {
+	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids.API),
+		fmt.Sprintf("virtual_router_id %d\n", ids.Ingress), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0",
+		"unicast_src_ip " + second.Status.Addresses[0].Address} {
 		if !strings.Contains(config, want) {
 			t.Errorf("keepalived's configuration has no %q:\n%s", want, config)
 		}
 	}
-	if kubeadm := s.written("cp-2", "/run/kubeadm/kubeadm-join-config.yaml"); !strings.Contains(kubeadm, "bindPort: 6444") {
+
+	kubeadm := s.written("cp-2", "/run/kubeadm/kubeadm-join-config.yaml")
+	if !strings.Contains(kubeadm, "bindPort: 6444") {
 		t.Errorf("kubeadm's configuration:\n%s", kubeadm)
 	}
-	if config := s.written("worker", "/etc/capolvm/keepalived.conf"); strings.Contains(config, "10.0.0.5") || !strings.Contains(config, "10.0.0.6/32") {
+
+	if config := s.written("worker", "/etc/capolvm/keepalived.conf"); strings.Contains(config, "10.0.0.5") ||
+		!strings.Contains(config, "10.0.0.6/32") {
 		t.Errorf("a worker's keepalived:\n%s", config)
 	}
+
 	if s.written("worker", "/etc/capolvm/haproxy.cfg") != "" {
 		t.Error("a worker has the load balancer of the control plane")
 	}
+
 	inRange := s.Machine("in-range", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.6-10.0.0.9"}
 	})
-	if message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressPoolReason); !strings.Contains(message, "the ingress address 10.0.0.6 is inside") {
+	message := s.Expect(inRange, infrav1.AddressesAllocatedCondition, "False/"+infrav1.EndpointInAddressPoolReason)
+	if !strings.Contains(message, "the ingress address 10.0.0.6 is inside") {
 		t.Error(message)
 	}
 }
@@ -215,17 +268,26 @@ func TestTheEndpointWithKubeVIP(t *testing.T) {
 	})
 	for name, test := range map[string]struct{ kind, path, config string }{
 		"init": {"InitConfiguration", "/run/kubeadm/kubeadm.yaml", "/etc/kubernetes/super-admin.conf"},
-		"join": {"JoinConfiguration\n    controlPlane: {}", "/run/kubeadm/kubeadm-join-config.yaml", "/etc/kubernetes/admin.conf"},
+		"join": {"JoinConfiguration\n    controlPlane: {}", "/run/kubeadm/kubeadm-join-config.yaml",
+			"/etc/kubernetes/admin.conf"},
 	} {
-		s.UserData = "#cloud-config\nwrite_files:\n- path: " + test.path + "\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: " + test.kind + "\n"
+		s.UserData = "#cloud-config\nwrite_files:\n- path: " + test.path + "\n  content: |\n    apiVersion: " +
+			"kubeadm.k8s.io/v1beta4\n    kind: " + test.kind + "\n"
 		s.Expect(s.controlPlane(name, "", nil), infrav1.ReadyCondition, "True/Ready")
 		var pod corev1.Pod
-		if err := yaml.UnmarshalStrict([]byte(s.written(name, "/etc/kubernetes/manifests/kube-vip.yaml")), &pod); err != nil {
+		err := yaml.UnmarshalStrict([]byte(s.written(name, "/etc/kubernetes/manifests/kube-vip.yaml")), &pod)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if pod.Spec.Volumes[0].HostPath.Path != test.config || !slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "address" && e.Value == "10.0.0.5" }) {
+
+		if pod.Spec.Volumes[0].HostPath.Path != test.config ||
+			!slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool {
+				return e.Name == "address" &&
+					e.Value == "10.0.0.5"
+			}) {
 			t.Errorf("%s: %+v", name, pod.Spec)
 		}
+
 		if s.written(name, "/etc/capolvm/keepalived.conf") != "" {
 			t.Errorf("%s has keepalived, too", name)
 		}
@@ -236,7 +298,11 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 		c.Spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
 		c.Spec.ControlPlaneServices = &infrav1.ControlPlaneServices{
-			VirtualIP: "Keepalived", AdditionalVirtualIP: "fd00::5", IngressVirtualIP: "10.0.0.6", AdditionalIngressVirtualIP: "fd00::6", DNS: &infrav1.ClusterDNS{Domain: "one.example.com"},
+			VirtualIP:                  "Keepalived",
+			AdditionalVirtualIP:        "fd00::5",
+			IngressVirtualIP:           "10.0.0.6",
+			AdditionalIngressVirtualIP: "fd00::6",
+			DNS:                        &infrav1.ClusterDNS{Domain: "one.example.com"},
 		}
 	})
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
@@ -244,12 +310,17 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 		spec.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
 		spec.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{IPAddresses: []string{"fd00::10-fd00::40"}}
 	}
-	init := "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: ClusterConfiguration\n    apiServer: {certSANs: [%s]}\n    ---\n    kind: InitConfiguration\n"
+	init := "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: |\n    apiVersion: " +
+		"kubeadm.k8s.io/v1beta4\n    kind: ClusterConfiguration\n    apiServer: {certSANs: [%s]}\n    ---\n    " +
+		"kind: InitConfiguration\n"
 	s.UserData = fmt.Sprintf(init, `api-int.one.example.com, "fd00:0::5"`)
 	lacks := s.controlPlane("lacks", "", dual)
-	if message := s.Expect(lacks, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason); !strings.Contains(message, "would lack api.one.example.com") || !strings.Contains(message, "apiServer.certSANs of the KubeadmControlPlane") {
+	message := s.Expect(lacks, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
+	if !strings.Contains(message, "would lack api.one.example.com") ||
+		!strings.Contains(message, "apiServer.certSANs of the KubeadmControlPlane") {
 		t.Error(message)
 	}
+
 	s.UserData = fmt.Sprintf(init, `api.one.example.com, api-int.one.example.com, "fd00:0::5"`)
 	first := s.controlPlane("cp", "", dual)
 	s.Expect(first, infrav1.ReadyCondition, "True/Ready")
@@ -258,8 +329,10 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	if told.DNSServers != self4+" 10.0.0.53" || told.DNSSearch != "one.example.com" {
 		t.Errorf("the guest asks %q, in %q", told.DNSServers, told.DNSSearch)
 	}
+
 	for path, wants := range map[string][]string{
-		"/etc/capolvm/dns/Corefile":                  {"bind " + self4 + " " + self6 + " 10.0.0.5 fd00::5\n", "file /etc/coredns/nodes.zone", "forward . 10.0.0.53 {"},
+		"/etc/capolvm/dns/Corefile": {"bind " + self4 + " " + self6 + " 10.0.0.5 fd00::5\n",
+			"file /etc/coredns/nodes.zone", "forward . 10.0.0.53 {"},
 		"/etc/capolvm/dns/endpoint.zone":             {"@ IN A 10.0.0.5\n@ IN AAAA fd00::5\n"},
 		"/etc/capolvm/dns/apps.zone":                 {"* IN A 10.0.0.6\n* IN AAAA fd00::6\n"},
 		"/etc/capolvm/dns/nodes.zone":                {"cp IN A " + self4 + "\ncp IN AAAA " + self6 + "\n"},
@@ -273,17 +346,24 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 		}
 	}
 
-	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
+	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
+		"apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"
 	worker := s.Machine("worker", dual)
 	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
-	if got := s.written("worker", "/etc/capolvm/dns/Corefile"); !strings.Contains(got, "forward . 10.0.0.5 fd00::5 10.0.0.1") || !strings.Contains(got, " "+self4+" ") || !strings.Contains(got, " "+self6+" ") || strings.Contains(got, "nodes.zone") || strings.Contains(got, "bind 10.0.0.5") {
+	got := s.written("worker", "/etc/capolvm/dns/Corefile")
+	if !strings.Contains(got, "forward . 10.0.0.5 fd00::5 10.0.0.1") || !strings.Contains(got, " "+self4+" ") ||
+		!strings.Contains(got, " "+self6+" ") || strings.Contains(got, "nodes.zone") ||
+		strings.Contains(got, "bind 10.0.0.5") {
 		t.Errorf("a worker's:\n%s", got)
 	}
+
 	leased := s.Machine("leased", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{DHCP: true}
 		spec.VirtualMachine.Network.Gateway = ""
 	})
-	if message := s.Expect(leased, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ControlPlaneServicesInvalidReason); !strings.Contains(message, "no static address, at which the node could answer") {
+	message = s.Expect(leased, infrav1.InfrastructureAppliedCondition,
+		"False/"+infrav1.ControlPlaneServicesInvalidReason)
+	if !strings.Contains(message, "no static address, at which the node could answer") {
 		t.Error(message)
 	}
 }
@@ -296,9 +376,11 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 		})
 	}
 	s := spoil("api.example.com", infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"})
-	if message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "False/"+infrav1.ControlPlaneServicesInvalidReason); !strings.Contains(message, "spec.controlPlaneEndpoint.host") {
+	message := s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "False/"+infrav1.ControlPlaneServicesInvalidReason)
+	if !strings.Contains(message, "spec.controlPlaneEndpoint.host") {
 		t.Error(message)
 	}
+
 	for name, services := range map[string]infrav1.ControlPlaneServices{
 		"loadBalancer needs virtualIP Keepalived": {VirtualIP: "KubeVIP", LoadBalancer: "HAProxy"},
 		"set loadBalancer, or remove it":          {VirtualIP: "Keepalived", APIServerPort: 6445},
@@ -329,14 +411,17 @@ func TestLargeUserDataIsDelivered(t *testing.T) {
 	}
 }
 
-// With a pointer the engine and Terraform's state know nothing of the user data, and whoever reads the pointer there comes too
-// late.
+// With a pointer the engine and Terraform's state know nothing of the user data, and whoever reads the pointer there
+// comes too late.
 func TestUserDataByPointer(t *testing.T) {
 	s := newSiteIn(t, networkedInventory(), nil)
 	s.UserData, s.Format = stockIgnition, "ignition"
 	leased := func(spec *infrav1.OLVMMachineSpec) {
 		spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "dynamic", VNICName: "nic1", VNICProfileName: "dynamic"}
-		spec.VirtualMachine.Network = infrav1.GuestNetwork{Interface: "enp1s0", Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{
+			Interface:  "enp1s0",
+			Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
+		}
 		spec.UserData = &infrav1.UserData{BootstrapDelivery: "Pointer"}
 	}
 	m := s.Machine("m", func(spec *infrav1.OLVMMachineSpec) { ofIgnition(spec); leased(spec) })
@@ -347,14 +432,18 @@ func TestUserDataByPointer(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s\n%s", err, messages.String(), told)
 	}
+
 	if strings.Contains(told, "hello") || strings.Contains(told, "/etc/motd") || len(told) > 3000 {
 		t.Errorf("the engine has %d bytes:\n%s", len(told), told)
 	}
+
 	var secret corev1.Secret
 	s.Eventually("the Secret is empty", func() error {
-		if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: m.Namespace, Name: "m-user-data"}, &secret); err != nil || len(secret.Data) > 0 || !metav1.IsControlledBy(&secret, m) {
+		err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: m.Namespace, Name: "m-user-data"}, &secret)
+		if err != nil || len(secret.Data) > 0 || !metav1.IsControlledBy(&secret, m) {
 			return fmt.Errorf("%d keys, %v, %w", len(secret.Data), secret.OwnerReferences, err)
 		}
+
 		return nil
 	})
 	source := stub.Ignition.Config.Replace
@@ -362,14 +451,18 @@ func TestUserDataByPointer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	request.Header.Set(source.HTTPHeaders[0].Name, *source.HTTPHeaders[0].Value)
 	authority, err := dataurl.DecodeString(*stub.Ignition.Security.TLS.CertificateAuthorities[0].Source)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority.Data)
-	again, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}).Do(request)
+	again, err := (&http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
+	}).Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +473,8 @@ func TestUserDataByPointer(t *testing.T) {
 
 	s.UserData, s.Format = "#cloud-config\n{}\n", ""
 	cloud := s.Machine("cloud", leased)
-	if message := s.Expect(cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason); !strings.Contains(message, "userData.bootstrapDelivery: Pointer is for images with Ignition") {
+	message := s.Expect(cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason)
+	if !strings.Contains(message, "userData.bootstrapDelivery: Pointer is for images with Ignition") {
 		t.Error(message)
 	}
 }

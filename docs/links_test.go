@@ -24,6 +24,7 @@ func anchors(content string) map[string]bool {
 	for _, match := range heading.FindAllStringSubmatch(blocks.ReplaceAllString(content, ""), -1) {
 		out[strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(match[1]), ""), " ", "-")] = true
 	}
+
 	return out
 }
 
@@ -34,21 +35,26 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "out" || entry.Name() == "bin") {
 			return filepath.SkipDir
 		}
+
 		if filepath.Ext(path) != ".md" {
 			return nil
 		}
+
 		pages++
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		for _, match := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(content), ""), -1) {
 			if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
 				continue
 			}
+
 			followed++
 			file, anchor, _ := strings.Cut(match[1], "#")
 			target, page := path, content
@@ -60,19 +66,23 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				} else if info.IsDir() {
 					continue
 				}
+
 				if page, err = os.ReadFile(target); err != nil {
 					return err
 				}
 			}
+
 			if anchor != "" && !anchors(string(page))[anchor] {
 				t.Errorf("%s: %s has no heading %s", path, target, anchor)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if pages < 15 || followed < 50 {
 		t.Errorf("only %d links on %d pages were found", followed, pages)
 	}

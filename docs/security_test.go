@@ -15,6 +15,7 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, table, _ := strings.Cut(string(content), "## Attacks that are replayed")
 	table, _, _ = strings.Cut(table, "\n## ")
 	functions := map[string]bool{}
@@ -23,10 +24,12 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
+
 		source, err := os.ReadFile(path)
 		for _, match := range declared.FindAllSubmatch(source, -1) {
 			functions[string(match[1])] = true
 		}
+
 		return err
 	})
 	if err != nil {
@@ -35,21 +38,25 @@ func TestEveryAttackHasItsTest(t *testing.T) {
 
 	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	rows := 0
+
 	for line := range strings.SplitSeq(table, "\n") {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| item") {
 			continue
 		}
+
 		rows++
 		tests := named.FindAllStringSubmatch(line, -1)
 		if len(tests) == 0 {
 			t.Errorf("no test: %s", line)
 		}
+
 		for _, test := range tests {
 			if !functions[test[1]] {
 				t.Errorf("there is no %s", test[1])
 			}
 		}
 	}
+
 	if rows < 15 {
 		t.Errorf("the table has %d rows", rows)
 	}

@@ -34,16 +34,24 @@ var versions = []string{"v1.36.1", "v1.36.2"}
 // inventory is the simulator's own with an image for each version.
 func inventory() *ovirtsim.Inventory {
 	out := ovirtsim.DefaultInventory()
+
 	dc := &out.DataCenters[0]
 	for _, version := range versions {
 		image := dc.Templates[0]
 		image.Name, image.Kubernetes = "ol9-k8s-"+version, version
 		dc.Templates = append(dc.Templates, image)
 	}
+
 	for i, label := range []string{"rack-a", "rack-b", "rack-c"} {
 		dc.Clusters[0].Hosts[i].AffinityLabels = []string{label}
 	}
-	dc.Networks = append(dc.Networks, ovirtsim.Network{Name: "leased", VNICProfiles: []string{"leased"}, DHCP: &ovirtsim.DHCP{First: "127.20.80.10", Last: "127.20.80.99", Bits: 24, Gateway: "127.20.80.1"}})
+
+	dc.Networks = append(dc.Networks, ovirtsim.Network{
+		Name:         "leased",
+		VNICProfiles: []string{"leased"},
+		DHCP:         &ovirtsim.DHCP{First: "127.20.80.10", Last: "127.20.80.99", Bits: 24, Gateway: "127.20.80.1"},
+	})
+
 	return &out
 }
 
@@ -73,18 +81,22 @@ type wanted struct {
 // scheduled draws the troubles of a run: the same for the same seed.
 func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []trouble {
 	var out []trouble
+
 	for at := time.Duration(0); ; {
 		at += time.Duration(1000+random.IntN(5000)) * time.Millisecond
 		if at >= during {
 			return out
 		}
+
 		w := clusters[random.IntN(len(clusters))]
 		next := trouble{at: at}
+
 		switch dice := random.IntN(100); {
 		case dice < 40:
 			fault := randomFault(random)
 			text, _ := json.Marshal(fault)
-			next.what, next.do = "inject "+string(text), func(t *testing.T) { control(t, "POST", "/faults", fault, nil) }
+			next.what = "inject " + string(text)
+			next.do = func(t *testing.T) { control(t, "POST", "/faults", fault, nil) }
 		case dice < 55:
 			next.what, next.do = "kill Terraform", func(*testing.T) { suite.plane.Manager.KillChildren() }
 		case dice < 65:
@@ -100,14 +112,20 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 		case dice < 85:
 			n := int32(random.IntN(5)) //nolint:gosec // small
 			w.workers = n
-			next.what, next.do = fmt.Sprintf("scale the workers of %s to %d", w.name, n), func(*testing.T) {
-				w.write(func(_ *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) { md.Spec.Replicas = &n })
+			next.what = fmt.Sprintf("scale the workers of %s to %d", w.name, n)
+			next.do = func(*testing.T) {
+				w.write(func(_ *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) {
+					md.Spec.Replicas = &n
+				})
 			}
 		case dice < 90:
 			w.controlPlanes = 4 - w.controlPlanes // 1 and 3
 			n := w.controlPlanes
-			next.what, next.do = fmt.Sprintf("scale the control plane of %s to %d", w.name, n), func(*testing.T) {
-				w.write(func(kcp *controlplanev1.KubeadmControlPlane, _ *clusterv1.MachineDeployment) { kcp.Spec.Replicas = &n })
+			next.what = fmt.Sprintf("scale the control plane of %s to %d", w.name, n)
+			next.do = func(*testing.T) {
+				w.write(func(kcp *controlplanev1.KubeadmControlPlane, _ *clusterv1.MachineDeployment) {
+					kcp.Spec.Replicas = &n
+				})
 			}
 		case dice < 95 && w.upgrades < len(versions)-1:
 			w.upgrades++
@@ -121,6 +139,7 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 		default:
 			next.what, next.do = "delete a worker of "+w.name, func(*testing.T) { w.deleteAWorker() }
 		}
+
 		out = append(out, next)
 	}
 }
@@ -129,14 +148,31 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 func randomFault(random *rand.Rand) ovirtsim.Fault {
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	method, path, _ := strings.Cut(pick(
-		" ^/api", "GET ^/api", "POST ^/api", "GET ^/api/vms$", "POST /vms$", "POST /nics$", "GET /nics", "GET /diskattachments", "POST /start$", "POST /stop$",
-		"GET ^/api/vms/", "DELETE ^/api/vms/", "PUT ^/api/vms/", "POST /affinitygroups", "POST ^/sso"), " ")
+		" ^/api",
+		"GET ^/api",
+		"POST ^/api",
+		"GET ^/api/vms$",
+		"POST /vms$",
+		"POST /nics$",
+		"GET /nics",
+		"GET /diskattachments",
+		"POST /start$",
+		"POST /stop$",
+		"GET ^/api/vms/",
+		"DELETE ^/api/vms/",
+		"PUT ^/api/vms/",
+		"POST /affinitygroups",
+		"POST ^/sso",
+	), " ")
+
 	fault := ovirtsim.Fault{Method: method, Path: path, Nth: 1 + random.IntN(3), Count: 1 + random.IntN(4)}
 	switch random.IntN(7) {
 	case 0:
 		fault.Status = 503
 	case 1:
-		fault.Status, fault.Reason, fault.Detail = 409, "Operation Failed", "[Cannot do that. Related operation is currently in progress. Please try again later.]"
+		fault.Status = 409
+		fault.Reason = "Operation Failed"
+		fault.Detail = "[Cannot do that. Related operation is currently in progress. Please try again later.]"
 	case 2:
 		fault.Action = "cut-before"
 	case 3:
@@ -148,6 +184,7 @@ func randomFault(random *rand.Rand) ovirtsim.Fault {
 	default:
 		fault.DelayMillis, fault.Count = 500+random.IntN(3000), 10
 	}
+
 	return fault
 }
 
@@ -165,16 +202,21 @@ func (w *workload) deleteAWorker() {
 	if err := w.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
 		w.t.Fatal(err)
 	}
+
 	var oldest *clusterv1.Machine
+
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if _, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane || !m.DeletionTimestamp.IsZero() {
+		_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
+		if controlPlane || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
+
 		if oldest == nil || m.CreationTimestamp.Before(&oldest.CreationTimestamp) {
 			oldest = m
 		}
 	}
+
 	if oldest != nil {
 		if err := w.plane.Client.Delete(ctx, oldest); client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
@@ -182,64 +224,84 @@ func (w *workload) deleteAWorker() {
 	}
 }
 
-// TestChaos makes trouble for a bounded time while clusters scale and are upgraded, and then looks whether each cluster is
-// what was asked for last, and the engine has exactly its VMs. What is drawn depends on the seed alone.
+// TestChaos makes trouble for a bounded time while clusters scale and are upgraded, and then looks whether each cluster
+// is what was asked for last, and the engine has exactly its VMs. What is drawn depends on the seed alone.
 func TestChaos(t *testing.T) {
 	if *chaosFor == 0 {
 		t.Skip("make test-chaos runs it, for minutes")
 	}
+
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1_000_000 //nolint:gosec // positive
 	}
+
 	t.Logf("to replay: make test-chaos CHAOS=%s SEED=%d", *chaosFor, seed)
 	var clusters []*wanted
+
 	for i, name := range []string{"chaos-a", "chaos-b"} {
 		w := newChangedWorkload(t, name, 60+i, func(objects []*unstructured.Unstructured) error {
 			for _, o := range objects {
 				if o.GetKind() != "OLVMMachineTemplate" {
 					continue
 				}
+
 				spec := []string{"spec", "template", "spec"}
-				if err := errors.Join(
-					unstructured.SetNestedField(o.Object, "ol9-k8s-${KUBERNETES_VERSION}", append(spec, "vmTemplateName")...),
+				err := errors.Join(
+					unstructured.SetNestedField(
+						o.Object,
+						"ol9-k8s-${KUBERNETES_VERSION}",
+						append(spec, "vmTemplateName")...),
 					unstructured.SetNestedField(o.Object, "2GB", append(spec, "virtualMachine", "memory")...),
-				); err != nil {
+				)
+				if err != nil {
 					return err
 				}
 			}
+
 			return nil
 		})
 		clusters = append(clusters, &wanted{workload: w, controlPlanes: 1, workers: 2})
 	}
+
 	plan := scheduled(rand.New(rand.NewPCG(seed, 0)), clusters, *chaosFor) //nolint:gosec // to be repeated
+
 	begin := time.Now()
 	for _, next := range plan {
 		if wait := next.at - time.Since(begin); wait > 0 {
 			time.Sleep(wait)
 		}
+
 		t.Logf("%5.1f s (drawn for %.1f s): %s", time.Since(begin).Seconds(), next.at.Seconds(), next.what)
 		next.do(t)
 	}
+
 	var faults []ovirtsim.Fault
 	control(t, "GET", "/faults", nil, &faults)
+
 	hits := 0
 	for _, fault := range faults {
 		hits += fault.Hits
 	}
+
 	if hits == 0 {
 		t.Errorf("none of %d faults hit anything", len(faults))
 	}
+
 	control(t, "DELETE", "/faults", nil, nil)
 	t.Logf("%5.1f s: the trouble is over; %d faults hit %d requests", time.Since(begin).Seconds(), len(faults), hits)
+
 	for _, w := range clusters {
 		w.expectConverged()
 	}
+
 	t.Logf("%5.1f s: all clusters are as they should be", time.Since(begin).Seconds())
 	expectExactly(t, clusters)
+
 	for _, w := range clusters {
 		w.delete()
 	}
+
 	var left ovirtsim.Summary
 	control(t, "GET", "/summary", nil, &left)
 	if left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
@@ -250,21 +312,32 @@ func TestChaos(t *testing.T) {
 // expectConverged waits until the cluster has the machines of the version that was asked for last.
 func (w *wanted) expectConverged() {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s has %d+%d machines of %s", w.name, w.controlPlanes, w.workers, versions[w.version]), func() error {
-		var machines clusterv1.MachineList
-		if err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace)); err != nil {
-			return err
-		}
-		if n := int(w.controlPlanes + w.workers); len(machines.Items) != n {
-			return fmt.Errorf("%d machines, want %d", len(machines.Items), n)
-		}
-		for _, m := range machines.Items {
-			if m.Spec.Version != versions[w.version] || !m.DeletionTimestamp.IsZero() {
-				return fmt.Errorf("Machine %s has version %s, deleted at %v", m.Name, m.Spec.Version, m.DeletionTimestamp) //nolint:staticcheck // a kind
+	w.eventually(
+		fmt.Sprintf("%s has %d+%d machines of %s", w.name, w.controlPlanes, w.workers, versions[w.version]),
+		func() error {
+			var machines clusterv1.MachineList
+			if err := w.plane.Client.List(
+				context.Background(),
+				&machines,
+				client.InNamespace(w.namespace),
+			); err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+
+			if n := int(w.controlPlanes + w.workers); len(machines.Items) != n {
+				return fmt.Errorf("%d machines, want %d", len(machines.Items), n)
+			}
+
+			for _, m := range machines.Items {
+				if m.Spec.Version != versions[w.version] || !m.DeletionTimestamp.IsZero() {
+					return fmt.Errorf("Machine %s has version %s, deleted at %v", m.Name, m.Spec.Version,
+						m.DeletionTimestamp) //nolint:staticcheck // a kind
+				}
+			}
+
+			return nil
+		},
+	)
 	w.expectMachines(int(w.controlPlanes), int(w.workers))
 }
 
@@ -272,6 +345,7 @@ func (w *wanted) expectConverged() {
 func expectExactly(t *testing.T, clusters []*wanted) {
 	t.Helper()
 	ctx := context.Background()
+
 	vms := 0
 	for _, w := range clusters {
 		vms += len(w.vms())
@@ -279,46 +353,60 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 		if err := suite.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
 			t.Fatal(err)
 		}
+
 		store := &tfstate.Store{Client: suite.plane.Client, Reader: suite.plane.Client}
+
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			state, err := store.Load(ctx, m)
 			if err != nil || "olvm://"+state.ResourceID("ovirt_vm") != m.Spec.ProviderID || state.AppliedDigest == "" {
-				t.Errorf("OLVMMachine %s with %s: the state knows VM %s, applied %q, %v", m.Name, m.Spec.ProviderID, state.ResourceID("ovirt_vm"), state.AppliedDigest, err)
+				t.Errorf("OLVMMachine %s with %s: the state knows VM %s, applied %q, %v", m.Name, m.Spec.ProviderID,
+					state.ResourceID("ovirt_vm"), state.AppliedDigest, err)
 			}
 		}
+
 		var secrets corev1.SecretList
-		if err := suite.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+		err := suite.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{
+			"tfstate": "true",
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(secrets.Items) != len(machines.Items)+1 { // and that of the cluster's affinity groups
 			t.Errorf("%s: %d states for %d machines", w.name, len(secrets.Items), len(machines.Items))
 		}
+
 		folders, err := filepath.Glob(filepath.Join(suite.plane.WorkDir, w.namespace, "*"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, folder := range folders {
 			known := strings.HasPrefix(filepath.Base(folder), "olvmcluster.")
 			for _, m := range machines.Items {
 				known = known || filepath.Base(folder) == m.Name+"-"+string(m.UID)
 			}
+
 			if !known {
 				t.Errorf("working directory %s belongs to no machine", folder)
 			}
 		}
 	}
+
 	var there ovirtsim.Summary
 	control(t, "GET", "/summary", nil, &there)
 	if there.VMs != vms || there.NICs != vms || there.Disks != vms {
 		t.Errorf("the engine has %+v, the clusters have %d VMs with a disk and a network interface each", there, vms)
 	}
+
 	eventuallyQuiet(t)
 }
 
 // eventuallyQuiet waits until no Terraform runs.
 func eventuallyQuiet(t *testing.T) {
 	t.Helper()
+
 	for deadline := time.Now().Add(time.Minute); len(suite.plane.Manager.Children()) > 0; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("processes %v still run", suite.plane.Manager.Children())

@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
-// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced a
-// second after their Node was lost.
+// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker, whose machines are replaced
+// a second after their Node was lost.
 func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	w := prepare(t, name)
@@ -34,46 +34,70 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 			place(t, object, subnet)
 		}
 	}, "clusterclass-olvm.yaml", "cluster-template-topology.yaml")
+
 	return w
 }
 
-// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables that are not what
-// most templates have.
-func (w *workload) applyTemplates(subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string) {
+// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables that are not
+// what most templates have.
+func (w *workload) applyTemplates(
+	subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string,
+) {
 	w.t.Helper()
 	variables := map[string]string{
-		"CLUSTER_NAME": w.name, "NAMESPACE": w.namespace, "KUBERNETES_VERSION": "v1.36.1", "CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "1",
-		"CONTROL_PLANE_ENDPOINT_HOST": "127.20.S.5", "OLVM_SERVER_URL": suite.plane.Engine.URL, "OLVM_VM_TEMPLATE": "ol9-k8s",
-		"OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan", "OLVM_SUBNET": "127.20.S.0/24", "OLVM_GATEWAY": "127.20.S.1",
-		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19", "OLVM_WORKER_ADDRESSES": "127.20.S.100-127.20.S.109,127.20.S.120",
+		"CLUSTER_NAME":                 w.name,
+		"NAMESPACE":                    w.namespace,
+		"KUBERNETES_VERSION":           "v1.36.1",
+		"CONTROL_PLANE_MACHINE_COUNT":  "1",
+		"WORKER_MACHINE_COUNT":         "1",
+		"CONTROL_PLANE_ENDPOINT_HOST":  "127.20.S.5",
+		"OLVM_SERVER_URL":              suite.plane.Engine.URL,
+		"OLVM_VM_TEMPLATE":             "ol9-k8s",
+		"OLVM_NETWORK":                 "kvm-vlan",
+		"OLVM_VNIC_PROFILE":            "kvm-vlan",
+		"OLVM_SUBNET":                  "127.20.S.0/24",
+		"OLVM_GATEWAY":                 "127.20.S.1",
+		"OLVM_CONTROL_PLANE_ADDRESSES": "127.20.S.10-127.20.S.19",
+		"OLVM_WORKER_ADDRESSES":        "127.20.S.100-127.20.S.109,127.20.S.120",
 	}
 	maps.Copy(variables, more)
+
 	for _, file := range files {
 		content, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "templates", file))
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		text := string(content)
-		if strings.HasPrefix(file, "cluster-template") { // a class is for many clusters and has no variables of this kind
+
+		// a class is for many clusters and has no variables of this kind
+		if strings.HasPrefix(file, "cluster-template") {
 			text = expand(text, func(name, fallback string) string {
 				value, ok := variables[name]
 				if !ok && fallback == "" {
 					w.t.Errorf("%s asks for %s", file, name)
 				}
+
 				if !ok {
 					value = fallback
 				}
-				return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:", fmt.Sprintf("fd00:%d:", subnet)).Replace(value)
+
+				return strings.NewReplacer("127.20.S.", fmt.Sprintf("127.20.%d.", subnet), "fd00:S:",
+					fmt.Sprintf("fd00:%d:", subnet)).
+					Replace(value)
 			})
 		}
+
 		objects, err := manifest.Read([]byte(text))
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		for _, object := range objects {
 			object.SetNamespace(w.namespace)
 			change(object)
 		}
+
 		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class was looked at
 			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
 		})
@@ -91,6 +115,7 @@ func expand(template string, value func(name, fallback string) string) string {
 			return value(groups[1], groups[2])
 		})
 	}
+
 	return template
 }
 
@@ -101,8 +126,11 @@ func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
 	if err != nil || len(deployments) != 1 {
 		t.Fatalf("the Cluster has %d MachineDeployments, %v", len(deployments), err)
 	}
+
 	deployments[0].(map[string]any)["healthCheck"] = map[string]any{"checks": map[string]any{
-		"unhealthyNodeConditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "timeoutSeconds": int64(1)}},
+		"unhealthyNodeConditions": []any{
+			map[string]any{"type": "Ready", "status": "Unknown", "timeoutSeconds": int64(1)},
+		},
 	}}
 	if err := unstructured.SetNestedSlice(cluster.Object, deployments, path...); err != nil {
 		t.Fatal(err)
@@ -112,16 +140,25 @@ func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
 // worker is the one worker Machine.
 func (w *workload) worker() (*clusterv1.Machine, error) {
 	var machines clusterv1.MachineList
-	if err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace), client.HasLabels{clusterv1.MachineDeploymentNameLabel}); err != nil {
+	err := w.plane.Client.List(
+		context.Background(),
+		&machines,
+		client.InNamespace(w.namespace),
+		client.HasLabels{clusterv1.MachineDeploymentNameLabel},
+	)
+	if err != nil {
 		return nil, err
 	}
+
 	if len(machines.Items) != 1 {
 		return nil, fmt.Errorf("%d workers", len(machines.Items))
 	}
+
 	return &machines.Items[0], nil
 }
 
-// loseAWorker deletes a worker's VM behind everyone's back, and waits for its MachineHealthCheck to replace the Machine.
+// loseAWorker deletes a worker's VM behind everyone's back, and waits for its MachineHealthCheck to replace the
+// Machine.
 func (w *workload) loseAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -129,10 +166,12 @@ func (w *workload) loseAWorker() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	id := strings.TrimPrefix(lost.Spec.ProviderID, "olvm://")
 	if err := suite.engine.StopVM(ctx, engine.ID(id), true); err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.eventually("the VM is deleted", func() error { return suite.engine.DeleteVM(ctx, engine.ID(id)) })
 	w.eventually("the Machine is replaced", func() error {
 		for _, vm := range w.vms() {
@@ -140,10 +179,12 @@ func (w *workload) loseAWorker() {
 				w.t.Fatalf("the VM of Machine %s was made again", lost.Name)
 			}
 		}
+
 		worker, err := w.worker()
 		if err == nil && worker.UID == lost.UID {
 			return errors.New("it is still there")
 		}
+
 		return err
 	})
 }
@@ -156,16 +197,21 @@ func (w *workload) rollWorkersOut(memory string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.eventually("the variable is written", func() error {
 		cluster, err := w.cluster()
 		if err != nil {
 			return err
 		}
+
 		for i, variable := range cluster.Spec.Topology.Variables {
 			if variable.Name == "workerMachines" {
-				cluster.Spec.Topology.Variables[i].Value.Raw = []byte(strings.Replace(string(variable.Value.Raw), "16GB", memory, 1))
+				cluster.Spec.Topology.Variables[i].Value.Raw = []byte(
+					strings.Replace(string(variable.Value.Raw), "16GB", memory, 1),
+				)
 			}
 		}
+
 		return w.plane.Client.Update(ctx, cluster)
 	})
 	w.eventually("the workers are rolled out", func() error {
@@ -173,13 +219,19 @@ func (w *workload) rollWorkersOut(memory string) {
 		if err != nil {
 			return err
 		}
-		m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: worker.Spec.InfrastructureRef.Name}}
+
+		m := &infrav1.OLVMMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: worker.Spec.InfrastructureRef.Name},
+		}
 		if err := w.plane.Client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
-		if worker.UID == before.UID || m.Spec.VirtualMachine.Memory != memory || !ptr.Deref(m.Status.Initialization.Provisioned, false) {
+
+		if worker.UID == before.UID || m.Spec.VirtualMachine.Memory != memory ||
+			!ptr.Deref(m.Status.Initialization.Provisioned, false) {
 			return fmt.Errorf("the worker is %s with %s", worker.Name, m.Spec.VirtualMachine.Memory)
 		}
+
 		return nil
 	})
 }

@@ -54,6 +54,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(code)
 }
 
@@ -63,14 +64,22 @@ func run(m *testing.M) (int, error) {
 	if suite.tools, err = toolchain.New(); err != nil {
 		return 0, err
 	}
+
 	dir := filepath.Join(toolchain.CacheDir(), "e2e", time.Now().Format("20060102-150405"))
 	suite.binDir = filepath.Join(dir, "bin")
-	if err := suite.tools.BuildProject(ctx, suite.binDir, "manager", "olvmctl", "ovirtsim", "terraform-provider-ovirt"); err != nil {
+	err = suite.tools.BuildProject(ctx, suite.binDir, "manager", "olvmctl", "ovirtsim", "terraform-provider-ovirt")
+	if err != nil {
 		return 0, err
 	}
+
 	suite.plane, err = localplane.Start(ctx, localplane.Options{
-		Tools: suite.tools, Dir: dir, BinDir: suite.binDir, SimSpeed: 3, Inventory: inventory(), FeatureGates: featureGates,
-		Progress: func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
+		Tools:        suite.tools,
+		Dir:          dir,
+		BinDir:       suite.binDir,
+		SimSpeed:     3,
+		Inventory:    inventory(),
+		FeatureGates: featureGates,
+		Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 	})
 	if err != nil {
 		return 0, err
@@ -79,15 +88,18 @@ func run(m *testing.M) (int, error) {
 	if suite.engine, err = suite.plane.EngineClient(); err != nil {
 		return 0, err
 	}
+
 	if err := suite.plane.StartIPAM(ctx); err != nil {
 		return 0, err
 	}
+
 	code := m.Run()
 	if code != 0 {
 		fmt.Printf("e2e: the logs of all processes are in %s\n", dir)
 	} else {
 		_ = os.RemoveAll(dir)
 	}
+
 	return code, nil
 }
 
@@ -106,25 +118,33 @@ func newWorkload(t *testing.T, name string, subnet int) *workload {
 }
 
 // newChangedWorkload is newWorkload with a change of the objects.
-func newChangedWorkload(t *testing.T, name string, subnet int, change func([]*unstructured.Unstructured) error) *workload {
+func newChangedWorkload(
+	t *testing.T, name string, subnet int, change func([]*unstructured.Unstructured) error,
+) *workload {
 	t.Helper()
 	sample, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := prepare(t, name)
-	w.manifests = strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+w.namespace,
-		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).Replace(string(sample))
+	w.manifests = strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default",
+		"namespace: "+w.namespace,
+		"127.20.30.", fmt.Sprintf("127.20.%d.", subnet)).
+		Replace(string(sample))
 	objects, err := manifest.Read([]byte(w.manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := change(objects); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := localplane.Apply(t.Context(), suite.plane.Client, objects...); err != nil {
 		t.Fatal(err)
 	}
+
 	return w
 }
 
@@ -140,8 +160,18 @@ func prepareIn(t *testing.T, plane *localplane.Plane, name string) *workload {
 	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-credentials"},
-		StringData: map[string]string{"username": suite.plane.Engine.Username, "password": suite.plane.Engine.Password, "scope": "ovirt-app-api", "allowedServerURLs": suite.plane.Engine.URL}})
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"}, Data: map[string]string{"ca.crt": string(suite.plane.EngineCA)}})
+		StringData: map[string]string{
+			"username":          suite.plane.Engine.Username,
+			"password":          suite.plane.Engine.Password,
+			"scope":             "ovirt-app-api",
+			"allowedServerURLs": suite.plane.Engine.URL,
+		},
+	})
+	w.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-ovirt-ca"},
+		Data:       map[string]string{"ca.crt": string(suite.plane.EngineCA)},
+	})
+
 	return w
 }
 
@@ -156,17 +186,21 @@ func (w *workload) create(object client.Object) {
 func (w *workload) eventually(what string, check func() error) {
 	w.t.Helper()
 	deadline := time.Now().Add(4 * time.Minute)
+
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
+
 		if failed := w.plane.Failed(); failed != nil {
 			w.t.Fatal(failed)
 		}
+
 		if time.Now().After(deadline) {
 			w.t.Fatalf("%s: %v", what, err)
 		}
+
 		time.Sleep(250 * time.Millisecond)
 	}
 }
@@ -177,8 +211,8 @@ func (w *workload) cluster() (*clusterv1.Cluster, error) {
 	return &cluster, err
 }
 
-// expectMachines waits until the cluster is Available with this many running machines, and compares what Kubernetes, the
-// workload cluster and the engine say of them.
+// expectMachines waits until the cluster is Available with this many running machines, and compares what Kubernetes,
+// the workload cluster and the engine say of them.
 func (w *workload) expectMachines(controlPlanes, workers int) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -188,45 +222,59 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 		if err != nil {
 			return err
 		}
+
 		if err := w.plane.Client.List(ctx, &machines, client.InNamespace(w.namespace)); err != nil {
 			return err
 		}
+
 		running := map[bool]int{}
+
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			_, controlPlane := m.Labels[clusterv1.MachineControlPlaneLabel]
 			if err := runs(m); err != nil {
 				return err
 			}
+
 			running[controlPlane]++
 		}
+
 		if running[true] != controlPlanes || running[false] != workers {
 			return fmt.Errorf("%d+%d machines run", running[true], running[false])
 		}
+
 		if !conditions.IsTrue(cluster, clusterv1.ClusterAvailableCondition) {
-			return fmt.Errorf("Cluster is not available: %s", conditions.GetMessage(cluster, clusterv1.ClusterAvailableCondition)) //nolint:staticcheck // a kind
+			return fmt.Errorf("Cluster is not available: %s",
+				conditions.GetMessage(cluster, clusterv1.ClusterAvailableCondition)) //nolint:staticcheck // a kind
 		}
+
 		return nil
 	})
 	vms := w.vms()
 	if len(vms) != controlPlanes+workers {
 		w.t.Errorf("the engine has %d VMs of %s, want %d", len(vms), w.name, controlPlanes+workers)
 	}
+
 	nodes := w.nodes()
 	addresses := map[string]bool{}
+
 	for _, m := range machines.Items {
 		id := strings.TrimPrefix(m.Spec.ProviderID, "olvm://")
 		if vm, ok := vms[id]; !ok || vm.Name != m.Name || vm.Status != engine.VMUp {
 			w.t.Errorf("Machine %s has provider ID %s, the engine says %+v", m.Name, m.Spec.ProviderID, vm)
 		}
+
 		node, ok := nodes[m.Status.NodeRef.Name]
 		if !ok || node.Spec.ProviderID != m.Spec.ProviderID {
-			w.t.Errorf("Machine %s has node %q with provider ID %q", m.Name, m.Status.NodeRef.Name, node.Spec.ProviderID)
+			w.t.Errorf("Machine %s has node %q with provider ID %q", m.Name, m.Status.NodeRef.Name,
+				node.Spec.ProviderID)
 		}
+
 		for _, address := range m.Status.Addresses {
 			if address.Type == clusterv1.MachineInternalIP && addresses[address.Address] {
 				w.t.Errorf("two machines have address %s", address.Address)
 			}
+
 			addresses[address.Address] = true
 		}
 	}
@@ -234,9 +282,12 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 
 // runs says what a machine lacks that is to run.
 func runs(m *clusterv1.Machine) error {
-	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) || !conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
-		return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase, conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
+	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) ||
+		!conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
+		return fmt.Errorf("Machine %s is %s: %s", m.Name, m.Status.Phase,
+			conditions.GetMessage(m, clusterv1.MachineReadyCondition)) //nolint:staticcheck // a kind
 	}
+
 	return nil
 }
 
@@ -247,12 +298,15 @@ func (w *workload) vms() map[string]engine.VM {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	out := map[string]engine.VM{}
+
 	for _, vm := range all {
 		if strings.Contains(vm.CommentText(), "owner="+w.namespace+"/") {
 			out[vm.ID.String()] = vm
 		}
 	}
+
 	return out
 }
 
@@ -260,36 +314,47 @@ func (w *workload) vms() map[string]engine.VM {
 func (w *workload) nodes() map[string]corev1.Node {
 	w.t.Helper()
 	var secret corev1.Secret
-	if err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name + "-kubeconfig"}, &secret); err != nil {
+	err := w.plane.Client.Get(context.Background(), client.ObjectKey{
+		Namespace: w.namespace,
+		Name:      w.name + "-kubeconfig",
+	}, &secret)
+	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	var list corev1.NodeList
 	if err := c.List(context.Background(), &list); err != nil {
 		w.t.Fatal(err)
 	}
+
 	out := map[string]corev1.Node{}
 	for _, node := range list.Items {
 		out[node.Name] = node
 	}
+
 	return out
 }
 
 // internalIPs are the addresses that a Node reports.
 func internalIPs(node corev1.Node) []string {
 	var out []string
+
 	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			out = append(out, address.Address)
 		}
 	}
+
 	return out
 }
 
@@ -306,14 +371,19 @@ func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clust
 	ctx := context.Background()
 	w.eventually("the change is written", func() error {
 		var kcp controlplanev1.KubeadmControlPlane
-		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp); err != nil {
+		err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-control-plane"}, &kcp)
+		if err != nil {
 			return err
 		}
+
 		var md clusterv1.MachineDeployment
-		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md); err != nil {
+		err = w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name + "-md-0"}, &md)
+		if err != nil {
 			return err
 		}
+
 		change(&kcp, &md)
+
 		return errors.Join(w.plane.Client.Update(ctx, &kcp), w.plane.Client.Update(ctx, &md))
 	})
 }
@@ -326,34 +396,46 @@ func (w *workload) delete() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if err := w.plane.Client.Delete(ctx, cluster); err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.eventually(w.name+" is deleted", func() error {
 		_, err := w.cluster()
 		if err == nil {
 			return errors.New("the Cluster still exists")
 		}
+
 		return client.IgnoreNotFound(err)
 	})
 	if vms := w.vms(); len(vms) != 0 {
 		w.t.Errorf("%d VMs are left in the engine", len(vms))
 	}
-	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.MachineList{}} {
+
+	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{},
+		&clusterv1.MachineList{}} {
 		if err := w.plane.Client.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
 			w.t.Fatal(err)
 		}
-		if encoded, err := json.Marshal(list); err != nil || !strings.Contains(string(encoded), `"items":[]`) && !strings.Contains(string(encoded), `"items":null`) {
+
+		encoded, err := json.Marshal(list)
+		if err != nil || !strings.Contains(string(encoded),
+			`"items":[]`) && !strings.Contains(string(encoded), `"items":null`) {
 			w.t.Errorf("left of %T: %s, %v", list, encoded, err)
 		}
 	}
+
 	var secrets corev1.SecretList
-	if err := w.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+	err = w.plane.Client.List(ctx, &secrets, client.InNamespace(w.namespace), client.MatchingLabels{"tfstate": "true"})
+	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if len(secrets.Items) != 0 {
 		w.t.Errorf("%d Terraform states are left", len(secrets.Items))
 	}
+
 	if left, err := filepath.Glob(filepath.Join(w.plane.WorkDir, w.namespace, "*")); err != nil || len(left) != 0 {
 		w.t.Errorf("left on disk: %v, %v", left, err)
 	}
@@ -365,9 +447,11 @@ func TestClustersAtOnce(t *testing.T) {
 		w := newWorkload(t, "alpha", 31)
 		w.expectMachines(1, 2)
 		t.Run("a plan of what runs has no changes", w.planOfWhatRuns)
-		if out := w.olvmctl("scale", w.name, "--control-plane", "3", "--workers", "4"); !strings.Contains(out, "alpha-md-0 is to have 4 machines") {
+		out := w.olvmctl("scale", w.name, "--control-plane", "3", "--workers", "4")
+		if !strings.Contains(out, "alpha-md-0 is to have 4 machines") {
 			t.Errorf("olvmctl scale says %s", out)
 		}
+
 		w.expectMachines(3, 4)
 		w.expectDescribed(3, 4)
 		w.expectEmptyPlans(7)
@@ -382,12 +466,14 @@ func TestClustersAtOnce(t *testing.T) {
 			if len(w.vms()) == 0 {
 				return errors.New("no VM yet")
 			}
+
 			return nil
 		})
 		suite.plane.Manager.Kill()
 		if err := suite.plane.StartManager(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		w.expectMachines(1, 2)
 		w.delete()
 	})
@@ -419,18 +505,21 @@ func TestClustersAtOnce(t *testing.T) {
 		w.expectSame(before)
 		w.delete()
 	})
-	t.Run("ClusterClass: quick start, replace a machine whose VM is gone, roll the workers out, delete", func(t *testing.T) {
-		t.Parallel()
-		w := newTopologyWorkload(t, "gamma", 33)
-		w.expectMachines(1, 1)
-		w.expectPlaced()
-		w.expectEmptyPlans(2)
-		w.loseAWorker()
-		w.expectMachines(1, 1)
-		w.rollWorkersOut("6GB")
-		w.expectMachines(1, 1)
-		w.delete()
-	})
+	t.Run(
+		"ClusterClass: quick start, replace a machine whose VM is gone, roll the workers out, delete",
+		func(t *testing.T) {
+			t.Parallel()
+			w := newTopologyWorkload(t, "gamma", 33)
+			w.expectMachines(1, 1)
+			w.expectPlaced()
+			w.expectEmptyPlans(2)
+			w.loseAWorker()
+			w.expectMachines(1, 1)
+			w.rollWorkersOut("6GB")
+			w.expectMachines(1, 1)
+			w.delete()
+		},
+	)
 }
 
 // planOfWhatRuns feeds a dump of the running cluster to olvmctl plan, as a person would with kubectl.
@@ -439,22 +528,30 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dump, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+w.plane.Kubeconfig, "-n", w.namespace, "get", "-o", "yaml",
-		"clusters,olvmclusters,kubeadmcontrolplanes,machinedeployments,machines,olvmmachines,olvmmachinetemplates,secrets,configmaps").Output()
+
+	dump, err := exec.CommandContext(t.Context(), kubectl, "--kubeconfig="+w.plane.Kubeconfig, "-n", w.namespace, "get",
+		"-o", "yaml",
+		"clusters,olvmclusters,kubeadmcontrolplanes,machinedeployments,machines,olvmmachines,olvmmachinetemplates,secrets,configmaps").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if plan, code := w.plan(t, string(dump)); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
 		t.Errorf("the dump: exit code %d, %d machines, %d would change", code, len(plan.Machines), plan.Changed)
 	}
-	if plan, code := w.plan(t, w.manifests, "--kubeconfig", w.plane.Kubeconfig); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
+
+	if plan, code := w.plan(t, w.manifests, "--kubeconfig",
+		w.plane.Kubeconfig); code != 0 || len(plan.Machines) != 3 || plan.Changed != 0 {
 		t.Errorf("the manifests that made it, beside what runs: exit code %d, %+v", code, plan)
 	}
+
 	w.planOfDrift(t)
 	before, md, _ := strings.Cut(w.manifests, "kind: MachineDeployment\n")
 	newer := before + "kind: MachineDeployment\n" + strings.Replace(md, "version: v1.36.1", "version: v1.36.2", 1)
 	plan, code := w.plan(t, newer, "--kubeconfig", w.plane.Kubeconfig)
-	if code != 2 || len(plan.Machines) != 5 || len(plan.Owners) != 1 || len(plan.Owners[0].Replaced) != 2 || plan.Owners[0].Reasons[0] != "version v1.36.1 becomes v1.36.2" {
+	if code != 2 || len(plan.Machines) != 5 || len(plan.Owners) != 1 || len(plan.Owners[0].Replaced) != 2 ||
+		plan.Owners[0].Reasons[0] != "version v1.36.1 becomes v1.36.2" {
 		t.Errorf("an upgrade of the workers: exit code %d, %+v", code, plan)
 	}
 }
@@ -465,10 +562,12 @@ func (w *workload) planOfDrift(t *testing.T) {
 	for _, vm = range w.vms() {
 		break
 	}
+
 	nics, err := suite.engine.NICs(t.Context(), vm.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	nic := nics[0]
 	rename := func(name string) {
 		if _, err := suite.engine.UpdateNIC(t.Context(), vm.ID, nic.ID, &engine.NIC{Name: name}); err != nil {
@@ -482,6 +581,7 @@ func (w *workload) planOfDrift(t *testing.T) {
 	if code != 2 || plan.Changed != 1 {
 		t.Fatalf("exit code %d, %d machines would change", code, plan.Changed)
 	}
+
 	at := slices.IndexFunc(plan.Machines, func(m plannedMachine) bool { return len(m.Changes) > 0 })
 	if m := plan.Machines[at]; m.Name != vm.Name || len(m.Changes) != 1 || m.Changes[0].Type != "ovirt_nic" {
 		t.Errorf("%s of %s was changed, the plan shows %+v", vm.Name, w.name, m)
@@ -494,8 +594,8 @@ type plannedMachine struct {
 	Changes                  []terraform.Change
 }
 
-// expectEmptyPlans has olvmctl plan each machine that runs, from the state that the manager left, and without the filter that
-// plans from nothing but imports need.
+// expectEmptyPlans has olvmctl plan each machine that runs, from the state that the manager left, and without the
+// filter that plans from nothing but imports need.
 func (w *workload) expectEmptyPlans(machines int) {
 	w.t.Helper()
 	plan, code := w.plan(w.t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)
@@ -515,10 +615,12 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 	if err := os.WriteFile(ca, suite.plane.EngineCA, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	args := append([]string{"plan", "-o", "json", "--ca-file", ca}, more...)
 	if manifests != "" {
 		args = append(args, "-f", "-")
 	}
+
 	command := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
 	command.Stdin = strings.NewReader(manifests)
 	var problems strings.Builder
@@ -527,30 +629,38 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	command.Env = append(os.Environ(), "CAPOLVM_TERRAFORM="+executable.Path, "OCNE_DEFAULTS=")
 	output, err := command.Output()
 	if exited := (&exec.ExitError{}); errors.As(err, &exited) {
 		code = exited.ExitCode()
 	}
+
 	if code == 1 || code < 0 {
 		t.Fatalf("%v\n%s\n%s", err, problems.String(), output)
 	}
+
 	if err := json.Unmarshal(output, &out); err != nil {
 		t.Fatal(err)
 	}
+
 	return out, code
 }
 
 // olvmctl calls it about the cluster.
 func (w *workload) olvmctl(args ...string) string {
 	w.t.Helper()
-	command := exec.CommandContext(w.t.Context(), filepath.Join(suite.binDir, "olvmctl"), append(args, "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)...)
+	command := exec.CommandContext(
+		w.t.Context(),
+		filepath.Join(suite.binDir, "olvmctl"),
+		append(args, "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)...)
 	var problems strings.Builder
 	command.Stderr = &problems
 	out, err := command.Output()
 	if err != nil {
 		w.t.Fatalf("olvmctl %v: %v\n%s", args, err, problems.String())
 	}
+
 	return string(out)
 }
 
@@ -575,30 +685,44 @@ func (w *workload) expectDescribed(controlPlanes, workers int) {
 	if err := json.Unmarshal([]byte(w.olvmctl("describe", w.name, "-o", "json")), &tree); err != nil {
 		w.t.Fatal(err)
 	}
+
 	vms, shown := w.vms(), map[string]int{}
+
 	for _, owner := range tree.Children {
 		for _, m := range owner.Children {
 			shown[owner.Kind]++
-			if vm, ok := vms[m.Machine.VMID]; !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" || len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecret == "" { // a manager that is killed loses count of runs
+
+			// a manager that is killed loses count of runs
+			vm, ok := vms[m.Machine.VMID]
+			if !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" ||
+				len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecret == "" {
 				w.t.Errorf("olvmctl describe says of a machine: %+v, %+v", m, m.Machine)
 			}
 		}
 	}
-	if tree.Problem != "" || tree.Summary != "Provisioned" || len(tree.Children) != 3 || shown["KubeadmControlPlane"] != controlPlanes || shown["MachineDeployment"] != workers {
+
+	if tree.Problem != "" || tree.Summary != "Provisioned" || len(tree.Children) != 3 ||
+		shown["KubeadmControlPlane"] != controlPlanes || shown["MachineDeployment"] != workers {
 		w.t.Errorf("olvmctl describe shows %v of %+v", shown, tree)
 	}
-	if text := w.olvmctl("describe", w.name); strings.Count(text, "─Machine/") != controlPlanes+workers || !strings.Contains(text, "the last Apply succeeded in ") {
+
+	text := w.olvmctl("describe", w.name)
+	if strings.Count(text, "─Machine/") != controlPlanes+workers ||
+		!strings.Contains(text, "the last Apply succeeded in ") {
 		w.t.Errorf("olvmctl describe:\n%s", text)
 	}
+
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(w.olvmctl("get", "kubeconfig", w.name)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	c, err := client.New(config, client.Options{})
 	var nodes corev1.NodeList
 	if err == nil {
 		err = c.List(context.Background(), &nodes)
 	}
+
 	if err != nil || len(nodes.Items) != controlPlanes+workers {
 		w.t.Errorf("%d nodes with the kubeconfig of olvmctl, %v", len(nodes.Items), err)
 	}

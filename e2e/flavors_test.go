@@ -31,32 +31,70 @@ type flavor struct {
 // flavors are all templates of clusters without a ClusterClass. In variables S stands for the subnet.
 var flavors = []flavor{
 	{name: "", subnet: 37},
-	{name: "ock", subnet: 36, controlPlanes: 3, variables: map[string]string{"OLVM_VM_TEMPLATE": "ock-1.36"}, change: deliverToWorkers, expect: func(w *workload) {
-		w.expectFollowers(36)
-		w.expectDelivered()
-	}},
+	{
+		name:          "ock",
+		subnet:        36,
+		controlPlanes: 3,
+		variables:     map[string]string{"OLVM_VM_TEMPLATE": "ock-1.36"},
+		change:        deliverToWorkers,
+		expect: func(w *workload) {
+			w.expectFollowers(36)
+			w.expectDelivered()
+		},
+	},
 	{name: "dual-stack", subnet: 71, variables: map[string]string{
 		"CONTROL_PLANE_ENDPOINT_IPV6": "fd00:S::5", "OLVM_SUBNET_IPV6": "fd00:S::/64", "OLVM_GATEWAY_IPV6": "fd00:S::1",
-		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": "fd00:S::10-fd00:S::19", "OLVM_WORKER_ADDRESSES_IPV6": "fd00:S::100-fd00:S::109",
+		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6": "fd00:S::10-fd00:S::19",
+		"OLVM_WORKER_ADDRESSES_IPV6":        "fd00:S::100-fd00:S::109",
 	}, expect: (*workload).expectDualStack},
-	{name: "ipam", subnet: 72, variables: map[string]string{"OLVM_NODE_ADDRESSES": "127.20.S.10-127.20.S.14,127.20.S.100-127.20.S.109"}, gone: (*workload).expectNoClaims},
+	{
+		name:      "ipam",
+		subnet:    72,
+		variables: map[string]string{"OLVM_NODE_ADDRESSES": "127.20.S.10-127.20.S.14,127.20.S.100-127.20.S.109"},
+		gone:      (*workload).expectNoClaims,
+	},
 	{name: "external-lb", subnet: 73, expect: func(w *workload) {
-		if data := w.userData("control-plane"); strings.Contains(data, "kube-vip") || strings.Contains(data, "keepalived") {
+		data := w.userData("control-plane")
+		if strings.Contains(data, "kube-vip") || strings.Contains(data, "keepalived") {
 			w.t.Error("a node holds the endpoint of the load balancer")
 		}
 	}},
-	{name: "dns", subnet: 74, variables: map[string]string{"CLUSTER_DOMAIN": "dns.example.com"}, expect: func(w *workload) {
-		for role, want := range map[string]string{"control-plane": "nodes.zone", "md-0": "forward . 127.20.74.5 127.20.74.1"} {
-			if data := w.userData(role); !strings.Contains(data, "capolvm-dns.yaml") || !strings.Contains(data, want) {
-				w.t.Errorf("the name server of %s has no %q:\n%s", role, want, data)
+	{
+		name:      "dns",
+		subnet:    74,
+		variables: map[string]string{"CLUSTER_DOMAIN": "dns.example.com"},
+		expect: func(w *workload) {
+			for role, want := range map[string]string{
+				"control-plane": "nodes.zone",
+				"md-0":          "forward . 127.20.74.5 127.20.74.1",
+			} {
+				if data := w.userData(role); !strings.Contains(data, "capolvm-dns.yaml") ||
+					!strings.Contains(data, want) {
+					w.t.Errorf("the name server of %s has no %q:\n%s", role, want, data)
+				}
 			}
-		}
-	}},
-	{name: "failure-domains", subnet: 75, workers: 3, variables: map[string]string{"OLVM_FAILURE_DOMAIN_A": "rack-a", "OLVM_FAILURE_DOMAIN_B": "rack-b", "OLVM_FAILURE_DOMAIN_C": "rack-c"}, expect: (*workload).expectSpread},
-	{name: "machine-health-check", subnet: 76, variables: map[string]string{"NODE_LOST_SECONDS": "1", "NODES_LOST_AT_MOST": "100%"}, expect: func(w *workload) {
-		w.loseAWorker()
-		w.expectMachines(1, 1)
-	}},
+		},
+	},
+	{
+		name:    "failure-domains",
+		subnet:  75,
+		workers: 3,
+		variables: map[string]string{
+			"OLVM_FAILURE_DOMAIN_A": "rack-a",
+			"OLVM_FAILURE_DOMAIN_B": "rack-b",
+			"OLVM_FAILURE_DOMAIN_C": "rack-c",
+		},
+		expect: (*workload).expectSpread,
+	},
+	{
+		name:      "machine-health-check",
+		subnet:    76,
+		variables: map[string]string{"NODE_LOST_SECONDS": "1", "NODES_LOST_AT_MOST": "100%"},
+		expect: func(w *workload) {
+			w.loseAWorker()
+			w.expectMachines(1, 1)
+		},
+	},
 	{name: "autoscaler", subnet: 77, expect: (*workload).expectScalable},
 }
 
@@ -69,12 +107,15 @@ func TestFlavors(t *testing.T) {
 			if f.name != "" {
 				file = "cluster-template-" + f.name + ".yaml"
 			}
+
 			if f.change == nil {
 				f.change = func(*unstructured.Unstructured) {}
 			}
+
 			if f.variables == nil {
 				f.variables = map[string]string{}
 			}
+
 			controlPlanes, workers := max(f.controlPlanes, 1), max(f.workers, 1)
 			f.variables["CONTROL_PLANE_MACHINE_COUNT"] = fmt.Sprint(controlPlanes)
 			w.applyTemplates(f.subnet, f.variables, f.change, file)
@@ -83,6 +124,7 @@ func TestFlavors(t *testing.T) {
 			if f.expect != nil {
 				f.expect(w)
 			}
+
 			w.delete()
 			if f.gone != nil {
 				f.gone(w)
@@ -94,17 +136,22 @@ func TestFlavors(t *testing.T) {
 // userData is what the engine gives to the first VM whose name has a part.
 func (w *workload) userData(part string) string {
 	w.t.Helper()
+
 	for _, vm := range w.vms() {
 		if !strings.Contains(vm.Name, part) {
 			continue
 		}
+
 		found, err := suite.engine.VMInFull(context.Background(), vm.ID)
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		return found.Initialization.CustomScript
 	}
+
 	w.t.Fatalf("there is no VM %s", part)
+
 	return ""
 }
 
@@ -113,6 +160,7 @@ func deliverToWorkers(object *unstructured.Unstructured) {
 	if object.GetKind() != "OLVMMachineTemplate" || !strings.HasSuffix(object.GetName(), "-md-0") {
 		return
 	}
+
 	spec := object.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 	spec["userData"] = map[string]any{"bootstrapDelivery": "Pointer"}
 	spec["olvmNetwork"] = map[string]any{"networkName": "leased", "vnicProfileName": "leased"}
@@ -129,12 +177,16 @@ func (w *workload) expectDelivered() {
 // expectDualStack compares the addresses of Nodes and the endpoint.
 func (w *workload) expectDualStack() {
 	w.t.Helper()
+
 	for name, node := range w.nodes() {
-		if ips := internalIPs(node); len(ips) != 2 || !strings.HasPrefix(ips[0], "127.20.71.") || !strings.HasPrefix(ips[1], "fd00:71::") {
+		ips := internalIPs(node)
+		if len(ips) != 2 || !strings.HasPrefix(ips[0], "127.20.71.") || !strings.HasPrefix(ips[1], "fd00:71::") {
 			w.t.Errorf("Node %s has the addresses %v", name, ips)
 		}
 	}
-	if data := w.userData("control-plane"); !strings.Contains(data, "127.20.71.5,fd00:71::5") || !strings.Contains(data, "fd01::/48") {
+
+	data := w.userData("control-plane")
+	if !strings.Contains(data, "127.20.71.5,fd00:71::5") || !strings.Contains(data, "fd01::/48") {
 		w.t.Errorf("kube-vip or kubeadm have one family alone:\n%s", data)
 	}
 }
@@ -146,26 +198,33 @@ func (w *workload) expectSpread() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	var placed []string
+
 	for _, vm := range w.vms() {
 		if !strings.Contains(vm.Name, "-md-") {
 			continue
 		}
+
 		at := slices.IndexFunc(hosts, func(h engine.Host) bool {
-			return vm.PlacementPolicy != nil && vm.PlacementPolicy.Hosts != nil && len(vm.PlacementPolicy.Hosts.Hosts) == 1 && vm.PlacementPolicy.Hosts.Hosts[0].ID == h.ID
+			return vm.PlacementPolicy != nil && vm.PlacementPolicy.Hosts != nil &&
+				len(vm.PlacementPolicy.Hosts.Hosts) == 1 && vm.PlacementPolicy.Hosts.Hosts[0].ID == h.ID
 		})
 		if at < 0 {
 			w.t.Errorf("VM %s is bound to %+v", vm.Name, vm.PlacementPolicy)
 			continue
 		}
+
 		placed = append(placed, hosts[at].Name)
 	}
+
 	if slices.Sort(placed); !slices.Equal(placed, []string{"host-1", "host-2", "host-3"}) {
 		w.t.Errorf("the workers are bound to %v", placed)
 	}
 }
 
-// expectScalable does what the cluster autoscaler does: it reads what a machine would be and the limits, and writes replicas.
+// expectScalable does what the cluster autoscaler does: it reads what a machine would be and the limits, and writes
+// replicas.
 func (w *workload) expectScalable() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -175,17 +234,34 @@ func (w *workload) expectScalable() {
 		if err := w.plane.Client.Get(ctx, key, &md); err != nil {
 			return err
 		}
-		if least, most := md.Annotations[clusterv1.AutoscalerMinSizeAnnotation], md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]; least != "1" || most != "10" || ptr.Deref(md.Spec.Replicas, 0) != 1 {
+
+		least := md.Annotations[clusterv1.AutoscalerMinSizeAnnotation]
+		most := md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]
+		if least != "1" || most != "10" || ptr.Deref(md.Spec.Replicas, 0) != 1 {
 			w.t.Fatalf("%d replicas of %s to %s", ptr.Deref(md.Spec.Replicas, 0), least, most)
 		}
-		template := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": md.Spec.Template.Spec.InfrastructureRef.Kind}}
-		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: md.Spec.Template.Spec.InfrastructureRef.Name}, template); err != nil {
+
+		template := &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": "infrastructure.cluster.x-k8s.io/v1",
+				"kind":       md.Spec.Template.Spec.InfrastructureRef.Kind,
+			},
+		}
+		err := w.plane.Client.Get(ctx, client.ObjectKey{
+			Namespace: w.namespace,
+			Name:      md.Spec.Template.Spec.InfrastructureRef.Name,
+		}, template)
+		if err != nil {
 			return err
 		}
-		if capacity, _, err := unstructured.NestedStringMap(template.Object, "status", "capacity"); err != nil || capacity["cpu"] != "4" || capacity["memory"] == "" {
+
+		capacity, _, err := unstructured.NestedStringMap(template.Object, "status", "capacity")
+		if err != nil || capacity["cpu"] != "4" || capacity["memory"] == "" {
 			return errors.Join(fmt.Errorf("a machine would be %v", capacity), err)
 		}
+
 		md.Spec.Replicas = ptr.To[int32](2)
+
 		return w.plane.Client.Update(ctx, &md)
 	})
 	w.expectMachines(1, 2)

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation, with
-// which each node knows those that were there before it.
+// expectFollowers looks at what the engine gives to the guests of the control plane: Ignition of the third generation,
+// with which each node knows those that were there before it.
 func (w *workload) expectFollowers(subnet int) {
 	w.t.Helper()
 	known := map[int]bool{} // by the number of nodes
@@ -22,14 +22,18 @@ func (w *workload) expectFollowers(subnet int) {
 			if !strings.Contains(vm.Name, "control-plane") {
 				continue
 			}
+
 			nodes, err := w.followed(vm.ID.String(), subnet)
 			if err != nil {
 				return fmt.Errorf("VM %s: %w", vm.Name, err)
 			}
+
 			known[nodes] = true
 		}
+
 		return nil
 	})
+
 	for n := 1; n <= 3; n++ {
 		if !known[n] {
 			w.t.Errorf("no node was told of %d nodes: %v", n, known)
@@ -43,23 +47,30 @@ func (w *workload) followed(id string, subnet int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	config, messages, err := v3_0.Parse([]byte(vm.Initialization.CustomScript))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s", err, messages.String())
 	}
+
 	nodes := 0
+
 	for _, file := range config.Storage.Files {
 		if file.Path != "/etc/capolvm/control-plane" {
 			continue
 		}
+
 		content, err := dataurl.DecodeString(*file.Contents.Source)
 		if err != nil {
 			return 0, err
 		}
+
 		nodes = strings.Count(string(content.Data), fmt.Sprintf("127.20.%d.", subnet))
 	}
+
 	if nodes == 0 {
 		return 0, errors.New("it knows no node, not even itself")
 	}
+
 	return nodes, nil
 }

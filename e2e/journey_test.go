@@ -52,6 +52,7 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 	if j.log, err = os.Create(filepath.Join(filepath.Dir(suite.binDir), t.Name()+".log")); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = j.log.Close() })
 	path := filepath.Join(j.dir, "ovirtsim.json")
 	inventory := ovirtsim.DefaultInventory()
@@ -63,39 +64,80 @@ func newJourney(t *testing.T, behind *localplane.Plane) *journey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := localplane.StartProcess("sim", j.dir, filepath.Join(suite.binDir, "olvmctl"), []string{"sim", "--connection=" + path, "--speed=3", "--verbose", "--inventory=" + j.write("inventory.yaml", string(content)), "--workload-kubeconfig=" + behind.Kubeconfig}, nil)
+
+	sim, err := localplane.StartProcess(
+		"sim",
+		j.dir,
+		filepath.Join(suite.binDir, "olvmctl"),
+		[]string{
+			"sim",
+			"--connection=" + path,
+			"--speed=3",
+			"--verbose",
+			"--inventory=" + j.write("inventory.yaml", string(content)),
+			"--workload-kubeconfig=" + behind.Kubeconfig,
+		},
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if log, err := os.ReadFile(filepath.Join(j.dir, "sim.log")); t.Failed() && err == nil {
 			t.Logf("the simulator says:\n%s", log)
 		}
+
 		sim.Stop(10 * time.Second)
 	})
-	if err := sim.WaitUntil(t.Context(), "serving", func() bool { _, err := os.Stat(path); return err == nil }); err != nil {
-		t.Fatal(err)
-	}
-	if content, err = os.ReadFile(path); err == nil {
-		err = json.Unmarshal(content, &j.connection)
-	}
+	err = sim.WaitUntil(t.Context(), "serving", func() bool { _, err := os.Stat(path); return err == nil })
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	if content, err = os.ReadFile(path); err == nil {
+		err = json.Unmarshal(content, &j.connection)
+	}
+
+	if err != nil {
+		t.Fatal(err)
+	}
+
 	ca, err := os.ReadFile(j.connection.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j.engine, err = engine.New(engine.Config{URL: j.connection.URL, Username: j.connection.Username, Password: j.connection.Password, CA: ca}); err != nil {
+
+	j.engine, err = engine.New(engine.Config{
+		URL:      j.connection.URL,
+		Username: j.connection.Username,
+		Password: j.connection.Password,
+		CA:       ca,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = j.engine.Logout(context.Background()) })
 	executable, err := suite.tools.FindExecutor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.env = append(os.Environ(), "HOME="+j.dir, "XDG_CONFIG_HOME="+j.dir, "XDG_STATE_HOME="+j.dir, "XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path, "GOPROXY=off",
-		"OLVM_USERNAME="+j.connection.Username, "OLVM_PASSWORD="+j.connection.Password)
+
+	j.env = append(
+		os.Environ(),
+		"HOME="+j.dir,
+		"XDG_CONFIG_HOME="+j.dir,
+		"XDG_STATE_HOME="+j.dir,
+		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()),
+		"KUBECONFIG=",
+		"OCNE_DEFAULTS=",
+		"CAPOLVM_TERRAFORM="+executable.Path,
+		"GOPROXY=off",
+		"OLVM_USERNAME="+j.connection.Username,
+		"OLVM_PASSWORD="+j.connection.Password,
+	)
+
 	return j
 }
 
@@ -106,6 +148,7 @@ func (j *journey) write(name, content string) string {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		j.t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -121,7 +164,8 @@ func (j *journey) clusterFile(name string, subnet, workers int, more string) {
       virtualMachine:
         memory: 4GB
         network:
-          ipv4: {subnet: 127.20.%d.0/24, ipAddresses: 127.20.%d.%d-127.20.%d.%d}`, subnet, subnet, first, subnet, first+9)
+          ipv4: {subnet: 127.20.%d.0/24, ipAddresses: 127.20.%d.%d-127.20.%d.%d}`, subnet, subnet, first, subnet, first+
+			9)
 	}
 	j.file = j.write("cluster.yaml", fmt.Sprintf(`name: %s
 provider: olvm
@@ -141,7 +185,12 @@ providers:
 // olvmctl calls it and returns its exit code.
 func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	j.t.Helper()
-	command := exec.CommandContext(context.WithoutCancel(j.t.Context()), filepath.Join(suite.binDir, "olvmctl"), args...) // also when the test ends
+
+	// also when the test ends
+	command := exec.CommandContext(
+		context.WithoutCancel(j.t.Context()),
+		filepath.Join(suite.binDir, "olvmctl"),
+		args...)
 	command.Env, command.Dir = j.env, j.dir
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &stdout, io.MultiWriter(&stderr, j.log)
@@ -149,6 +198,7 @@ func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	if exited := (&exec.ExitError{}); err != nil && !errors.As(err, &exited) {
 		j.t.Fatal(err)
 	}
+
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
@@ -159,6 +209,7 @@ func (j *journey) does(args ...string) (out, problems string) {
 	if code != 0 {
 		j.t.Fatalf("olvmctl %s: exit code %d\n%s\n%s", strings.Join(args, " "), code, out, problems)
 	}
+
 	return out, problems
 }
 
@@ -169,10 +220,12 @@ func (j *journey) vms() map[string]engine.VM {
 	if err != nil {
 		j.t.Fatal(err)
 	}
+
 	out := map[string]engine.VM{}
 	for _, vm := range list {
 		out[vm.ID.String()] = vm
 	}
+
 	return out
 }
 
@@ -183,6 +236,7 @@ func (j *journey) change(texts ...string) {
 	if err != nil {
 		j.t.Fatal(err)
 	}
+
 	j.write(filepath.Base(j.file), strings.NewReplacer(texts...).Replace(string(content)))
 }
 
@@ -192,32 +246,50 @@ func (j *journey) chart(name, text string) string {
 	if err := os.MkdirAll(filepath.Join(j.dir, name, "templates"), 0o755); err != nil {
 		j.t.Fatal(err)
 	}
+
 	j.write(name+"/Chart.yaml", "apiVersion: v2\nname: "+name+"\nversion: 1.0.0\n")
-	j.write(name+"/templates/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ .Values.text | quote }}}\n")
-	return j.write("add-ons.yaml", fmt.Sprintf("- name: said\n  chart: %s\n  namespace: talk\n  values: {text: %s}\n", name, text))
+	j.write(
+		name+"/templates/a.yaml",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ "+
+			".Values.text | quote }}}\n",
+	)
+
+	return j.write(
+		"add-ons.yaml",
+		fmt.Sprintf("- name: said\n  chart: %s\n  namespace: talk\n  values: {text: %s}\n", name, text),
+	)
 }
 
 // neighbour makes another Cluster, which waits for its infrastructure for ever; remove deletes it.
 func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func()) {
 	j.t.Helper()
-	if err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		j.t.Fatal(err)
 	}
+
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "neighbour"}}
-	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "OLVMCluster", Name: "neighbour"}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infrastructure.cluster.x-k8s.io",
+		Kind:     "OLVMCluster",
+		Name:     "neighbour",
+	}
 	if err := in.Client.Create(j.t.Context(), cluster); err != nil {
 		j.t.Fatal(err)
 	}
+
 	return func() {
 		j.t.Helper()
 		if err := in.Client.Delete(j.t.Context(), cluster); err != nil {
 			j.t.Fatal(err)
 		}
+
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(cluster), cluster)
 			if apierrors.IsNotFound(err) {
 				return
 			}
+
 			if err != nil || time.Now().After(deadline) {
 				j.t.Fatalf("the neighbour does not go: %v", err)
 			}
@@ -229,11 +301,17 @@ func (j *journey) neighbour(in *localplane.Plane, namespace string) (remove func
 func (j *journey) expectRelease(in *localplane.Plane, text string, revisions int) {
 	j.t.Helper()
 	var made corev1.ConfigMap
-	if err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: "talk", Name: "said"}, &made); err != nil || made.Data["text"] != text {
+	err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: "talk", Name: "said"}, &made)
+	if err != nil || made.Data["text"] != text {
 		j.t.Errorf("the chart has made %v, %v", made.Data, err)
 	}
+
 	var list corev1.SecretList
-	if err := in.Client.List(j.t.Context(), &list, client.InNamespace("talk"), client.MatchingLabels{"owner": "helm", "name": "said"}); err != nil || len(list.Items) != revisions {
+	err = in.Client.List(j.t.Context(), &list, client.InNamespace("talk"), client.MatchingLabels{
+		"owner": "helm",
+		"name":  "said",
+	})
+	if err != nil || len(list.Items) != revisions {
 		j.t.Errorf("%d revisions, %v", len(list.Items), err)
 	}
 }
@@ -242,32 +320,53 @@ func (j *journey) expectRelease(in *localplane.Plane, text string, revisions int
 func (j *journey) expectUpgrade(kubeconfig string) {
 	j.t.Helper()
 	j.change("kubernetesVersion: 1.36.1", "kubernetesVersion: 1.37.0", "ock-1.36", "ock-1.37")
-	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(problems, "olvmctl upgrade "+j.name) {
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig",
+		kubeconfig); code != 1 || !strings.Contains(problems, "olvmctl upgrade "+j.name) {
 		j.t.Errorf("start replaces machines: %d, %s", code, problems)
 	}
-	upgrade := []string{"upgrade", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "-f", j.file, "--timeout", "4m"}
+
+	upgrade := []string{
+		"upgrade",
+		j.name,
+		"-n",
+		j.namespace,
+		"--kubeconfig",
+		kubeconfig,
+		"-f",
+		j.file,
+		"--timeout",
+		"4m",
+	}
 	code, out, problems := j.olvmctl(append(upgrade, "--dry-run")...)
 	if code != 2 || strings.Count(out, " rolls out 1 of 1 machines (version v1.36.1 becomes v1.37.0)\n") != 2 {
 		j.t.Errorf("exit code %d\n%s\n%s", code, out, problems)
 	}
-	if code, _, problems := j.olvmctl("upgrade", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "--vm-template", "no-such", "--dry-run"); code != 1 || !strings.Contains(problems, `"no-such"`) {
+
+	if code, _, problems := j.olvmctl("upgrade", j.name, "-n", j.namespace, "--kubeconfig", kubeconfig, "--vm-template",
+		"no-such", "--dry-run"); code != 1 || !strings.Contains(problems, `"no-such"`) {
 		j.t.Errorf("a template that the engine has not: %d, %s", code, problems)
 	}
+
 	if code, _, problems := j.olvmctl(upgrade...); code != 1 || !strings.Contains(problems, "--yes") {
 		j.t.Errorf("nobody was asked: %d, %s", code, problems)
 	}
+
 	before := j.vms()
 	j.does(append(upgrade, "--yes")...)
+
 	after := j.vms()
 	for id, vm := range after {
 		if _, old := before[id]; old || len(after) != len(before) {
 			j.t.Errorf("VM %s is not replaced: %d VMs, before %d", vm.Name, len(after), len(before))
 		}
 	}
+
 	if out, _ := j.does(upgrade...); out != j.name+" is up to date\n" {
 		j.t.Errorf("a second time:\n%s", out)
 	}
+
 	j.does("start", "-f", j.file, "--kubeconfig", kubeconfig)
+
 	for id := range j.vms() {
 		if _, there := after[id]; !there {
 			j.t.Error("start has replaced a machine")
@@ -280,17 +379,25 @@ func (j *journey) expectRefusal(in *localplane.Plane) {
 	j.t.Helper()
 	secret := func() (out corev1.Secret) {
 		if in != nil {
-			if err := in.Client.Get(j.t.Context(), client.ObjectKey{Namespace: j.namespace, Name: j.name + "-ovirt-credentials"}, &out); err != nil {
+			err := in.Client.Get(j.t.Context(), client.ObjectKey{
+				Namespace: j.namespace,
+				Name:      j.name + "-ovirt-credentials",
+			}, &out)
+			if err != nil {
 				j.t.Error(err)
 			}
 		}
+
 		return out
 	}
 	before, env := secret(), j.env
 	j.env = append(slices.Clone(env), "OLVM_PASSWORD=wrong")
-	if code, _, problems := j.olvmctl("start", "-f", j.file); code != 1 || !strings.Contains(problems, "OLVM_USERNAME and OLVM_PASSWORD: engine refuses user") || strings.Contains(problems, "Applying the manifests") {
+	code, _, problems := j.olvmctl("start", "-f", j.file)
+	if code != 1 || !strings.Contains(problems, "OLVM_USERNAME and OLVM_PASSWORD: engine refuses user") ||
+		strings.Contains(problems, "Applying the manifests") {
 		j.t.Errorf("a wrong password: %d, %s", code, problems)
 	}
+
 	j.env = env
 	if secret().ResourceVersion != before.ResourceVersion {
 		j.t.Error("the credentials are changed")
@@ -303,7 +410,12 @@ func (j *journey) foreignKubeconfig() (path string) {
 	if err := os.MkdirAll(filepath.Join(j.dir, ".kube"), 0o700); err != nil {
 		j.t.Fatal(err)
 	}
-	return j.write(".kube/kubeconfig."+j.name, "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: https://127.20.99.5:6443}}]\nusers: [{name: a}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n")
+
+	return j.write(
+		".kube/kubeconfig."+j.name,
+		"apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: "+
+			"https://127.20.99.5:6443}}]\nusers: [{name: a}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n",
+	)
 }
 
 // expectRest has delete finish what an interrupted one has left of a cluster.
@@ -313,29 +425,37 @@ func (j *journey) expectRest(in *localplane.Plane) {
 	foreign := j.foreignKubeconfig()
 	made := map[string]string{"app.kubernetes.io/managed-by": "olvmctl"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: made}}
+
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: "gone-ovirt-credentials"}}
 	for _, object := range []client.Object{namespace, secret} {
 		if err := in.Client.Create(j.t.Context(), object); err != nil {
 			j.t.Fatal(err)
 		}
 	}
+
 	run := []string{"delete", "gone", "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--yes"}
 	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
 		j.t.Errorf("start has not made the Secret: %d, %s", code, problems)
 	}
+
 	secret.Labels = made
 	if err := in.Client.Update(j.t.Context(), secret); err != nil {
 		j.t.Fatal(err)
 	}
-	if _, problems := j.does(run...); !strings.Contains(problems, "left "+foreign) || !strings.Contains(problems, "deleted namespace journey-gone") {
+
+	_, problems := j.does(run...)
+	if !strings.Contains(problems, "left "+foreign) || !strings.Contains(problems, "deleted namespace journey-gone") {
 		j.t.Errorf("what it says of the rest:\n%s", problems)
 	}
+
 	if err := in.Client.Get(j.t.Context(), client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
 		j.t.Errorf("the credentials are left: %v", err)
 	}
+
 	if _, err := os.Stat(foreign); err != nil {
 		j.t.Errorf("the kubeconfig of another cluster: %v", err)
 	}
+
 	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
 		j.t.Errorf("nothing is left: %d, %s", code, problems)
 	}
@@ -351,19 +471,25 @@ func (j *journey) expectLogs(kubeconfig string) {
 	if err := json.Unmarshal([]byte(out), &tree); err != nil {
 		j.t.Fatal(err)
 	}
+
 	shown := 0
+
 	for _, owner := range tree.Children {
 		for _, machine := range owner.Children {
 			shown++
-			if out, _ := j.does("logs", machine.Name, "-n", j.namespace, "--kubeconfig", kubeconfig); !strings.Contains(out, " OLVMMachine SuccessfulApply: ") {
+			out, _ := j.does("logs", machine.Name, "-n", j.namespace, "--kubeconfig", kubeconfig)
+			if !strings.Contains(out, " OLVMMachine SuccessfulApply: ") {
 				j.t.Errorf("the logs of %s:\n%s", machine.Name, out)
 			}
 		}
 	}
+
 	if shown != 2 {
 		j.t.Errorf("%d machines", shown)
 	}
-	if code, _, problems := j.olvmctl("logs", "none", "-n", j.namespace, "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(problems, "there is no Machine none") {
+
+	code, _, problems := j.olvmctl("logs", "none", "-n", j.namespace, "--kubeconfig", kubeconfig)
+	if code != 1 || !strings.Contains(problems, "there is no Machine none") {
 		j.t.Errorf("a machine that is none: %d, %s", code, problems)
 	}
 }
@@ -375,64 +501,103 @@ func TestTheJourney(t *testing.T) {
 	j := newJourney(t, own)
 	j.clusterFile("crowd", 81, 1, "")
 	remove := j.neighbour(suite.plane, j.namespace)
-	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed"); code != 1 || !strings.Contains(problems, "beside crowd there is journey-crowd/neighbour; ") || len(j.vms()) != 0 {
+	if code, _, problems := j.olvmctl(
+		"start",
+		"-f",
+		j.file,
+		"--kubeconfig",
+		suite.plane.Kubeconfig,
+		"--self-managed",
+	); code != 1 || !strings.Contains(problems, "beside crowd there is journey-crowd/neighbour; ") ||
+		len(j.vms()) != 0 {
 		t.Errorf("it would take a neighbour along: %d, %s", code, problems)
 	}
+
 	remove()
 	j.clusterFile("trip", 81, 1, "")
-	addOn := j.write("cni.yaml", "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cni, namespace: cni}\nspec:\n  selector: {matchLabels: {app: cni}}\n  template:\n    metadata: {labels: {app: cni}}\n    spec: {containers: [{name: cni, image: example.com/cni}]}\n"+
-		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n")
+	addOn := j.write(
+		"cni.yaml",
+		"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: cni, namespace: cni}\nspec:\n  selector: "+
+			"{matchLabels: {app: cni}}\n  template:\n    metadata: {labels: {app: cni}}\n    spec: {containers: "+
+			"[{name: cni, image: example.com/cni}]}\n"+
+			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: cni}\n",
+	)
 	list := j.chart("greeting", "hello")
 
 	foreign := j.foreignKubeconfig()
-	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig); code != 1 || !strings.Contains(problems, "--kubeconfig-out") || len(j.vms()) != 0 {
+	if code, _, problems := j.olvmctl("start", "-f", j.file, "--kubeconfig",
+		suite.plane.Kubeconfig); code != 1 || !strings.Contains(problems, "--kubeconfig-out") || len(j.vms()) != 0 {
 		t.Errorf("it would write over the kubeconfig of another cluster: %d, %s", code, problems)
 	}
+
 	if err := os.Remove(foreign); err != nil {
 		t.Fatal(err)
 	}
+
 	env := j.env
 	j.env = append(slices.Clone(env), "OLVM_CSI_USERNAME=storage@internal", "OLVM_CSI_PASSWORD=of-the-storage-driver")
-	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
+	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
+		"--timeout", "3m", "--add-on", addOn, "--add-ons", list, "-o", "json")
 	j.env = env // what the driver has stays
 	t.Log(problems)
 	var started struct {
 		Name, Kubeconfig, ManagementKubeconfig string
 		Nodes                                  int
 	}
-	if err := json.Unmarshal([]byte(out), &started); err != nil || started.Name != "trip" || started.Nodes != 2 || started.ManagementKubeconfig != started.Kubeconfig {
+	err := json.Unmarshal([]byte(out), &started)
+	if err != nil || started.Name != "trip" || started.Nodes != 2 ||
+		started.ManagementKubeconfig != started.Kubeconfig {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if info, err := os.Stat(started.Kubeconfig); err != nil || info.Mode().Perm() != 0o600 || started.Kubeconfig != filepath.Join(j.dir, ".kube", "kubeconfig.trip") {
+
+	info, err := os.Stat(started.Kubeconfig)
+	if err != nil || info.Mode().Perm() != 0o600 || started.Kubeconfig != filepath.Join(j.dir, ".kube",
+		"kubeconfig.trip") {
 		t.Errorf("the kubeconfig %s: %v, %v", started.Kubeconfig, info, err)
 	}
+
 	key := client.ObjectKey{Namespace: "journey-trip", Name: "trip"}
 	if err := suite.plane.Client.Get(t.Context(), key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the cluster is still where it was: %v", err)
 	}
+
 	if err := own.Client.Get(t.Context(), key, &clusterv1.Cluster{}); err != nil {
 		t.Errorf("the cluster is not its own: %v", err)
 	}
+
 	if err := own.Client.Get(t.Context(), client.ObjectKey{Name: "cni"}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the add-on: %v", err)
 	}
+
 	var credentials corev1.Secret
-	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials); err != nil || string(credentials.Data["ovirt_password"]) != "of-the-storage-driver" || string(credentials.Data["ovirt_username"]) != "storage@internal" || string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
+	err = own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials)
+	if err != nil || string(credentials.Data["ovirt_password"]) != "of-the-storage-driver" ||
+		string(credentials.Data["ovirt_username"]) != "storage@internal" ||
+		string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
 		t.Errorf("the credentials of the storage driver: %v, %v", err, credentials.Data)
 	}
-	if err := own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-node-plugin"}, &appsv1.DaemonSet{}); err != nil {
+
+	err = own.Client.Get(t.Context(), client.ObjectKey{
+		Namespace: "ovirt-csi",
+		Name:      "ovirt-csi-node-plugin",
+	}, &appsv1.DaemonSet{})
+	if err != nil {
 		t.Errorf("the storage driver: %v", err)
 	}
 
 	j.expectRelease(own, "hello", 1)
 
 	before := j.vms()
-	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed", "--timeout", "3m", "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
+	if _, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
+		"--timeout", "3m", "--add-on", addOn, "--add-ons", list); !strings.Contains(problems, "trip manages itself") {
 		t.Errorf("a second time:\n%s", problems)
 	}
-	if out, _ := j.does("plan", "--kubeconfig", started.Kubeconfig, "-n", "journey-trip"); strings.Count(out, "Nothing would change.") != 2 {
+
+	if out, _ := j.does("plan", "--kubeconfig", started.Kubeconfig, "-n",
+		"journey-trip"); strings.Count(out, "Nothing would change.") != 2 {
 		t.Errorf("a second plan, of states that moved along:\n%s", out)
 	}
+
 	for id, vm := range j.vms() {
 		if before[id].StartTime != vm.StartTime || len(before) != 2 {
 			t.Errorf("a second time has changed VM %s: %+v", vm.Name, vm)
@@ -447,43 +612,66 @@ func TestTheJourney(t *testing.T) {
 	j.expectUpgrade(started.Kubeconfig)
 	j.expectLogs(started.Kubeconfig)
 
-	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--driver", "existing", "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
+	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig,
+		"--driver", "existing", "--yes"); code != 1 || !strings.Contains(problems, "--to-kubeconfig") {
 		t.Errorf("it deletes itself: %d, %s", code, problems)
 	}
+
 	remove = j.neighbour(own, "elsewhere")
-	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--yes"); code != 1 || !strings.Contains(problems, "manages other clusters, too: elsewhere/neighbour; ") {
+	if code, _, problems := j.olvmctl(
+		"delete",
+		"trip",
+		"-n",
+		"journey-trip",
+		"--kubeconfig",
+		started.Kubeconfig,
+		"--to-kubeconfig",
+		suite.plane.Kubeconfig,
+		"--yes",
+	); code != 1 ||
+		!strings.Contains(problems, "manages other clusters, too: elsewhere/neighbour; ") {
 		t.Errorf("it would leave a neighbour without a manager: %d, %s", code, problems)
 	}
+
 	remove()
-	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig", suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
+	_, problems = j.does("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig",
+		suite.plane.Kubeconfig, "--timeout", "3m", "--yes")
 	t.Log(problems)
 	if left := j.vms(); len(left) != 0 {
 		t.Errorf("VMs are left: %+v", left)
 	}
+
 	if _, err := os.Stat(started.Kubeconfig); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the kubeconfig is left: %v", err)
 	}
+
 	var namespace corev1.Namespace
-	if err := suite.plane.Client.Get(t.Context(), client.ObjectKey{Name: "journey-trip"}, &namespace); err == nil && namespace.DeletionTimestamp.IsZero() {
+	err = suite.plane.Client.Get(t.Context(), client.ObjectKey{Name: "journey-trip"}, &namespace)
+	if err == nil && namespace.DeletionTimestamp.IsZero() {
 		t.Error("the namespace is left")
 	}
+
 	j.expectRest(suite.plane)
 }
 
-// TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget it.
+// TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget
+// it.
 func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
 	t.Cleanup(func() { j.olvmctl("local", "stop") })
 	j.clusterFile("lone", 82, 1, "")
-	if code, _, problems := j.olvmctl("start", "-f", j.file, "--driver", "existing"); code != 1 || !strings.Contains(problems, "--kubeconfig") {
+	code, _, problems := j.olvmctl("start", "-f", j.file, "--driver", "existing")
+	if code != 1 || !strings.Contains(problems, "--kubeconfig") {
 		t.Errorf("there is no management cluster: %d, %s", code, problems)
 	}
+
 	j.does("start", "-f", j.file, "--timeout", "4m")
 	before := j.vms()
 	if len(before) != 2 {
 		t.Errorf("%d VMs", len(before))
 	}
+
 	ready := func() {
 		t.Helper()
 		if out, _ := j.does("describe", "lone", "-n", j.namespace); strings.Count(out, ", VM ") != 2 {
@@ -494,31 +682,39 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	j.expectRefusal(nil)
 	local := filepath.Join(j.dir, "capolvm", "local")
 	j.does("local", "stop")
-	if code, _, problems := j.olvmctl("describe", "lone", "-n", j.namespace); code != 1 || !strings.Contains(problems, "is stopped; start it with olvmctl local start") {
+	code, _, problems = j.olvmctl("describe", "lone", "-n", j.namespace)
+	if code != 1 || !strings.Contains(problems, "is stopped; start it with olvmctl local start") {
 		t.Errorf("the local management cluster has stopped: %d, %s", code, problems)
 	}
+
 	if out, _ := j.does("local", "stop"); out != "the local management cluster does not run\n" {
 		t.Errorf("it stops a second time: %s", out)
 	}
+
 	j.does("start", "-f", j.file, "--timeout", "4m")
 	ready()
+
 	for id, vm := range j.vms() {
 		if before[id].StartTime != vm.StartTime {
 			t.Errorf("VM %s is another", vm.Name)
 		}
 	}
+
 	j.does("scale", "lone", "-n", j.namespace, "--workers", "0")
 	j.does("delete", "lone", "-n", j.namespace, "--timeout", "4m", "--yes")
 	if left := j.vms(); len(left) != 0 {
 		t.Errorf("VMs are left: %+v", left)
 	}
+
 	if _, err := os.Stat(local); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the local management cluster is left: %v", err)
 	}
+
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no processes: %v", err)
 	}
+
 	for _, file := range files {
 		if line, err := os.ReadFile(file); err == nil && strings.Contains(string(line), local) {
 			t.Errorf("a process is left: %q", line)
@@ -532,11 +728,13 @@ var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 // commandsIn are the blocks of commands in the text of a document, one after the other.
 func commandsIn(text string) string {
 	var out strings.Builder
+
 	for _, block := range shell.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[2]) {
 			out.WriteString(strings.TrimPrefix(line, block[1]))
 		}
 	}
+
 	return out.String()
 }
 
@@ -548,21 +746,36 @@ func TestTheQuickStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	script := "set -eu\n" + commandsIn(string(text))
+
 	dir := t.TempDir()
 	for from, to := range map[string]string{filepath.Join(root, "config"): "config", suite.binDir: "bin"} {
 		if err := os.CopyFS(filepath.Join(dir, to), os.DirFS(from)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	executable, err := suite.tools.FindExecutor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(t.Context(), "bash", "-c", "make() { test \"$*\" = build; }\n"+script) // the commands are built already
+
+	// the commands are built already
+	command := exec.CommandContext(t.Context(), "bash", "-c", "make() { test \"$*\" = build; }\n"+script)
 	command.Dir, command.WaitDelay = dir, time.Minute
-	command.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()), "KUBECONFIG=", "OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path)
-	stop := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(suite.binDir, "olvmctl"), "local", "stop")
+	command.Env = append(
+		os.Environ(),
+		"HOME="+dir,
+		"XDG_CONFIG_HOME="+dir,
+		"XDG_STATE_HOME="+dir,
+		"XDG_CACHE_HOME="+filepath.Dir(toolchain.CacheDir()),
+		"KUBECONFIG=",
+		"OCNE_DEFAULTS=",
+		"CAPOLVM_TERRAFORM="+executable.Path,
+	)
+	stop := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(suite.binDir, "olvmctl"), "local",
+		"stop")
 	stop.Env = command.Env
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
@@ -581,7 +794,10 @@ func TestTheQuickStart(t *testing.T) {
 	if err := command.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"quickstart.yaml is valid", "3 machines; what would change is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane", "SuccessfulApply", "deleted namespace quick"} {
+
+	for _, want := range []string{"quickstart.yaml is valid", "3 machines; what would " +
+		"change is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane",
+		"SuccessfulApply", "deleted namespace quick"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())
 		}

@@ -34,8 +34,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// oldCRD is a CRD like those of Oracle's provider: their names, version, labels and status, and any fields, but for the failure
-// domains, which are a map.
+// oldCRD is a CRD like those of Oracle's provider: their names, version, labels and status, and any fields, but for the
+// failure domains, which are a map.
 const oldCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -86,19 +86,36 @@ type takeover struct {
 func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	t.Helper()
 	plane := secondPlane(t, "old", func(o *localplane.Options) { o.NoProvider = true })
-	o := &takeover{workload: prepareIn(t, plane, name), dir: t.TempDir(), steps: map[string]string{}, net: fmt.Sprintf("127.20.%d", subnet), addresses: map[string]string{}}
+	o := &takeover{
+		workload:  prepareIn(t, plane, name),
+		dir:       t.TempDir(),
+		steps:     map[string]string{},
+		net:       fmt.Sprintf("127.20.%d", subnet),
+		addresses: map[string]string{},
+	}
 	o.readSteps()
 	o.installOldProvider()
 	sample, err := os.ReadFile(filepath.Join(suite.tools.Root(), "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := manifest.Read([]byte(strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+o.namespace,
-		"127.20.30", o.net).Replace(string(sample))))
+
+	objects, err := manifest.Read(
+		[]byte(
+			strings.NewReplacer("ENGINE_URL", suite.plane.Engine.URL, "demo", name, "namespace: default", "namespace: "+
+				o.namespace,
+				"127.20.30", o.net).
+				Replace(string(sample)),
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.eventually("the cluster is written", func() error { return localplane.Apply(t.Context(), plane.Client, objects...) })
+
+	o.eventually("the cluster is written", func() error {
+		return localplane.Apply(t.Context(), plane.Client, objects...)
+	})
+
 	return o
 }
 
@@ -110,40 +127,57 @@ func (o *takeover) readSteps() {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	_, section, found := strings.Cut(string(text), "\n## Taking over VMs\n")
 	if !found {
 		o.t.Fatal("the document has no such section")
 	}
+
 	section, _, _ = strings.Cut(section, "\n## ")
 	begins := regexp.MustCompile(`(?m)^(?:(\d+)\. )?\*\*(\w+)`)
+
 	at := begins.FindAllStringSubmatchIndex(section, -1)
 	for i, match := range at {
 		end := len(section)
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
+
 		step := section[match[4]:match[5]]
 		if match[2] >= 0 {
 			step = section[match[2]:match[3]]
 		}
-		o.steps[step] = strings.NewReplacer("NAMESPACE", o.namespace, "NAME", o.name).Replace(commandsIn(section[match[0]:end]))
+
+		o.steps[step] = strings.NewReplacer("NAMESPACE", o.namespace, "NAME", o.name).
+			Replace(commandsIn(section[match[0]:end]))
 	}
+
 	if err := os.CopyFS(filepath.Join(o.dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
 		o.t.Fatal(err)
 	}
+
 	kubectl, err := suite.tools.Path("plane", "kubectl")
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	executable, err := suite.tools.FindExecutor(o.t.Context())
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	if err := os.Symlink(o.plane.Kubeconfig, filepath.Join(o.dir, "management.kubeconfig")); err != nil {
 		o.t.Fatal(err)
 	}
-	o.env = append(os.Environ(), "HOME="+o.dir, "KUBECONFIG="+o.plane.Kubeconfig, "PATH="+filepath.Dir(kubectl)+":"+suite.binDir+":"+os.Getenv("PATH"),
-		"OCNE_DEFAULTS=", "CAPOLVM_TERRAFORM="+executable.Path)
+
+	o.env = append(
+		os.Environ(),
+		"HOME="+o.dir,
+		"KUBECONFIG="+o.plane.Kubeconfig,
+		"PATH="+filepath.Dir(kubectl)+":"+suite.binDir+":"+os.Getenv("PATH"),
+		"OCNE_DEFAULTS=",
+		"CAPOLVM_TERRAFORM="+executable.Path,
+	)
 }
 
 // does runs the commands of a step as one shell, which must end with that exit code. What they print is returned.
@@ -153,6 +187,7 @@ func (o *takeover) does(step string, want int, replace ...string) string {
 	if commands == "" {
 		o.t.Fatalf("the document has no commands for step %s", step)
 	}
+
 	command := exec.CommandContext(o.t.Context(), "bash", "-c", "set -eu\n"+commands)
 	command.Dir, command.Env = o.dir, o.env
 	var out, problems bytes.Buffer
@@ -161,46 +196,68 @@ func (o *takeover) does(step string, want int, replace ...string) string {
 	if exited := (&exec.ExitError{}); err != nil && !errors.As(err, &exited) {
 		o.t.Fatal(err)
 	}
+
 	if code := command.ProcessState.ExitCode(); code != want {
 		o.t.Fatalf("step %s: exit code %d\n%s\n%s\n%s", step, code, commands, out.String(), problems.String())
 	}
+
 	return out.String() + problems.String()
 }
 
 // installOldProvider makes the CRDs and the Deployment of the old provider.
 func (o *takeover) installOldProvider() {
 	o.t.Helper()
+
 	for _, kind := range []string{"OLVMCluster", "OLVMClusterTemplate", "OLVMMachine", "OLVMMachineTemplate"} {
 		name := strings.ToLower(kind)
-		crds, err := manifest.Read([]byte(strings.NewReplacer("KIND", kind, "PLURAL", name+"s", "SINGULAR", name).Replace(oldCRD)))
+		crds, err := manifest.Read(
+			[]byte(strings.NewReplacer("KIND", kind, "PLURAL", name+"s", "SINGULAR", name).Replace(oldCRD)),
+		)
 		if err == nil {
 			err = localplane.Apply(o.t.Context(), o.plane.Client, crds...)
 		}
+
 		if err != nil {
 			o.t.Fatal(err)
 		}
 	}
+
 	labels := map[string]string{"control-plane": "controller-manager"}
 	o.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: oldDeployment.Namespace}})
-	o.create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: oldDeployment.Namespace, Name: oldDeployment.Name}, Spec: appsv1.DeploymentSpec{
-		Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "example.com/old"}}}},
-	}})
+	o.create(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: oldDeployment.Namespace, Name: oldDeployment.Name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "example.com/old"}}},
+			},
+		},
+	})
 }
 
 // says writes what the old provider says of an object, in its shape: merged into the object, and into its status.
 func (o *takeover) says(object *unstructured.Unstructured, fields, status map[string]any) error {
 	fields["metadata"] = map[string]any{"finalizers": []any{oldFinalizer}}
 	status["ready"] = true
-	status["conditions"] = []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2025-05-12T10:00:00Z"}}
+	status["conditions"] = []any{
+		map[string]any{
+			"type":               "Ready",
+			"status":             "True",
+			"reason":             "Ready",
+			"lastTransitionTime": "2025-05-12T10:00:00Z",
+		},
+	}
 	merge, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}
+
 	mergeStatus, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(o.plane.Client.Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, merge)),
 		o.plane.Client.Status().Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, mergeStatus)))
 }
@@ -210,11 +267,12 @@ func (o *takeover) old(kind string) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
 	err := o.plane.Client.List(o.t.Context(), list, client.InNamespace(o.namespace))
+
 	return list.Items, err
 }
 
-// oldProvider stands in for the old provider, whose source is not public: it makes a VM for each machine that Cluster API asks
-// for and that has none, and says so.
+// oldProvider stands in for the old provider, whose source is not public: it makes a VM for each machine that Cluster
+// API asks for and that has none, and says so.
 func (o *takeover) oldProvider() {
 	o.t.Helper()
 	o.eventually("the old provider has made all", func() error {
@@ -222,15 +280,21 @@ func (o *takeover) oldProvider() {
 		if err != nil || len(clusters) != 1 || len(clusters[0].GetOwnerReferences()) == 0 {
 			return fmt.Errorf("%d OLVMClusters, the Cluster may not own them yet: %w", len(clusters), err)
 		}
-		if err := o.says(&clusters[0], map[string]any{}, map[string]any{
-			"failureDomains": map[string]any{"rack": map[string]any{"controlPlane": true}}, "olvmDatacenter": map[string]any{"dataCenterName": "Default"}, "lastObservedGeneration": 1,
-		}); err != nil {
+
+		err = o.says(&clusters[0], map[string]any{}, map[string]any{
+			"failureDomains":         map[string]any{"rack": map[string]any{"controlPlane": true}},
+			"olvmDatacenter":         map[string]any{"dataCenterName": "Default"},
+			"lastObservedGeneration": 1,
+		})
+		if err != nil {
 			return err
 		}
+
 		machines, err := o.old("OLVMMachine")
 		if err != nil {
 			return err
 		}
+
 		for i := range machines {
 			m := &machines[i]
 			id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
@@ -239,21 +303,36 @@ func (o *takeover) oldProvider() {
 				if err != nil {
 					return err
 				}
+
 				id = bootstrap.ProviderIDPrefix + vm
 			}
+
 			vm, address := strings.TrimPrefix(id, bootstrap.ProviderIDPrefix), o.addresses[m.GetName()]
-			if err := o.says(m, map[string]any{"spec": map[string]any{"providerID": id}}, map[string]any{
-				"addresses": []any{map[string]any{"type": "InternalIP", "address": address}}, "lastObservedGeneration": 1,
-				"olvm": map[string]any{"ipAddress": address, "vmTemplateName": "ol9-k8s", "virtualMachine": map[string]any{
-					"vmID": vm, "vmName": m.GetName(), "status": "up", "creationStatus": "Created", "createRequestSubmitted": true, "lastGeneration": "1",
-				}},
-			}); err != nil {
+			err := o.says(m, map[string]any{"spec": map[string]any{"providerID": id}}, map[string]any{
+				"addresses":              []any{map[string]any{"type": "InternalIP", "address": address}},
+				"lastObservedGeneration": 1,
+				"olvm": map[string]any{
+					"ipAddress":      address,
+					"vmTemplateName": "ol9-k8s",
+					"virtualMachine": map[string]any{
+						"vmID":                   vm,
+						"vmName":                 m.GetName(),
+						"status":                 "up",
+						"creationStatus":         "Created",
+						"createRequestSubmitted": true,
+						"lastGeneration":         "1",
+					},
+				},
+			})
+			if err != nil {
 				return err
 			}
 		}
+
 		if len(machines) != 3 {
 			return fmt.Errorf("%d of 3 machines", len(machines))
 		}
+
 		return nil
 	})
 }
@@ -265,61 +344,102 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 	if err := o.plane.Client.Get(ctx, client.ObjectKeyFromObject(object), &machine); err != nil {
 		return "", err
 	}
+
 	if machine.Spec.Bootstrap.DataSecretName == nil {
 		return "", fmt.Errorf("Machine %s has no bootstrap data", machine.Name) //nolint:staticcheck // a kind
 	}
+
 	var secret corev1.Secret
-	if err := o.plane.Client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: *machine.Spec.Bootstrap.DataSecretName}, &secret); err != nil {
-		return "", err
-	}
-	userData, err := bootstrap.Merge(secret.Data["value"], bootstrap.CloudConfig, bootstrap.Guest{HostName: machine.Name})
+	err = o.plane.Client.Get(ctx, client.ObjectKey{
+		Namespace: o.namespace,
+		Name:      *machine.Spec.Bootstrap.DataSecretName,
+	}, &secret)
 	if err != nil {
 		return "", err
 	}
+
+	userData, err := bootstrap.Merge(secret.Data["value"], bootstrap.CloudConfig, bootstrap.Guest{
+		HostName: machine.Name,
+	})
+	if err != nil {
+		return "", err
+	}
+
 	dc, err := suite.engine.DataCenter(ctx, "Default")
 	if err != nil {
 		return "", err
 	}
+
 	cluster, err := suite.engine.Cluster(ctx, dc, "Default")
 	if err != nil {
 		return "", err
 	}
+
 	template, err := suite.engine.Template(ctx, dc, "ol9-k8s")
 	if err != nil {
 		return "", err
 	}
+
 	profiles, _, err := suite.engine.VNICProfiles(ctx, dc, "kvm-vlan")
 	if err != nil {
 		return "", err
 	}
+
 	address := fmt.Sprintf("%s.%d", o.net, 105+len(o.addresses))
 	memory, cores := int64(16<<30), int64(4)
 	if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 		address, memory, cores = o.net+".15", 7<<30, 2
 	}
+
 	vm, err := suite.engine.CreateVM(ctx, &engine.VM{
-		Name: machine.Name, Comment: ptr.To(oldComment), Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID), Memory: &memory,
-		CPU: &engine.CPU{Topology: &engine.Topology{Cores: cores, Sockets: 1, Threads: 1}},
-		Initialization: &engine.Initialization{CustomScript: string(userData), HostName: machine.Name, NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
-			Name: "enp1s0", BootProtocol: "static", OnBoot: true, IP: &engine.IP{Address: address, Netmask: "255.255.255.0", Gateway: o.net + ".1", Version: "v4"},
-		}}}},
+		Name:     machine.Name,
+		Comment:  ptr.To(oldComment),
+		Cluster:  engine.NewRef(cluster.ID),
+		Template: engine.NewRef(template.ID),
+		Memory:   &memory,
+		CPU:      &engine.CPU{Topology: &engine.Topology{Cores: cores, Sockets: 1, Threads: 1}},
+		Initialization: &engine.Initialization{
+			CustomScript: string(userData),
+			HostName:     machine.Name,
+			NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
+				Name:         "enp1s0",
+				BootProtocol: "static",
+				OnBoot:       true,
+				IP: &engine.IP{
+					Address: address,
+					Netmask: "255.255.255.0",
+					Gateway: o.net + ".1",
+					Version: "v4",
+				},
+			}}},
+		},
 	}, nil)
 	if err != nil {
 		return "", err
 	}
+
 	if err := engine.Wait(ctx, "VM "+vm.Name, func(ctx context.Context) (bool, string, error) {
 		now, err := suite.engine.VM(ctx, vm.ID)
 		if err != nil {
 			return false, "", err
 		}
+
 		return now.Status == engine.VMDown, string(now.Status), nil
 	}, nil); err != nil {
 		return "", err
 	}
-	if _, err := suite.engine.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profiles[0].ID), Interface: "virtio"}); err != nil {
+
+	_, err = suite.engine.CreateNIC(ctx, vm.ID, &engine.NIC{
+		Name:        "nic1",
+		VNICProfile: engine.NewRef(profiles[0].ID),
+		Interface:   "virtio",
+	})
+	if err != nil {
 		return "", err
 	}
+
 	o.addresses[machine.Name] = address
+
 	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID)
 }
 
@@ -330,12 +450,15 @@ func (o *takeover) oldVMs() map[string]engine.VM {
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	out := map[string]engine.VM{}
+
 	for _, vm := range all {
 		if strings.HasPrefix(vm.Name, o.name+"-") {
 			out[vm.ID.String()] = vm
 		}
 	}
+
 	return out
 }
 
@@ -353,40 +476,53 @@ func (o *takeover) walk() map[string]string {
 	if out := o.does("1", 0); !strings.Contains(out, "v1beta2") {
 		o.t.Errorf("the versions of Machines: %s", out)
 	}
+
 	o.does("2", 0)
 	cluster, err := o.cluster()
 	if err != nil || !ptr.Deref(cluster.Spec.Paused, false) {
 		o.t.Errorf("the Cluster is not paused: %v", err)
 	}
+
 	var old appsv1.Deployment
-	if err := o.plane.Client.Get(o.t.Context(), oldDeployment, &old); err != nil || ptr.Deref(old.Spec.Replicas, 1) != 0 {
+	err = o.plane.Client.Get(o.t.Context(), oldDeployment, &old)
+	if err != nil || ptr.Deref(old.Spec.Replicas, 1) != 0 {
 		o.t.Errorf("the old provider is not stopped: %v", err)
 	}
+
 	if err := o.plane.Client.List(o.t.Context(), &infrav1.OLVMClusterList{}); err == nil {
 		o.t.Error("our types can read the old failure domains: step 3 is not needed")
 	}
+
 	o.does("3", 0)
 	if err := o.plane.Client.List(o.t.Context(), &infrav1.OLVMClusterList{}); err != nil {
 		o.t.Errorf("step 3 is not enough: %v", err)
 	}
+
 	o.does("4", 0)
+
 	for name, address := range o.addresses {
 		if strings.Contains(name, "control-plane") { // of the others, the engine knows it
 			o.does("5", 0, "MACHINE", name, "10.20.30.161", address, "DOMAIN", "rack")
 		}
 	}
+
 	marks := map[string]string{}
+
 	for line := range strings.Lines(o.does("6", 0)) {
 		id, mark, _ := strings.Cut(strings.TrimSpace(line), " ")
 		marks[strings.TrimPrefix(id, bootstrap.ProviderIDPrefix)] = mark
 	}
+
 	if out := o.does("7", 1); !strings.Contains(out, oldComment) {
 		o.t.Errorf("the plan does not say which VM has no mark: %s", out)
 	}
+
 	for id := range o.oldVMs() {
 		o.comment(id, marks[id])
 	}
+
 	o.does("7", 0)
+
 	return marks
 }
 
@@ -395,6 +531,7 @@ func (o *takeover) requests() int {
 	o.t.Helper()
 	var requests []ovirtsim.Request
 	control(o.t, http.MethodGet, "/requests", nil, &requests)
+
 	return requests[len(requests)-1].Seq
 }
 
@@ -404,6 +541,7 @@ func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...st
 	var requests []ovirtsim.Request
 	control(o.t, http.MethodGet, fmt.Sprintf("/requests?after=%d", since), nil, &requests)
 	var touched []string
+
 	for _, r := range requests {
 		for id := range vms {
 			if r.Method != http.MethodGet && strings.Contains(r.Path, id) {
@@ -411,6 +549,7 @@ func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...st
 			}
 		}
 	}
+
 	if !slices.Equal(touched, want) {
 		o.t.Errorf("VMs were changed: %v, want %v", touched, want)
 	}
@@ -424,25 +563,35 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 		if err := o.plane.Client.List(o.t.Context(), &machines, client.InNamespace(o.namespace)); err != nil {
 			return err
 		}
+
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			var state corev1.Secret
 			if m.Status.Terraform == nil || !conditions.IsTrue(m, infrav1.ReadyCondition) {
-				return fmt.Errorf("OLVMMachine %s: %s", m.Name, conditions.GetMessage(m, infrav1.ReadyCondition)) //nolint:staticcheck // a kind
-			} else if err := o.plane.Client.Get(o.t.Context(), client.ObjectKey{Namespace: o.namespace, Name: m.Status.Terraform.StateSecret}, &state); err != nil {
+				return fmt.Errorf("OLVMMachine %s: %s", m.Name,
+					conditions.GetMessage(m, infrav1.ReadyCondition)) //nolint:staticcheck // a kind
+			} else if err := o.plane.Client.Get(o.t.Context(), client.ObjectKey{
+				Namespace: o.namespace,
+				Name:      m.Status.Terraform.StateSecret,
+			}, &state); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	for _, m := range machines.Items {
-		if want := fmt.Sprintf(`{"nic1":[%q]}`, o.addresses[m.Name]); m.Annotations[infrav1.AddressesAnnotation] != want {
+		want := fmt.Sprintf(`{"nic1":[%q]}`, o.addresses[m.Name])
+		if m.Annotations[infrav1.AddressesAnnotation] != want {
 			o.t.Errorf("the addresses of %s: %s, want %s", m.Name, m.Annotations[infrav1.AddressesAnnotation], want)
 		}
+
 		if !slices.Equal(m.Finalizers, []string{infrav1.MachineFinalizer}) {
 			o.t.Errorf("the finalizers of %s: %v", m.Name, m.Finalizers)
 		}
 	}
+
 	o.expectMachines(1, 2)
 	o.expectSame(before)
 	o.expectTouched(before, since, touched...)
@@ -465,55 +614,78 @@ func TestTakingOverVMs(t *testing.T) {
 
 	o.plane.Manager.Stop(time.Minute)
 	o.does("Back", 0)
+
 	for id := range before {
 		o.comment(id, oldComment)
 	}
+
 	var states corev1.SecretList
-	if err := o.plane.Client.List(t.Context(), &states, client.InNamespace(o.namespace), client.MatchingLabels{"tfstate": "true"}); err != nil || len(states.Items) != 0 {
+	err := o.plane.Client.List(t.Context(), &states, client.InNamespace(o.namespace), client.MatchingLabels{
+		"tfstate": "true",
+	})
+	if err != nil || len(states.Items) != 0 {
 		t.Errorf("%d states are left, %v", len(states.Items), err)
 	}
-	held := []client.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: o.name + "-ovirt-credentials"}}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.name + "-ovirt-ca"}}}
+
+	held := []client.Object{&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: o.name + "-ovirt-credentials"},
+	}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.name + "-ovirt-ca"}}}
 	for _, object := range held {
-		if err := o.plane.Client.Get(t.Context(), client.ObjectKey{Namespace: o.namespace, Name: object.GetName()}, object); err != nil {
+		err := o.plane.Client.Get(t.Context(), client.ObjectKey{Namespace: o.namespace, Name: object.GetName()}, object)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, kind := range []string{"OLVMCluster", "OLVMMachine"} {
 		objects, err := o.old(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range objects {
 			held = append(held, &objects[i])
 		}
 	}
+
 	for _, object := range held {
 		if len(object.GetFinalizers()) != 0 {
 			t.Errorf("finalizers of %s are left: %v", object.GetName(), object.GetFinalizers())
 		}
 	}
+
 	o.oldProvider()
 	o.expectRunning()
 
 	marks := o.walk()
 	var unmarked string
+
 	for id, vm := range before {
 		if strings.Contains(vm.Name, "-md-0-") {
 			unmarked = id
 		}
 	}
+
 	o.comment(unmarked, oldComment)
 	since = o.requests()
 	o.does("8", 0)
 	o.run()
 	o.eventually("the VM without a mark is refused", func() error {
 		var m infrav1.OLVMMachine
-		if err := o.plane.Client.Get(t.Context(), client.ObjectKey{Namespace: o.namespace, Name: before[unmarked].Name}, &m); err != nil {
+		err := o.plane.Client.Get(t.Context(), client.ObjectKey{
+			Namespace: o.namespace,
+			Name:      before[unmarked].Name,
+		}, &m)
+		if err != nil {
 			return err
 		}
-		if reason := conditions.GetReason(&m, infrav1.InfrastructureAppliedCondition); reason != infrav1.VMNameConflictReason {
-			return fmt.Errorf("the reason is %s: %s", reason, conditions.GetMessage(&m, infrav1.InfrastructureAppliedCondition))
+
+		reason := conditions.GetReason(&m, infrav1.InfrastructureAppliedCondition)
+		if reason != infrav1.VMNameConflictReason {
+			return fmt.Errorf("the reason is %s: %s", reason,
+				conditions.GetMessage(&m, infrav1.InfrastructureAppliedCondition))
 		}
+
 		return nil
 	})
 	o.expectTouched(before, since)
@@ -526,11 +698,13 @@ func TestTakingOverVMs(t *testing.T) {
 	if len(left) != 2 {
 		t.Errorf("%d VMs are left, want 2", len(left))
 	}
+
 	for id, vm := range left {
 		if before[id].StartTime != vm.StartTime {
 			t.Errorf("VM %s is another, or was started again", vm.Name)
 		}
 	}
+
 	o.delete()
 }
 
@@ -550,11 +724,13 @@ func (o *takeover) expectRunning() {
 		if err := o.plane.Client.List(o.t.Context(), &machines, client.InNamespace(o.namespace)); err != nil {
 			return err
 		}
+
 		for i := range machines.Items {
 			if err := runs(&machines.Items[i]); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 }

@@ -18,15 +18,25 @@ import (
 // secondPlane is another management plane for the same engine.
 func secondPlane(t *testing.T, name string, change ...func(*localplane.Options)) *localplane.Plane {
 	t.Helper()
-	options := localplane.Options{Tools: suite.tools, Dir: filepath.Join(filepath.Dir(suite.binDir), name), BinDir: suite.binDir, Simulator: suite.plane, FeatureGates: featureGates}
+
+	options := localplane.Options{
+		Tools:        suite.tools,
+		Dir:          filepath.Join(filepath.Dir(suite.binDir), name),
+		BinDir:       suite.binDir,
+		Simulator:    suite.plane,
+		FeatureGates: featureGates,
+	}
 	for _, c := range change {
 		c(&options)
 	}
+
 	plane, err := localplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(plane.Stop)
+
 	return plane
 }
 
@@ -34,18 +44,24 @@ func secondPlane(t *testing.T, name string, change ...func(*localplane.Options))
 func (w *workload) move(to *localplane.Plane) {
 	w.t.Helper()
 	from := w.plane
-	command, err := localplane.Move(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace, w.t.TempDir())
+	command, err := localplane.Move(w.t.Context(), suite.tools, from.Kubeconfig, to.Kubeconfig, w.namespace,
+		w.t.TempDir())
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if output, err := command.CombinedOutput(); err != nil {
 		w.t.Fatalf("%v\n%s", err, output)
 	}
+
 	w.plane = to
-	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &infrav1.OLVMClusterList{}, &infrav1.OLVMMachineList{}, &infrav1.OLVMMachineTemplateList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &clusterv1.MachineList{},
+		&infrav1.OLVMClusterList{}, &infrav1.OLVMMachineList{}, &infrav1.OLVMMachineTemplateList{},
+		&corev1.SecretList{}} {
 		if err := from.Client.List(context.Background(), list, client.InNamespace(w.namespace)); err != nil {
 			w.t.Fatal(err)
 		}
+
 		if left := meta.LenList(list); left != 0 {
 			w.t.Errorf("%d objects of %T are left", left, list)
 		}
@@ -59,6 +75,7 @@ func (w *workload) expectSame(before map[string]engine.VM) {
 	if len(now) != len(before) {
 		w.t.Errorf("%d VMs, before there were %d", len(now), len(before))
 	}
+
 	for id, vm := range before {
 		if now[id].Name != vm.Name || now[id].StartTime != vm.StartTime || now[id].Status != vm.Status {
 			w.t.Errorf("VM %s was %+v and is %+v", id, vm, now[id])

@@ -8,8 +8,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Address is where a resource is in a state. It is kept in its parts, and not as text: the key of an instance comes from
-// manifests and from engines, and must reach Terraform as a string whatever is in it.
+// Address is where a resource is in a state. It is kept in its parts, and not as text: the key of an instance comes
+// from manifests and from engines, and must reach Terraform as a string whatever is in it.
 type Address struct {
 	// resource is its path, such as "module.cluster.ovirt_affinity_group.this": names of this package.
 	resource string
@@ -34,6 +34,7 @@ func (a Address) traversal() hcl.Traversal {
 	if a.indexed {
 		out = append(out, hcl.TraverseIndex{Key: cty.StringVal(a.key)})
 	}
+
 	return out
 }
 

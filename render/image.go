@@ -29,13 +29,23 @@ func ImageFiles(in Image) (Files, error) {
 	if in.Name == "" || in.VMName == "" || in.ClusterID == "" || in.DiskID == "" {
 		return nil, fmt.Errorf("template %q: name, VM, cluster and disk must be set", in.Name)
 	}
+
 	file := hclwrite.NewEmptyFile()
+
 	module := appendModule(file, imageModule)
 	for _, argument := range []struct{ name, value string }{
-		{"name", in.Name}, {"description", in.Description}, {"vm_name", in.VMName}, {"comment", in.Comment}, {"cluster_id", in.ClusterID}, {"disk_id", in.DiskID}, {"os_type", in.OSType},
+		{"name", in.Name},
+		{"description", in.Description},
+		{"vm_name", in.VMName},
+		{"comment", in.Comment},
+		{"cluster_id", in.ClusterID},
+		{"disk_id", in.DiskID},
+		{"os_type", in.OSType},
 	} {
 		module.SetAttributeValue(argument.name, cty.StringVal(argument.value))
 	}
+
 	module.SetAttributeValue("memory", cty.NumberIntVal(in.Memory))
+
 	return moduleFiles(in.Engine, file, imageModule, "template_id")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// writer writes the resources of a machine. They are literal, and only those that the machine has: Terraform evaluates a
-// module with an argument for everything that a machine could have in twice the time.
+// writer writes the resources of a machine. They are literal, and only those that the machine has: Terraform evaluates
+// a module with an argument for everything that a machine could have in twice the time.
 type writer struct {
 	file *hclwrite.File
 	// before are what the start of the VM waits for.
@@ -25,12 +25,15 @@ func (w *writer) resource(why, kind, name string) *hclwrite.Body {
 	if len(body.Blocks()) > 0 {
 		body.AppendNewline()
 	}
+
 	if why != "" {
 		comment(body, why)
 	}
+
 	if kind != "ovirt_vm" && kind != "ovirt_vm_start" {
 		w.before = append(w.before, Address{resource: kind + "." + name})
 	}
+
 	return body.AppendNewBlock("resource", []string{kind, name}).Body()
 }
 
@@ -41,7 +44,12 @@ func mainFile(in Machine) []byte {
 	w.nics(in)
 	w.disks(in)
 	w.rest(in)
-	start := w.resource("The VM starts when its hardware is complete: a network interface that comes later races the guest's first boot.", "ovirt_vm_start", "this")
+	start := w.resource(
+		"The VM starts when its hardware is complete: a network interface that comes later "+
+			"races the guest's first boot.",
+		"ovirt_vm_start",
+		"this",
+	)
 	ofVM(start)
 	start.SetAttributeValue("status", cty.StringVal("up"))
 	start.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
@@ -49,6 +57,7 @@ func mainFile(in Machine) []byte {
 	dependsOn(start, w.before...)
 	ignoreChanges(start, "Power is watched natively; a VM that reboots must not be restarted by a plan.", "status")
 	w.outputs(in)
+
 	return hclwrite.Format(w.file.Bytes())
 }
 
@@ -90,8 +99,10 @@ func (w *writer) vm(in Machine) {
 		set("placement_policy_affinity", in.Placement.Affinity)
 		body.SetAttributeValue("placement_policy_host_ids", texts(in.Placement.HostIDs))
 	}
+
 	set("initialization_hostname", in.HostName)
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
+
 	for _, disk := range in.TemplateDisks {
 		body.AppendNewline()
 		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
@@ -100,14 +111,28 @@ func (w *writer) vm(in Machine) {
 		setText(block, "provisioning", disk.Provisioning)
 		setText(block, "storage_domain_id", disk.StorageDomainID)
 	}
-	ignored := []string{"initialization_custom_script", "initialization_hostname", "initialization_nic", "template_id", "template_disk_attachment_override", "clone", "os_type"}
+
+	ignored := []string{
+		"initialization_custom_script",
+		"initialization_hostname",
+		"initialization_nic",
+		"template_id",
+		"template_disk_attachment_override",
+		"clone",
+		"os_type",
+	}
 	if in.Placement == nil { // the released provider takes what the engine tells for a change
 		ignored = append(ignored, "placement_policy_affinity", "placement_policy_host_ids")
 	}
+
 	if in.guestDNS() {
 		ignored = append(ignored, "initialization_dns_servers", "initialization_search_domains")
 	}
-	ignoreChanges(body, "What a guest reads at its first boot, what it is, and where its disks came from, matters once.", ignored...)
+
+	ignoreChanges(
+		body,
+		"What a guest reads at its first boot, what it is, and where its disks came from, matters once.",
+		ignored...)
 }
 
 // guestDNS says whether the guest is told about DNS, for which the released provider has no attributes.
@@ -122,14 +147,17 @@ func (w *writer) nics(in Machine) {
 		body.SetAttributeValue("name", cty.StringVal(nic.Name))
 		body.SetAttributeValue("vnic_profile_id", cty.StringVal(nic.VNICProfileID))
 		var ignored []string
+
 		for _, part := range [][2]string{{"mac", nic.MAC}, {"interface", nic.Interface}} {
 			if setText(body, part[0], part[1]) {
 				ignored = append(ignored, part[0])
 			}
 		}
+
 		if i > 0 {
 			dependsOn(body, NICAddress(i-1))
 		}
+
 		if len(ignored) > 0 {
 			ignoreChanges(body, "Hardware of a VM that runs is not exchanged.", ignored...)
 		}
@@ -143,24 +171,34 @@ func (w *writer) disks(in Machine) {
 		ofVM(body)
 		body.SetAttributeValue("size", cty.NumberIntVal(in.RootDiskSize))
 	}
+
 	if len(in.DataDisks) == 0 {
 		return
 	}
+
 	disks, interfaces := map[string]cty.Value{}, map[string]cty.Value{}
 	for _, disk := range in.DataDisks {
 		disks[disk.Name] = cty.ObjectVal(map[string]cty.Value{
-			"alias": cty.StringVal(DiskAlias(in.Name, disk.Name)), "size": cty.NumberIntVal(disk.Size), "format": cty.StringVal(disk.Format), "sparse": cty.BoolVal(disk.Sparse),
+			"alias":             cty.StringVal(DiskAlias(in.Name, disk.Name)),
+			"size":              cty.NumberIntVal(disk.Size),
+			"format":            cty.StringVal(disk.Format),
+			"sparse":            cty.BoolVal(disk.Sparse),
 			"storage_domain_id": cty.StringVal(disk.StorageDomainID),
 		})
 		interfaces[disk.Name] = cty.StringVal(disk.Interface)
 	}
-	body := w.resource("A disk without its VM could not be told from one that somebody else made.", "ovirt_disk", "data")
+
+	body := w.resource("A disk without its VM could not be told from one that somebody else made.", "ovirt_disk",
+		"data")
 	forEach(body, disks)
+
 	for _, name := range []string{"alias", "size", "format", "sparse", "storage_domain_id"} {
 		setTraversal(body, name, "each", "value", name)
 	}
+
 	dependsOn(body, VMAddress)
-	ignoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse", "storage_domain_id")
+	ignoreChanges(body, "Where a disk was made is not undone by a template that moves.", "format", "sparse",
+		"storage_domain_id")
 
 	body = w.resource("", "ovirt_disk_attachment", "data")
 	forEach(body, interfaces)
@@ -177,23 +215,40 @@ func (w *writer) disks(in Machine) {
 // rest writes what else is done to the VM before it starts.
 func (w *writer) rest(in Machine) {
 	if in.OptimizeCPU {
-		ofVM(w.resource("The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.", "ovirt_vm_optimize_cpu_settings", "this"))
+		ofVM(
+			w.resource(
+				"The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.",
+				"ovirt_vm_optimize_cpu_settings",
+				"this",
+			),
+		)
 	}
+
 	if in.RemoveGraphicsConsoles {
 		ofVM(w.resource("", "ovirt_vm_graphics_consoles", "none"))
 	}
+
 	if len(in.TagIDs) > 0 {
 		body := w.resource("", "ovirt_vm_tag", "this")
-		body.SetAttributeRaw("for_each", hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))))
+		body.SetAttributeRaw(
+			"for_each",
+			hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))),
+		)
 		ofVM(body)
 		setTraversal(body, "tag_id", "each", "value")
 	}
+
 	if len(in.AffinityGroups) > 0 {
 		groups := map[string]cty.Value{}
 		for name, id := range in.AffinityGroups {
 			groups[name] = cty.StringVal(id)
 		}
-		body := w.resource("The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.", "ovirt_vm_affinity_group", "this")
+
+		body := w.resource(
+			"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
+			"ovirt_vm_affinity_group",
+			"this",
+		)
 		forEach(body, groups)
 		body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
 		setTraversal(body, "affinity_group_id", "each", "value")
@@ -206,14 +261,21 @@ func (w *writer) outputs(in Machine) {
 		w.file.Body().AppendNewline()
 		body := w.file.Body().AppendNewBlock("output", []string{name}).Body()
 		body.SetAttributeValue("description", cty.StringVal(description))
+
 		return body
 	}
 	setTraversal(output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
+
 	var nics []hclwrite.ObjectAttrTokens
 	for i, nic := range in.NICs {
-		nics = append(nics, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(nic.Name)), Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", nicName(i), "id"))})
+		nics = append(nics, hclwrite.ObjectAttrTokens{
+			Name:  hclwrite.TokensForValue(cty.StringVal(nic.Name)),
+			Value: hclwrite.TokensForTraversal(traversal("ovirt_nic", nicName(i), "id")),
+		})
 	}
-	output("nic_ids", "UUIDs of the network interfaces, by name.").SetAttributeRaw("value", hclwrite.TokensForObject(nics))
+
+	output("nic_ids", "UUIDs of the network interfaces, by name.").
+		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 
 // guestFile is an override: Terraform adds it to the VM. It is a file of its own because what a guest was told is not
@@ -225,18 +287,22 @@ func guestFile(in Machine) []byte {
 	if len(in.DNSServers) > 0 {
 		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
 	}
+
 	if len(in.SearchDomains) > 0 {
 		body.SetAttributeValue("initialization_search_domains", texts(in.SearchDomains))
 	}
+
 	for i, guest := range in.Guests {
 		if i > 0 || in.guestDNS() {
 			body.AppendNewline()
 		}
+
 		nic := body.AppendNewBlock("initialization_nic", nil).Body()
 		nic.SetAttributeValue("name", cty.StringVal(guest.Interface))
 		guest.IPv4.write(nic, "ipv4")
 		guest.IPv6.write(nic, "ipv6")
 	}
+
 	return hclwrite.Format(file.Bytes())
 }
 
@@ -245,6 +311,7 @@ func (ip *IP) write(nic *hclwrite.Body, family string) {
 	if ip == nil {
 		return
 	}
+
 	block := nic.AppendNewBlock(family, nil).Body()
 	setText(block, "boot_protocol", ip.BootProtocol)
 	setText(block, "address", ip.Address)
@@ -257,6 +324,7 @@ func setText(body *hclwrite.Body, name, value string) bool {
 	if value != "" {
 		body.SetAttributeValue(name, cty.StringVal(value))
 	}
+
 	return value != ""
 }
 
@@ -268,8 +336,12 @@ func forEach(body *hclwrite.Body, values map[string]cty.Value) {
 	// Keys in quotes: a name may be called for, which begins another kind of expression.
 	var each []hclwrite.ObjectAttrTokens
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		each = append(each, hclwrite.ObjectAttrTokens{Name: hclwrite.TokensForValue(cty.StringVal(name)), Value: hclwrite.TokensForValue(values[name])})
+		each = append(each, hclwrite.ObjectAttrTokens{
+			Name:  hclwrite.TokensForValue(cty.StringVal(name)),
+			Value: hclwrite.TokensForValue(values[name]),
+		})
 	}
+
 	body.SetAttributeRaw("for_each", hclwrite.TokensForObject(each))
 	body.AppendNewline()
 }
@@ -281,6 +353,7 @@ func diskOfEach() hclwrite.Tokens {
 	tokens = append(tokens, hclwrite.TokensForTraversal(traversal("each", "key"))...)
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenCBrack, Bytes: []byte("]")})
 	tokens = append(tokens, &hclwrite.Token{Type: hclsyntax.TokenDot, Bytes: []byte(".")})
+
 	return append(tokens, hclwrite.TokensForIdentifier("id")...)
 }
 
@@ -289,10 +362,12 @@ func nicName(index int) string { return fmt.Sprintf("nic%d", index+1) }
 
 func dependsOn(body *hclwrite.Body, addresses ...Address) {
 	body.AppendNewline()
+
 	traversals := make([]hcl.Traversal, 0, len(addresses))
 	for _, address := range addresses {
 		traversals = append(traversals, address.traversal())
 	}
+
 	body.SetAttributeRaw("depends_on", references(traversals))
 }
 
@@ -301,10 +376,12 @@ func ignoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 	body.AppendNewline()
 	lifecycle := body.AppendNewBlock("lifecycle", nil).Body()
 	comment(lifecycle, why)
+
 	names := make([]hcl.Traversal, 0, len(attributes))
 	for _, attribute := range attributes {
 		names = append(names, traversal(attribute))
 	}
+
 	lifecycle.SetAttributeRaw("ignore_changes", references(names))
 }
 
@@ -318,6 +395,7 @@ func references(traversals []hcl.Traversal) hclwrite.Tokens {
 	for _, one := range traversals {
 		items = append(items, hclwrite.TokensForTraversal(one))
 	}
+
 	return hclwrite.TokensForTuple(items)
 }
 
@@ -326,5 +404,6 @@ func texts(list []string) cty.Value {
 	for _, text := range list {
 		values = append(values, cty.StringVal(text))
 	}
+
 	return cty.TupleVal(values)
 }

@@ -46,29 +46,41 @@ type AffinityGroup struct {
 // ClusterFiles renders the configuration of what the machines of a cluster share.
 func ClusterFiles(in Cluster) (Files, error) {
 	groups := map[string]cty.Value{}
+
 	for _, g := range in.Groups {
 		if g.Key == "" || g.Name == "" || g.ClusterID == "" {
 			return nil, fmt.Errorf("affinity group %q: key, name and cluster must be set", g.Name)
 		}
+
 		if _, twice := groups[g.Key]; twice {
 			return nil, fmt.Errorf("affinity group %q is there twice", g.Key)
 		}
+
 		rule := cty.NullVal(cty.DynamicPseudoType)
 		if !g.Off {
 			affinity := "negative"
 			if g.Positive {
 				affinity = "positive"
 			}
-			rule = cty.ObjectVal(map[string]cty.Value{"affinity": cty.StringVal(affinity), "enforcing": cty.BoolVal(g.Enforcing)})
+
+			rule = cty.ObjectVal(map[string]cty.Value{
+				"affinity":  cty.StringVal(affinity),
+				"enforcing": cty.BoolVal(g.Enforcing),
+			})
 		}
+
 		groups[g.Key] = cty.ObjectVal(map[string]cty.Value{
-			"name": cty.StringVal(g.Name), "description": cty.StringVal(g.Description), "cluster_id": cty.StringVal(g.ClusterID),
-			"priority": cty.NumberIntVal(g.Priority), "vms_rule": rule,
+			"name":        cty.StringVal(g.Name),
+			"description": cty.StringVal(g.Description),
+			"cluster_id":  cty.StringVal(g.ClusterID),
+			"priority":    cty.NumberIntVal(g.Priority), "vms_rule": rule,
 		})
 	}
+
 	file := hclwrite.NewEmptyFile()
 	module := appendModule(file, clusterModule)
 	module.SetAttributeValue("affinity_groups", cty.ObjectVal(groups))
+
 	return moduleFiles(in.Engine, file, clusterModule, "affinity_group_ids")
 }
 
@@ -77,6 +89,7 @@ func appendModule(file *hclwrite.File, name string) *hclwrite.Body {
 	module := file.Body().AppendNewBlock("module", []string{name}).Body()
 	module.SetAttributeValue("source", cty.StringVal("./"+path.Join(moduleDir, name)))
 	module.AppendNewline()
+
 	return module
 }
 
@@ -85,11 +98,14 @@ func moduleFiles(engine Engine, main *hclwrite.File, module, output string) (Fil
 	main.Body().AppendNewline()
 	setTraversal(main.Body().AppendNewBlock("output", []string{output}).Body(), "value", "module", module, output)
 	files := engineFiles(engine, engineVariables)
+
 	files[MainFile] = hclwrite.Format(main.Bytes())
 	for name, content := range tfmodules.Files(module) {
 		files[path.Join(moduleDir, module, name)] = content
 	}
+
 	var err error
 	files[SecretsFile], err = secretsFile(engine, nil)
+
 	return files, err
 }

@@ -51,16 +51,19 @@ const (
 // Files are the files of one configuration, by their slash-separated paths.
 type Files map[string][]byte
 
-// Digest identifies what the configuration asks for: the resources, and modules where there are. Secrets, the way to the engine and
-// adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once, at its first boot.
+// Digest identifies what the configuration asks for: the resources, and modules where there are. Secrets, the way to
+// the engine and adoption are left out, so that rotating a password or a CA plans nothing; and what a guest reads once,
+// at its first boot.
 func (f Files) Digest() string {
 	hash := sha256.New()
+
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		if name == MainFile || strings.HasPrefix(name, moduleDir+"/") {
 			_, _ = fmt.Fprintf(hash, "%q %d\n", name, len(f[name]))
 			hash.Write(f[name])
 		}
 	}
+
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
@@ -108,8 +111,8 @@ type Machine struct {
 	Description string
 	// Clone copies the template's disks; nil leaves it to the engine, which links.
 	Clone *bool
-	// TemplateDisks are how the template's disks are copied, the bootable one first; none leaves it to the engine, which
-	// wants to be told of all or of none.
+	// TemplateDisks are how the template's disks are copied, the bootable one first; none leaves it to the engine,
+	// which wants to be told of all or of none.
 	TemplateDisks []TemplateDisk
 	// RootDiskSize in bytes to which the root disk is grown; zero leaves it.
 	RootDiskSize int64
@@ -191,24 +194,29 @@ func MachineFiles(in Machine) (Files, error) {
 	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
 		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
 	}
+
 	files := engineFiles(in.Engine, machineVariables)
 	files[MainFile] = mainFile(in)
 	if len(in.Guests)+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
 	}
+
 	var err error
 	files[SecretsFile], err = secretsFile(in.Engine, map[string]string{"user_data": in.UserData})
+
 	return files, err
 }
 
-// Adopting returns the files with an import block for each resource that exists already: the import ID by the address in
-// the state. Nothing to adopt returns them as they are.
+// Adopting returns the files with an import block for each resource that exists already: the import ID by the address
+// in the state. Nothing to adopt returns them as they are.
 func (f Files) Adopting(adopt map[Address]string) Files {
 	if len(adopt) == 0 {
 		return f
 	}
+
 	out := maps.Clone(f)
 	out[ImportsFile] = importsFile(adopt)
+
 	return out
 }
 
@@ -218,31 +226,40 @@ func engineFiles(engine Engine, variables []variable) Files {
 	if engine.CA != "" && !engine.Insecure {
 		files[CAFile] = []byte(engine.CA)
 	}
+
 	return files
 }
 
 func providerFile(engine Engine) []byte {
 	file := hclwrite.NewEmptyFile()
 	terraform := file.Body().AppendNewBlock("terraform", nil).Body()
+
 	// Ephemeral variables came with Terraform 1.10 and OpenTofu 1.11; the executor is checked before it is used.
 	terraform.SetAttributeValue("required_version", cty.StringVal(">= 1.10.0"))
 	terraform.AppendNewline()
-	terraform.AppendNewBlock("required_providers", nil).Body().SetAttributeValue("ovirt", cty.ObjectVal(map[string]cty.Value{
-		"source": cty.StringVal(ProviderSource), "version": cty.StringVal(">= 2.2.0"),
-	}))
+	terraform.AppendNewBlock("required_providers", nil).
+		Body().
+		SetAttributeValue("ovirt", cty.ObjectVal(map[string]cty.Value{
+			"source": cty.StringVal(ProviderSource), "version": cty.StringVal(">= 2.2.0"),
+		}))
 	file.Body().AppendNewline()
 	provider := file.Body().AppendNewBlock("provider", []string{"ovirt"}).Body()
 	provider.SetAttributeValue("url", cty.StringVal(engine.URL))
 	setTraversal(provider, "username", "var", "ovirt_username")
 	setTraversal(provider, "password", "var", "ovirt_password")
+
 	switch {
 	case engine.Insecure:
 		provider.SetAttributeValue("tls_insecure", cty.True)
 	case engine.CA != "":
-		provider.SetAttributeRaw("tls_ca_bundle", hclwrite.TokensForFunctionCall("file", hclwrite.TokensForValue(cty.StringVal(CAFile))))
+		provider.SetAttributeRaw(
+			"tls_ca_bundle",
+			hclwrite.TokensForFunctionCall("file", hclwrite.TokensForValue(cty.StringVal(CAFile))),
+		)
 	default:
 		provider.SetAttributeValue("tls_system", cty.True)
 	}
+
 	return hclwrite.Format(file.Bytes())
 }
 
@@ -259,14 +276,19 @@ var engineVariables = []variable{
 }
 
 // machineVariables are those of a machine.
-var machineVariables = append(slices.Clone(engineVariables), variable{"user_data", "User data of the guest; it becomes part of the state.", false})
+var machineVariables = append(
+	slices.Clone(engineVariables),
+	variable{"user_data", "User data of the guest; it becomes part of the state.", false},
+)
 
 func variablesFile(variables []variable) []byte {
 	file := hclwrite.NewEmptyFile()
+
 	for i, variable := range variables {
 		if i > 0 {
 			file.Body().AppendNewline()
 		}
+
 		body := file.Body().AppendNewBlock("variable", []string{variable.name}).Body()
 		body.SetAttributeValue("description", cty.StringVal(variable.description))
 		setTraversal(body, "type", "string")
@@ -275,22 +297,28 @@ func variablesFile(variables []variable) []byte {
 			body.SetAttributeValue("ephemeral", cty.True)
 		}
 	}
+
 	return hclwrite.Format(file.Bytes())
 }
 
 // importsFile writes an import block for each resource.
 func importsFile(adopt map[Address]string) []byte {
-	addresses := slices.SortedFunc(maps.Keys(adopt), func(a, b Address) int { return strings.Compare(a.String(), b.String()) })
+	addresses := slices.SortedFunc(maps.Keys(adopt), func(a, b Address) int {
+		return strings.Compare(a.String(), b.String())
+	})
 
 	file := hclwrite.NewEmptyFile()
+
 	for i, address := range addresses {
 		if i > 0 {
 			file.Body().AppendNewline()
 		}
+
 		body := file.Body().AppendNewBlock("import", nil).Body()
 		body.SetAttributeTraversal("to", address.traversal())
 		body.SetAttributeValue("id", cty.StringVal(adopt[address]))
 	}
+
 	return hclwrite.Format(file.Bytes())
 }
 
@@ -300,6 +328,7 @@ func traversal(steps ...string) hcl.Traversal {
 	for _, step := range steps[1:] {
 		out = append(out, hcl.TraverseAttr{Name: step})
 	}
+
 	return out
 }
 
@@ -314,6 +343,7 @@ func DestroyFiles(engine Engine) (Files, error) {
 	files := engineFiles(engine, machineVariables)
 	var err error
 	files[SecretsFile], err = secretsFile(engine, map[string]string{"user_data": ""})
+
 	return files, err
 }
 
@@ -327,5 +357,6 @@ func secretsFile(engine Engine, more map[string]string) ([]byte, error) {
 	if err := encoder.Encode(values); err != nil {
 		return nil, fmt.Errorf("failed to encode the secrets: %w", err)
 	}
+
 	return secrets.Bytes(), nil
 }

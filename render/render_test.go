@@ -21,18 +21,28 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func example() Machine {
 	return Machine{
-		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", CA: "-----BEGIN CERTIFICATE-----\n", Username: "admin@internal", Password: `p"a$${ss}`},
-		Name:   "demo-md-0-x7k2p", HostName: "demo-md-0-x7k2p", Comment: "capolvm owner default/demo-md-0-x7k2p 5f0c",
+		Engine: Engine{
+			URL:      "https://engine.example.com/ovirt-engine/api",
+			CA:       "-----BEGIN CERTIFICATE-----\n",
+			Username: "admin@internal",
+			Password: `p"a$${ss}`,
+		},
+		Name: "demo-md-0-x7k2p", HostName: "demo-md-0-x7k2p", Comment: "capolvm owner default/demo-md-0-x7k2p 5f0c",
 		ClusterID: "11111111-1111-4111-8111-111111111111", TemplateID: "22222222-2222-4222-8222-222222222222",
 		Cores: 2, Sockets: 1, Threads: 1, Memory: 16 << 30,
-		NICs:     []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},
-		Guests:   []GuestNIC{{Interface: "enp1s0", IPv4: &IP{Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"}}},
+		NICs: []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},
+		Guests: []GuestNIC{
+			{Interface: "enp1s0", IPv4: &IP{Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"}},
+		},
 		UserData: "#cloud-config\nruncmd:\n- echo \"a && b\" > /tmp/${x} <in\n",
 	}
 }
 
 func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
-	adopt := map[Address]string{VMAddress: "44444444-4444-4444-8444-444444444444", NICAddress(0): "44444444-4444-4444-8444-444444444444/5"}
+	adopt := map[Address]string{
+		VMAddress:     "44444444-4444-4444-8444-444444444444",
+		NICAddress(0): "44444444-4444-4444-8444-444444444444/5",
+	}
 	insecure := example()
 	insecure.Engine.Insecure, insecure.Guests = true, nil
 	system := example()
@@ -40,37 +50,88 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	yes, no := true, false
 	rich := example()
 	rich.GuaranteedMemory, rich.MaximumMemory, rich.MemoryBallooning, rich.HugePages = 8<<30, 32<<30, &no, 2048
-	rich.CPUMode, rich.VMType, rich.OSType, rich.SerialConsole, rich.SoundCard, rich.RemoveGraphicsConsoles = "host_passthrough", "high_performance", "ol_9x64", &yes, &no, true
+	rich.CPUMode = "host_passthrough"
+	rich.VMType = "high_performance"
+	rich.OSType = "ol_9x64"
+	rich.SerialConsole = &yes
+	rich.SoundCard = &no
+	rich.RemoveGraphicsConsoles = true
 	rich.Description, rich.TagIDs = "made \"by\" ${us} <&&>", []string{"55555555-5555-4555-8555-555555555555"}
-	rich.Clone, rich.TemplateDisks, rich.RootDiskSize = &yes, []TemplateDisk{{ID: "66666666-6666-4666-8666-666666666666", Format: "raw", Provisioning: "non-sparse", StorageDomainID: "77777777-7777-4777-8777-777777777777"}}, 100<<30
-	rich.DataDisks = []DataDisk{{Name: "etcd", Size: 10 << 30, Format: "raw", StorageDomainID: "77777777-7777-4777-8777-777777777777", Interface: "virtio"}}
-	rich.NICs = append(rich.NICs, NIC{Name: "storage", VNICProfileID: "33333333-3333-4333-8333-333333333333", MAC: "56:6f:1a:00:00:01", Interface: "e1000e"})
+	rich.Clone = &yes
+	rich.TemplateDisks = []TemplateDisk{
+		{
+			ID:              "66666666-6666-4666-8666-666666666666",
+			Format:          "raw",
+			Provisioning:    "non-sparse",
+			StorageDomainID: "77777777-7777-4777-8777-777777777777",
+		},
+	}
+	rich.RootDiskSize = 100 << 30
+	rich.DataDisks = []DataDisk{
+		{
+			Name:            "etcd",
+			Size:            10 << 30,
+			Format:          "raw",
+			StorageDomainID: "77777777-7777-4777-8777-777777777777",
+			Interface:       "virtio",
+		},
+	}
+	rich.NICs = append(rich.NICs, NIC{
+		Name:          "storage",
+		VNICProfileID: "33333333-3333-4333-8333-333333333333",
+		MAC:           "56:6f:1a:00:00:01",
+		Interface:     "e1000e",
+	})
 	sized := example()
-	sized.Memory, sized.Cores, sized.Sockets, sized.Threads, sized.InstanceTypeID = 0, 0, 0, 0, "88888888-8888-4888-8888-888888888888"
+	sized.Memory = 0
+	sized.Cores = 0
+	sized.Sockets = 0
+	sized.Threads = 0
+	sized.InstanceTypeID = "88888888-8888-4888-8888-888888888888"
 	placed := example()
-	placed.Placement = &Placement{Affinity: "migratable", HostIDs: []string{"55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"}}
+	placed.Placement = &Placement{
+		Affinity: "migratable",
+		HostIDs:  []string{"55555555-5555-4555-8555-555555555551", "55555555-5555-4555-8555-555555555552"},
+	}
 	placed.OptimizeCPU, placed.Cores, placed.Sockets, placed.Threads = true, 0, 0, 0
-	placed.AffinityGroups = map[string]string{"control-plane": "66666666-6666-4666-8666-666666666666", "etcd": "77777777-7777-4777-8777-777777777777"}
+	placed.AffinityGroups = map[string]string{
+		"control-plane": "66666666-6666-4666-8666-666666666666",
+		"etcd":          "77777777-7777-4777-8777-777777777777",
+	}
 	dual := example()
 	dual.Guests[0].IPv6 = &IP{Address: "fd00::5", Netmask: "64"}
 	networks := example()
-	networks.NICs = append(networks.NICs, NIC{Name: "nic2", VNICProfileID: "33333333-3333-4333-8333-333333333333"}, NIC{Name: "nic3", VNICProfileID: "33333333-3333-4333-8333-333333333333"})
+	networks.NICs = append(networks.NICs, NIC{
+		Name:          "nic2",
+		VNICProfileID: "33333333-3333-4333-8333-333333333333",
+	}, NIC{Name: "nic3", VNICProfileID: "33333333-3333-4333-8333-333333333333"})
 	networks.Guests = []GuestNIC{
 		{Interface: "enp1s0", IPv4: &IP{BootProtocol: DHCP}, IPv6: &IP{BootProtocol: DHCP}},
 		{Interface: "enp2s0", IPv6: &IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
 	}
+
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
 	for name, machine := range map[string]Machine{
-		"dual-stack": dual, "networks": networks, "rich": rich, "instance-type": sized, "machine": example(), "adopting": example(), "insecure": insecure, "system-trust": system, "placed": placed,
+		"dual-stack":    dual,
+		"networks":      networks,
+		"rich":          rich,
+		"instance-type": sized,
+		"machine":       example(),
+		"adopting":      example(),
+		"insecure":      insecure,
+		"system-trust":  system,
+		"placed":        placed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, err := MachineFiles(machine)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if name == "adopting" {
 				files = files.Adopting(adopt)
 			}
+
 			matchesGolden(t, name, files)
 		})
 	}
@@ -81,22 +142,48 @@ func TestClusterFilesMatchTheGoldenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	matchesGolden(t, "cluster", files)
-	files = files.Adopting(map[Address]string{GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5"})
+	files = files.Adopting(map[Address]string{
+		GroupAddress("workers/11111111-1111-4111-8111-111111111111"): "11111111-1111-4111-8111-111111111111/5",
+	})
 	matchesGolden(t, "cluster-adopting", files)
 	none, err := ClusterFiles(Cluster{Engine: example().Engine})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	matchesGolden(t, "cluster-empty", none)
 }
 
 func exampleCluster() Cluster {
 	const id = "11111111-1111-4111-8111-111111111111"
+
 	return Cluster{Engine: example().Engine, Groups: []AffinityGroup{
-		{Key: "control-plane/" + id, Name: "default_demo_control-plane", Description: "apart [capolvm owner=default/demo uid=5f0c]", ClusterID: id, Priority: 5, Enforcing: true},
-		{Key: "together/" + id, Name: "default_demo_together", Description: `"${x}" [capolvm owner=default/demo uid=5f0c]`, ClusterID: id, Priority: 1, Positive: true},
-		{Key: "workers/" + id, Name: "default_demo_workers", Description: "[capolvm owner=default/demo uid=5f0c]", ClusterID: id, Priority: 1, Off: true},
+		{
+			Key:         "control-plane/" + id,
+			Name:        "default_demo_control-plane",
+			Description: "apart [capolvm owner=default/demo uid=5f0c]",
+			ClusterID:   id,
+			Priority:    5,
+			Enforcing:   true,
+		},
+		{
+			Key:         "together/" + id,
+			Name:        "default_demo_together",
+			Description: `"${x}" [capolvm owner=default/demo uid=5f0c]`,
+			ClusterID:   id,
+			Priority:    1,
+			Positive:    true,
+		},
+		{
+			Key:         "workers/" + id,
+			Name:        "default_demo_workers",
+			Description: "[capolvm owner=default/demo uid=5f0c]",
+			ClusterID:   id,
+			Priority:    1,
+			Off:         true,
+		},
 	}}
 }
 
@@ -122,31 +209,38 @@ func matchesGolden(t *testing.T, name string, files Files) {
 	if *update {
 		_ = os.RemoveAll(dir)
 	}
+
 	for file, content := range files {
 		if filepath.Dir(file) != "." {
 			continue // the module is a file of its own in this repository
 		}
+
 		golden := filepath.Join(dir, file)
 		if *update {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := os.WriteFile(golden, content, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		want, err := os.ReadFile(golden)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !bytes.Equal(content, want) {
 			t.Errorf("%s differs from %s (run with -update and look at the difference):\n%s", file, golden, content)
 		}
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, entry := range entries {
 		if files[entry.Name()] == nil {
 			t.Errorf("%s is not rendered any more", entry.Name())
@@ -162,20 +256,34 @@ func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return files.Digest()
 	}
+
 	base := digest(func(*Machine) {})
 	for name, test := range map[string]struct {
 		change func(*Machine)
 		same   bool
 	}{
-		"a rotated password plans nothing":                                {func(m *Machine) { m.Engine.Password = "new" }, true},
-		"a rotated CA plans nothing":                                      {func(m *Machine) { m.Engine.CA = "other" }, true},
-		"a rotated token plans nothing":                                   {func(m *Machine) { m.UserData = "other" }, true},
-		"another gateway is too late":                                     {func(m *Machine) { m.Guests[0].IPv4.Gateway = "10.20.30.254" }, true},
-		"other DNS servers plan no change of hardware, but of the module": {func(m *Machine) { m.DNSServers = []string{"10.20.30.53"} }, false},
-		"more memory is a change":                                         {func(m *Machine) { m.Memory *= 2 }, false},
-		"another cluster is a change":                                     {func(m *Machine) { m.ClusterID = "x" }, false},
+		"a rotated password plans nothing": {func(m *Machine) {
+			m.Engine.Password = "new"
+		}, true},
+		"a rotated CA plans nothing": {func(m *Machine) {
+			m.Engine.CA = "other"
+		}, true},
+		"a rotated token plans nothing": {func(m *Machine) {
+			m.UserData = "other"
+		}, true},
+		"another gateway is too late": {func(m *Machine) {
+			m.Guests[0].IPv4.Gateway = "10.20.30.254"
+		}, true},
+		"other DNS servers plan no change of hardware, but of the module": {func(m *Machine) {
+			m.DNSServers = []string{"10.20.30.53"}
+		}, false},
+		"more memory is a change": {func(m *Machine) { m.Memory *= 2 }, false},
+		"another cluster is a change": {func(m *Machine) {
+			m.ClusterID = "x"
+		}, false},
 	} {
 		if got := digest(test.change) == base; got != test.same {
 			t.Errorf("%s: same digest is %t", name, got)
@@ -204,6 +312,7 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	adopting := files.Adopting(map[Address]string{VMAddress: "x"})
 	if adopting.Digest() != files.Digest() || files[ImportsFile] != nil {
 		t.Errorf("digests %s and %s", adopting.Digest(), files.Digest())
@@ -213,86 +322,136 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 // everyOption is a machine all of whose texts are the same one.
 func everyOption(text string) Machine {
 	yes, ip := true, &IP{BootProtocol: text, Address: text, Netmask: text, Gateway: text}
+
 	return Machine{
-		Engine: Engine{URL: "https://engine.example.com/ovirt-engine/api", Username: text, Password: text},
-		Name:   "n" + text, Comment: text, ClusterID: "c" + text, TemplateID: "t" + text, Cores: 1, Sockets: 2, Threads: 3, Memory: 4, InstanceTypeID: text,
-		GuaranteedMemory: 5, MaximumMemory: 6, HugePages: 7, CPUMode: text, OSType: text, VMType: text, MemoryBallooning: &yes, SerialConsole: &yes, SoundCard: &yes,
-		OptimizeCPU: true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
+		Engine:           Engine{URL: "https://engine.example.com/ovirt-engine/api", Username: text, Password: text},
+		Name:             "n" + text,
+		Comment:          text,
+		ClusterID:        "c" + text,
+		TemplateID:       "t" + text,
+		Cores:            1,
+		Sockets:          2,
+		Threads:          3,
+		Memory:           4,
+		InstanceTypeID:   text,
+		GuaranteedMemory: 5,
+		MaximumMemory:    6,
+		HugePages:        7,
+		CPUMode:          text,
+		OSType:           text,
+		VMType:           text,
+		MemoryBallooning: &yes,
+		SerialConsole:    &yes,
+		SoundCard:        &yes,
+		OptimizeCPU:      true, RemoveGraphicsConsoles: true, Description: text, Clone: &yes, RootDiskSize: 8,
 		TemplateDisks: []TemplateDisk{{ID: text, Format: text, Provisioning: text, StorageDomainID: text}},
-		DataDisks:     []DataDisk{{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text}},
-		TagIDs:        []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
-		Guests: []GuestNIC{{Interface: text, IPv4: ip, IPv6: ip}}, DNSServers: []string{text}, SearchDomains: []string{text}, UserData: text,
-		Placement: &Placement{Affinity: text, HostIDs: []string{text}}, AffinityGroups: map[string]string{text: text},
+		DataDisks: []DataDisk{
+			{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text},
+		},
+		TagIDs: []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
+		Guests:         []GuestNIC{{Interface: text, IPv4: ip, IPv6: ip}},
+		DNSServers:     []string{text},
+		SearchDomains:  []string{text},
+		UserData:       text,
+		Placement:      &Placement{Affinity: text, HostIDs: []string{text}},
+		AffinityGroups: map[string]string{text: text},
 	}
 }
 
-// FuzzNothingBecomesConfiguration renders hostile text in every option and reads it back: every value must come out as it
-// went in, under its own name, and the configuration must have the same shape.
+// FuzzNothingBecomesConfiguration renders hostile text in every option and reads it back: every value must come out as
+// it went in, under its own name, and the configuration must have the same shape.
 func FuzzNothingBecomesConfiguration(f *testing.F) {
-	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&", "\x00\u2028", "EOF\n", "$${x}", "", "for", "a.b", "10"} {
+	for _, seed := range []string{"plain", "${file(\"/etc/passwd\")}", "%{ if true }", "a\"b\\c", "x\ny", "</vm>&&",
+		"\x00\u2028", "EOF\n", "$${x}", "", "for", "a.b", "10"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		files, err := MachineFiles(everyOption(text))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if bytes.Contains([]byte(text), []byte("\xff")) || string([]rune(text)) != text {
 			return // not UTF-8: JSON and HCL replace what they cannot hold
 		}
+
 		want, err := MachineFiles(everyOption("plain"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, shape := arguments(t, files), arguments(t, want)
 		for name, value := range shape {
 			if text == "" {
 				continue // an empty text leaves the option to the engine
 			}
+
 			if !reflect.DeepEqual(got[name], replaced(value, "plain", normalized(text))) {
 				t.Errorf("%s became %#v", name, got[name])
 			}
 		}
+
 		if text != "" && len(got) != len(shape) {
 			t.Errorf("%d arguments, want %d:\n%s", len(got), len(shape), files[MainFile])
 		}
+
 		var secrets map[string]string
 		literalAdoptions(t, text)
 		literalModules(t, text)
-		if err := json.Unmarshal(files[SecretsFile], &secrets); err != nil || secrets["user_data"] != text || secrets["ovirt_password"] != text || secrets["ovirt_username"] != text {
+		err = json.Unmarshal(files[SecretsFile], &secrets)
+		if err != nil || secrets["user_data"] != text || secrets["ovirt_password"] != text ||
+			secrets["ovirt_username"] != text {
 			t.Errorf("the secrets became %q, %v", secrets, err)
 		}
 	})
 }
 
-// literalAdoptions renders an import to every address that can have a key. Terraform must read the key and the ID as they
-// went in: the key as a step of a traversal, which has nothing to evaluate.
+// literalAdoptions renders an import to every address that can have a key. Terraform must read the key and the ID as
+// they went in: the key as a step of a traversal, which has nothing to evaluate.
 func literalAdoptions(t *testing.T, text string) {
 	t.Helper()
-	keyed := []func(string) Address{TagAddress, DataDiskAddress, DataDiskAttachmentAddress, MembershipAddress, GroupAddress}
-	adopt := map[Address]string{VMAddress: text, StartAddress: text, OptimizeCPUAddress: text, NICAddress(0): text, TemplateAddress: text}
+	keyed := []func(string) Address{
+		TagAddress,
+		DataDiskAddress,
+		DataDiskAttachmentAddress,
+		MembershipAddress,
+		GroupAddress,
+	}
+
+	adopt := map[Address]string{
+		VMAddress:          text,
+		StartAddress:       text,
+		OptimizeCPUAddress: text,
+		NICAddress(0):      text,
+		TemplateAddress:    text,
+	}
 	for _, address := range keyed {
 		adopt[address(text)] = text
 	}
 
 	imports := parse(t, Files{}.Adopting(adopt)[ImportsFile]).Blocks
 	keys := 0
+
 	for _, block := range imports {
 		to, diags := hcl.AbsTraversalForExpr(block.Body.Attributes["to"].Expr)
 		if diags.HasErrors() {
 			t.Fatalf("an address is more than steps: %v", diags)
 		}
+
 		if step, ok := to[len(to)-1].(hcl.TraverseIndex); ok {
 			keys++
 			if got := step.Key.AsString(); got != normalized(text) {
 				t.Errorf("the key %q became %q", text, got)
 			}
 		}
+
 		id, diags := block.Body.Attributes["id"].Expr.Value(nil)
 		if diags.HasErrors() || id.AsString() != normalized(text) {
 			t.Errorf("the ID %q became %#v, %v", text, id, diags)
 		}
 	}
+
 	if len(imports) != len(adopt) || keys != len(keyed) {
 		t.Errorf("%d imports with %d keys, want %d with %d", len(imports), keys, len(adopt), len(keyed))
 	}
@@ -301,21 +460,41 @@ func literalAdoptions(t *testing.T, text string) {
 // literalModules renders the configurations that call modules; their arguments must be values.
 func literalModules(t *testing.T, text string) {
 	t.Helper()
-	cluster, err := ClusterFiles(Cluster{Groups: []AffinityGroup{{Key: "k" + text, Name: "n" + text, Description: text, ClusterID: "c" + text}}})
+	cluster, err := ClusterFiles(Cluster{
+		Groups: []AffinityGroup{{Key: "k" + text, Name: "n" + text, Description: text, ClusterID: "c" + text}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := ImageFiles(Image{Name: "n" + text, Description: text, VMName: "v" + text, Comment: text, ClusterID: "c" + text, DiskID: "d" + text, OSType: text})
+
+	image, err := ImageFiles(Image{
+		Name:        "n" + text,
+		Description: text,
+		VMName:      "v" + text,
+		Comment:     text,
+		ClusterID:   "c" + text,
+		DiskID:      "d" + text,
+		OSType:      text,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	groups := moduleArguments(t, cluster)["affinity_groups"].(map[string]any)
-	if group, _ := groups[normalized("k"+text)].(map[string]any); group["name"] != normalized("n"+text) || group["description"] != normalized(text) {
+	group, _ := groups[normalized("k"+text)].(map[string]any)
+	if group["name"] != normalized("n"+text) || group["description"] != normalized(text) {
 		t.Errorf("the group became %#v", groups)
 	}
+
 	template := moduleArguments(t, image)
-	for name, want := range map[string]string{"name": "n" + text, "vm_name": "v" + text, "disk_id": "d" + text, "description": text, "comment": text, "os_type": text} {
+	for name, want := range map[string]string{
+		"name":        "n" + text,
+		"vm_name":     "v" + text,
+		"disk_id":     "d" + text,
+		"description": text,
+		"comment":     text,
+		"os_type":     text,
+	} {
 		if template[name] != normalized(want) {
 			t.Errorf("%s became %#v", name, template[name])
 		}
@@ -326,13 +505,16 @@ func literalModules(t *testing.T, text string) {
 func moduleArguments(t *testing.T, files Files) map[string]any {
 	t.Helper()
 	out := map[string]any{}
+
 	for name, attribute := range parse(t, files[MainFile]).Blocks[0].Body.Attributes {
 		value, diags := attribute.Expr.Value(nil)
 		if diags.HasErrors() {
 			t.Fatalf("%s: %v", name, diags)
 		}
+
 		out[name] = plain(value)
 	}
+
 	return out
 }
 
@@ -341,23 +523,29 @@ func arguments(t *testing.T, files Files) map[string]any {
 	t.Helper()
 	out := map[string]any{}
 	functions := &hcl.EvalContext{Functions: map[string]function.Function{"toset": function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}}, Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
+		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
+		Type:   func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
+		Impl:   func(args []cty.Value, _ cty.Type) (cty.Value, error) { return args[0], nil },
 	})}}
 	var walk func(path string, body *hclsyntax.Body)
+
 	walk = func(path string, body *hclsyntax.Body) {
 		for name, attribute := range body.Attributes {
 			if len(attribute.Expr.Variables()) > 0 {
-				// Names of resources and attributes, which are this package's; how many there are must not change either.
+				// Names of resources and attributes, which are this package's; how many there are must not change
+				// either.
 				out[path+name] = len(attribute.Expr.Variables())
 				continue
 			}
+
 			value, diags := attribute.Expr.Value(functions)
 			if diags.HasErrors() {
 				t.Fatalf("%s: %v", name, diags)
 			}
+
 			out[path+name] = plain(value)
 		}
+
 		for i, block := range body.Blocks {
 			walk(fmt.Sprintf("%s%s %s %d.", path, block.Type, strings.Join(block.Labels, "."), i), block.Body)
 		}
@@ -365,6 +553,7 @@ func arguments(t *testing.T, files Files) map[string]any {
 	for _, file := range []string{MainFile, GuestFile} {
 		walk(file+" ", parse(t, files[file]))
 	}
+
 	return out
 }
 
@@ -374,6 +563,7 @@ func parse(t *testing.T, content []byte) *hclsyntax.Body {
 	if diags.HasErrors() {
 		t.Fatalf("%v\n%s", diags, content)
 	}
+
 	return file.Body.(*hclsyntax.Body)
 }
 
@@ -387,12 +577,14 @@ func plain(value cty.Value) any {
 		for name, inner := range value.AsValueMap() {
 			out[name] = plain(inner)
 		}
+
 		return out
 	case kind.IsTupleType():
 		out := []any{}
 		for _, inner := range value.AsValueSlice() {
 			out = append(out, plain(inner))
 		}
+
 		return out
 	default:
 		return value.GoString()
@@ -406,26 +598,33 @@ func replaced(value any, old, text string) any {
 		if before, ok := strings.CutSuffix(v, old+"_"+old); ok { // the alias of a disk
 			return normalized(before + text + "_" + text)
 		}
+
 		if before, ok := strings.CutSuffix(v, old); ok {
 			return normalized(before + text)
 		}
+
 		return v
 	case map[string]any:
 		out := map[string]any{}
+
 		for name, inner := range v {
 			if name == old {
 				name = text
 			}
+
 			out[name] = replaced(inner, old, text)
 		}
+
 		return out
 	case []any:
 		out := []any{}
 		for _, inner := range v {
 			out = append(out, replaced(inner, old, text))
 		}
+
 		return out
 	}
+
 	return value
 }
 

@@ -17,13 +17,16 @@ func Files(module string) map[string][]byte {
 	if err != nil {
 		panic(fmt.Sprintf("no module %q: %v", module, err))
 	}
+
 	files := make(map[string][]byte, len(entries))
 	for _, entry := range entries {
 		content, err := modules.ReadFile(module + "/" + entry.Name())
 		if err != nil {
 			panic(fmt.Sprintf("module %q: %v", module, err))
 		}
+
 		files[entry.Name()] = content
 	}
+
 	return files
 }

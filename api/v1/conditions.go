@@ -20,7 +20,8 @@ const (
 	WaitingForMachinesDeletionReason = "WaitingForMachinesDeletion"
 	// WaitingForTerraformReason surfaces when a run must end before the deletion can go on.
 	WaitingForTerraformReason = "WaitingForTerraform"
-	// WaitingForGuestShutdownReason surfaces while the guest shuts down by itself, as spec.virtualMachine.shutdown asks.
+	// WaitingForGuestShutdownReason surfaces while the guest shuts down by itself, as spec.virtualMachine.shutdown
+	// asks.
 	WaitingForGuestShutdownReason = "WaitingForGuestShutdown"
 	// DeletionFailedReason surfaces when the last attempt to delete the VM failed; it is tried again.
 	DeletionFailedReason = "DeletionFailed"
@@ -39,7 +40,8 @@ const (
 	CredentialsNotFoundReason = "CredentialsNotFound"
 	// CredentialsNotAllowedReason surfaces when the credentials Secret of another namespace does not allow this one.
 	CredentialsNotAllowedReason = "CredentialsNotAllowed"
-	// EngineNotAllowedReason surfaces when the credentials Secret does not name the engine among those to which it may be sent.
+	// EngineNotAllowedReason surfaces when the credentials Secret does not name the engine among those to which it may
+	// be sent.
 	EngineNotAllowedReason = "EngineNotAllowed"
 	// CAConfigMapInvalidReason surfaces when the CA ConfigMap is missing or holds no certificate.
 	CAConfigMapInvalidReason = "CAConfigMapInvalid"
@@ -66,7 +68,8 @@ const (
 	EndpointMissingReason = "ControlPlaneEndpointMissing"
 	// ControlPlaneServicesInvalidReason surfaces when controlPlaneServices cannot make the endpoint.
 	ControlPlaneServicesInvalidReason = "ControlPlaneServicesInvalid"
-	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked for.
+	// VirtualRouterIDInUseReason surfaces when another cluster of the engine has the virtual router ID that is asked
+	// for.
 	VirtualRouterIDInUseReason = "VirtualRouterIDInUse"
 )
 
@@ -178,7 +181,8 @@ const (
 	InvalidMemoryReason = "InvalidMemory"
 	// InvalidHardwareReason surfaces when options of spec.virtualMachine contradict each other or the template.
 	InvalidHardwareReason = "InvalidHardware"
-	// OperatingSystemNotFoundReason surfaces when the engine has no operating system of that name; it would make the VM with another.
+	// OperatingSystemNotFoundReason surfaces when the engine has no operating system of that name; it would make the VM
+	// with another.
 	OperatingSystemNotFoundReason = "OperatingSystemNotFound"
 	// InstanceTypeNotFoundReason surfaces when the engine has no instance type of that name.
 	InstanceTypeNotFoundReason = "InstanceTypeNotFound"
@@ -222,7 +226,8 @@ const (
 	WaitingForVirtualMachineReason = "WaitingForVirtualMachine"
 	// VirtualMachineStartingReason surfaces while the VM boots.
 	VirtualMachineStartingReason = "VirtualMachineStarting"
-	// VirtualMachineOutOfSightReason surfaces when the engine does not reach the VM or its host, so that the VM may run.
+	// VirtualMachineOutOfSightReason surfaces when the engine does not reach the VM or its host, so that the VM may
+	// run.
 	VirtualMachineOutOfSightReason = "VirtualMachineOutOfSight"
 	// VirtualMachineNotRunningReason surfaces when the VM exists and is not up.
 	VirtualMachineNotRunningReason = "VirtualMachineNotRunning"

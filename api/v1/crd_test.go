@@ -8,18 +8,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ClusterClass patches address list entries, and server-side apply merges lists, by what the schema says of them. A default
-// that the API server fills in would look like a difference between a template and what was made from it.
+// ClusterClass patches address list entries, and server-side apply merges lists, by what the schema says of them. A
+// default that the API server fills in would look like a difference between a template and what was made from it.
 func TestEveryListOfTheCRDsSaysHowItMergesAndNothingIsDefaulted(t *testing.T) {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%d CRDs, %v", len(files), err)
 	}
+
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var crd struct {
 			Spec struct {
 				Versions []struct {
@@ -32,6 +34,7 @@ func TestEveryListOfTheCRDsSaysHowItMergesAndNothingIsDefaulted(t *testing.T) {
 		if err := yaml.Unmarshal(content, &crd); err != nil || len(crd.Spec.Versions) == 0 {
 			t.Fatalf("%s: %d versions, %v", file, len(crd.Spec.Versions), err)
 		}
+
 		for _, version := range crd.Spec.Versions {
 			checkSchema(t, filepath.Base(file), version.Schema.OpenAPIV3Schema)
 		}
@@ -42,14 +45,17 @@ func checkSchema(t *testing.T, path string, schema map[string]any) {
 	if schema["type"] == "array" && schema["x-kubernetes-list-type"] == nil {
 		t.Errorf("%s: a list without a listType marker", path)
 	}
+
 	if value, ok := schema["default"]; ok {
 		t.Errorf("%s: the API server would fill in %v", path, value)
 	}
+
 	for _, inner := range []string{"items", "additionalProperties"} {
 		if s, ok := schema[inner].(map[string]any); ok {
 			checkSchema(t, path+"."+inner, s)
 		}
 	}
+
 	properties, _ := schema["properties"].(map[string]any)
 	for name, property := range properties {
 		if s, ok := property.(map[string]any); ok {

@@ -24,5 +24,6 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMMachineTemplate{}, &OLVMMachineTemplateList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
+
 	return nil
 }

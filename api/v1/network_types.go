@@ -18,7 +18,8 @@ type OLVMNetwork struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]*$`
 	VNICName string `json:"vnicName,omitempty"`
 
-	// vnicProfileName is the name of the vNIC profile. Empty means the one that has the network's name, or its only one.
+	// vnicProfileName is the name of the vNIC profile. Empty means the one that has the network's name, or its only
+	// one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	VNICProfileName string `json:"vnicProfileName,omitempty"`
@@ -139,8 +140,8 @@ type IPv4Network struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.autoConf) && self.autoConf && has(self.dhcp) && self.dhcp)",message="set one of autoConf and dhcp"
 // +kubebuilder:validation:XValidation:rule="!(has(self.ipAddresses) && size(self.ipAddresses) > 0 && has(self.dhcp) && self.dhcp)",message="set one of ipAddresses and dhcp"
 type IPv6Network struct {
-	// autoConf lets the guest configure itself from router advertisements (SLAAC). Where there are ipAddresses, the guest
-	// has one of those instead.
+	// autoConf lets the guest configure itself from router advertisements (SLAAC). Where there are ipAddresses, the
+	// guest has one of those instead.
 	// +optional
 	AutoConf bool `json:"autoConf,omitempty"`
 

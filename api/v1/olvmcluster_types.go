@@ -15,17 +15,17 @@ const AccessFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io/access"
 // credentials may be sent, as serverURL has them. The key ovirt_url of OpenShift's format does too.
 const AllowedServerURLsKey = "allowedServerURLs"
 
-// AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own whose
-// OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may create an
-// OLVMCluster could use the credentials of everybody else.
+// AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own
+// whose OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may
+// create an OLVMCluster could use the credentials of everybody else.
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
 // RouterIDsAnnotation records the virtual router IDs of an OLVMCluster: a JSON object with those of api and ingress. An
 // annotation, because clusterctl move keeps annotations and drops status, and nodes that run have them.
 const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
 
-// GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is there,
-// a deletion looks for groups in the engine, whatever else was lost.
+// GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is
+// there, a deletion looks for groups in the engine, whatever else was lost.
 const GroupsRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-groups-requested"
 
 // OLVMClusterSpec is what an OLVMCluster asks for.
@@ -48,8 +48,8 @@ type OLVMClusterSpec struct {
 	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
 
 	// affinityGroups keep VMs apart, or together. Absent means two groups that keep control plane machines, and worker
-	// machines, on different hosts while there are enough: control-plane (priority 5) and workers (priority 3), both with
-	// enforcing Auto. An empty list means none. A list replaces both.
+	// machines, on different hosts while there are enough: control-plane (priority 5) and workers (priority 3), both
+	// with enforcing Auto. An empty list means none. A list replaces both.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -164,9 +164,9 @@ type VirtualMachine struct {
 	// +kubebuilder:validation:MaxLength=255
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// type of the VM: server, desktop or high_performance. Empty means the template's. For high_performance VMs, cpu.mode is
-	// host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off, where
-	// they are not set.
+	// type of the VM: server, desktop or high_performance. Empty means the template's. For high_performance VMs,
+	// cpu.mode is host_passthrough, the serial console is on, and sound card, ballooning and graphics consoles are off,
+	// where they are not set.
 	// +optional
 	// +kubebuilder:validation:Enum="";server;desktop;high_performance
 	Type string `json:"type,omitempty"`
@@ -266,8 +266,8 @@ type CPU struct {
 	Topology CPUTopology `json:"topology,omitempty,omitzero"`
 
 	// autoPinningPolicy is none, or resize_and_pin, which gives the VM the sockets, cores and threads of a host it is
-	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs hosts
-	// that are named, by placement or a failure domain, and excludes topology. Empty means none.
+	// placed on, less a core for the host, and pins its virtual CPUs and NUMA nodes to those of the host. It needs
+	// hosts that are named, by placement or a failure domain, and excludes topology. Empty means none.
 	// +optional
 	// +kubebuilder:validation:Enum="";none;resize_and_pin
 	AutoPinningPolicy string `json:"autoPinningPolicy,omitempty"`

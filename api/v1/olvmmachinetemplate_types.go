@@ -25,8 +25,8 @@ type OLVMMachineTemplateResource struct {
 	Spec OLVMMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
-// OLVMMachineTemplateStatus is what a machine made from the template will be, which the cluster autoscaler must know before
-// there is one.
+// OLVMMachineTemplateStatus is what a machine made from the template will be, which the cluster autoscaler must know
+// before there is one.
 type OLVMMachineTemplateStatus struct {
 	// capacity of a machine made from the template: cpu and memory. Absent while the template does not say it.
 	// +optional

@@ -24,8 +24,8 @@ const (
 	WorkerRole       MachineRole = "Worker"
 )
 
-// AffinityGroup keeps VMs of a cluster on different hosts, or together on one. The engine gets one group of it in each of
-// its clusters in which machines of the group live.
+// AffinityGroup keeps VMs of a cluster on different hosts, or together on one. The engine gets one group of it in each
+// of its clusters in which machines of the group live.
 type AffinityGroup struct {
 	// name of the group; unique within the OLVMCluster. In the engine it is called NAMESPACE_CLUSTER_NAME.
 	// +required
@@ -102,8 +102,8 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=255
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// storageDomainName is the storage domain of the disks of the domain's machines, where these do not name one. Disks of
-	// a template that are on another storage domain are copied.
+	// storageDomainName is the storage domain of the disks of the domain's machines, where these do not name one. Disks
+	// of a template that are on another storage domain are copied.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	StorageDomainName string `json:"storageDomainName,omitempty"`

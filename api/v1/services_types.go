@@ -8,21 +8,21 @@ package v1
 // +kubebuilder:validation:XValidation:rule="!has(self.nginxImage) || size(self.nginxImage) == 0 || (has(self.loadBalancer) && self.loadBalancer == 'Nginx')",message="nginxImage needs loadBalancer Nginx"
 // +kubebuilder:validation:XValidation:rule="!has(self.kubeVIPImage) || size(self.kubeVIPImage) == 0 || (has(self.virtualIP) && self.virtualIP == 'KubeVIP')",message="kubeVIPImage needs virtualIP KubeVIP"
 type ControlPlaneServices struct {
-	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the nodes of
-	// the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is in
-	// Oracle's; or External. Empty means External.
+	// virtualIP says who holds controlPlaneEndpoint.host, which is an IP address then: KubeVIP, a static pod on the
+	// nodes of the control plane, which elect its holder with a lease; Keepalived, which must be in the image, as it is
+	// in Oracle's; or External. Empty means External.
 	// +optional
 	// +kubebuilder:validation:Enum="";External;KubeVIP;Keepalived
 	VirtualIP string `json:"virtualIP,omitempty"`
 
-	// additionalVirtualIP is an IP address of the other family, for dual stack: whoever holds controlPlaneEndpoint.host has it,
-	// too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
+	// additionalVirtualIP is an IP address of the other family, for dual stack: whoever holds controlPlaneEndpoint.host
+	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	AdditionalVirtualIP string `json:"additionalVirtualIP,omitempty"`
 
-	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which must
-	// be in the image; or None, with which the node that holds the address serves all. Empty means None.
+	// loadBalancer on each node of the control plane spreads connections over all API servers: HAProxy or Nginx, which
+	// must be in the image; or None, with which the node that holds the address serves all. Empty means None.
 	// +optional
 	// +kubebuilder:validation:Enum="";None;HAProxy;Nginx
 	LoadBalancer string `json:"loadBalancer,omitempty"`
@@ -66,17 +66,17 @@ type ControlPlaneServices struct {
 	// +kubebuilder:validation:MaxLength=512
 	KubeVIPImage string `json:"kubeVIPImage,omitempty"`
 
-	// dns has each node answer for the names of the cluster, where the site has no DNS that knows them. Nodes ask themselves
-	// first, then the DNS servers of their network.
+	// dns has each node answer for the names of the cluster, where the site has no DNS that knows them. Nodes ask
+	// themselves first, then the DNS servers of their network.
 	// +optional
 	DNS *ClusterDNS `json:"dns,omitempty"`
 }
 
-// ClusterDNS are the names of a cluster: api and api-int are the control plane endpoint, all names below apps the ingress
-// address, and each node has its own.
+// ClusterDNS are the names of a cluster: api and api-int are the control plane endpoint, all names below apps the
+// ingress address, and each node has its own.
 type ClusterDNS struct {
-	// domain of the cluster, below which the names are; all of it is the cluster's own. api.DOMAIN and api-int.DOMAIN need to be
-	// in apiServer.certSANs of the KubeadmControlPlane.
+	// domain of the cluster, below which the names are; all of it is the cluster's own. api.DOMAIN and api-int.DOMAIN
+	// need to be in apiServer.certSANs of the KubeadmControlPlane.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200

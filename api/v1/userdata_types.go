@@ -1,25 +1,28 @@
 package v1
 
-// UserData is what is added to the bootstrap data of machines. What the bootstrap data says already is never overwritten:
-// where both say different things, the machine is not made, and the BootstrapDataAvailable condition names both.
+// UserData is what is added to the bootstrap data of machines. What the bootstrap data says already is never
+// overwritten: where both say different things, the machine is not made, and the BootstrapDataAvailable condition names
+// both.
 type UserData struct {
 	// proxy that the container runtime and the kubelet use. A machine's replaces its cluster's.
 	// +optional
 	Proxy *ProxySettings `json:"proxy,omitempty"`
 
-	// ssh lets somebody log in, in addition to those that the bootstrap data lets in. A machine's replaces its cluster's.
+	// ssh lets somebody log in, in addition to those that the bootstrap data lets in. A machine's replaces its
+	// cluster's.
 	// +optional
 	SSH *SSHAccess `json:"ssh,omitempty"`
 
-	// bootstrapDelivery is how VMs get their user data. Inline: from the engine, which has all of it. Pointer, for images with
-	// Ignition on networks with DHCP: the engine has a token alone, with which the VM fetches the data once, over TLS, from the
-	// manager; that needs its flag --bootstrap-url. Empty means Inline. A machine's replaces its cluster's.
+	// bootstrapDelivery is how VMs get their user data. Inline: from the engine, which has all of it. Pointer, for
+	// images with Ignition on networks with DHCP: the engine has a token alone, with which the VM fetches the data
+	// once, over TLS, from the manager; that needs its flag --bootstrap-url. Empty means Inline. A machine's replaces
+	// its cluster's.
 	// +optional
 	// +kubebuilder:validation:Enum="";Inline;Pointer
 	BootstrapDelivery string `json:"bootstrapDelivery,omitempty"`
 
-	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version) or
-	// Butane where it is Ignition. A machine's come after its cluster's.
+	// extra are configurations to merge: cloud-config where the bootstrap data is cloud-config; Ignition (any version)
+	// or Butane where it is Ignition. A machine's come after its cluster's.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -41,8 +44,8 @@ type ProxySettings struct {
 	// +kubebuilder:validation:MaxLength=2048
 	HTTPSProxy string `json:"httpsProxy,omitempty"`
 
-	// noProxy are names, domains, addresses and networks that are asked directly, beside the cluster's own: its networks,
-	// its endpoint, the machine's subnets, localhost, and the names of services.
+	// noProxy are names, domains, addresses and networks that are asked directly, beside the cluster's own: its
+	// networks, its endpoint, the machine's subnets, localhost, and the names of services.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256

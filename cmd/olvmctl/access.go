@@ -21,13 +21,24 @@ type access struct {
 }
 
 func (a *access) addFlags(set *pflag.FlagSet) {
-	set.StringVar(&a.caFile, "ca-file", "", "PEM file with the CA of the engine, in place of the manifests' or the cluster file's")
-	set.StringVar(&a.credentials, "credentials", "", "file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and OLVM_PASSWORD")
+	set.StringVar(
+		&a.caFile,
+		"ca-file",
+		"",
+		"PEM file with the CA of the engine, in place of the manifests' or the cluster file's",
+	)
+	set.StringVar(
+		&a.credentials,
+		"credentials",
+		"",
+		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and OLVM_PASSWORD",
+	)
 }
 
 //nolint:gosec // a help text
-const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from the Secret and the ConfigMap of the
-manifests; or from the environment variables OLVM_USERNAME and OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
+const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from
+the Secret and the ConfigMap of the manifests; or from the environment variables OLVM_USERNAME and
+OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
 
 // read reads the files and the environment; what is not said is empty.
 func (a *access) read() (preview.Credentials, error) {
@@ -38,15 +49,18 @@ func (a *access) read() (preview.Credentials, error) {
 			return out, fmt.Errorf("--credentials: %w", err)
 		}
 	}
+
 	if (out.Username == "") != (out.Password == "") {
 		return out, errors.New("OLVM_USERNAME and OLVM_PASSWORD must be set together")
 	}
+
 	if a.caFile != "" {
 		var err error
 		if out.CA, err = os.ReadFile(a.caFile); err != nil {
 			return out, fmt.Errorf("--ca-file: %w", err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -56,18 +70,23 @@ func readCredentials(path string) (username, password string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+
 	var secret corev1.Secret
 	if err := yaml.UnmarshalStrict(content, &secret); err != nil {
 		return "", "", fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
 	}
+
 	value := func(key string) string {
 		if text, ok := secret.StringData[key]; ok {
 			return text
 		}
+
 		return string(secret.Data[key])
 	}
-	if username, password = value("username"), value("password"); secret.Kind != "Secret" || username == "" || password == "" {
+	username, password = value("username"), value("password")
+	if secret.Kind != "Secret" || username == "" || password == "" {
 		return "", "", fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
 	}
+
 	return username, password, nil
 }

@@ -38,17 +38,20 @@ type addOn struct {
 }
 
 func (a *addOns) addFlags(command *cobra.Command) {
-	command.Flags().StringSliceVar(&a.from, "add-on", nil, "manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
-	command.Flags().StringVar(&a.list, "add-ons", "", "file with a list of add-ons: manifests and Helm charts with their values")
+	command.Flags().StringSliceVar(&a.from, "add-on", nil,
+		"manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
+	command.Flags().
+		StringVar(&a.list, "add-ons", "", "file with a list of add-ons: manifests and Helm charts with their values")
 }
 
-// load reads all of them, before anything is made: those of the flags, then the applications of the cluster file. Errors have no
-// users and passwords of URLs.
+// load reads all of them, before anything is made: those of the flags, then the applications of the cluster file.
+// Errors have no users and passwords of URLs.
 func (a *addOns) load(ctx context.Context, applications []clusterfile.Chart) ([]addOn, error) {
 	out, err := a.loadAll(ctx, applications)
 	if err != nil && withoutUsers(err.Error()) != err.Error() {
 		return nil, errors.New(withoutUsers(err.Error()))
 	}
+
 	return out, err
 }
 
@@ -63,33 +66,48 @@ func (a *addOns) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 	if err != nil {
 		return nil, err
 	}
+
 	for _, one := range applications {
-		loaded, err := loadChart(listedAddOn{Name: one.Release, Chart: one.Name, Repository: one.Repository, Version: one.Version, Namespace: one.Namespace, Values: one.Values})
+		loaded, err := loadChart(listedAddOn{
+			Name:       one.Release,
+			Chart:      one.Name,
+			Repository: one.Repository,
+			Version:    one.Version,
+			Namespace:  one.Namespace,
+			Values:     one.Values,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("applications: %s: %w", one.Name, err)
 		}
+
 		out = append(out, addOn{name: one.Release, chart: loaded})
 	}
+
 	return out, nil
 }
 
 // read reads those of the flags.
 func (a *addOns) read(ctx context.Context) ([]addOn, error) {
 	var out []addOn
+
 	for _, from := range a.from {
 		objects, err := readManifests(ctx, from)
 		if err != nil {
 			return nil, fmt.Errorf("--add-on %s: %w", from, err)
 		}
+
 		out = append(out, addOn{name: withoutUsers(from), objects: objects})
 	}
+
 	if a.list == "" {
 		return out, nil
 	}
+
 	list, err := readList(a.list)
 	if err != nil {
 		return nil, fmt.Errorf("--add-ons: %w", err)
 	}
+
 	for _, entry := range list {
 		next := addOn{name: entry.Name}
 		for _, from := range entry.Manifests {
@@ -97,15 +115,19 @@ func (a *addOns) read(ctx context.Context) ([]addOn, error) {
 			if err != nil {
 				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, from, err)
 			}
+
 			next.objects = append(next.objects, objects...)
 		}
+
 		if entry.Chart != "" {
 			if next.chart, err = loadChart(entry); err != nil {
 				return nil, fmt.Errorf("--add-ons: %s: %s: %w", entry.Name, entry.Chart, err)
 			}
 		}
+
 		out = append(out, next)
 	}
+
 	return out, nil
 }
 
@@ -122,9 +144,11 @@ func readManifests(ctx context.Context, from string) (objects []*unstructured.Un
 	default:
 		objects, err = manifest.ReadFiles(from)
 	}
+
 	if err == nil && len(objects) == 0 {
 		err = errors.New("there are no manifests in it")
 	}
+
 	return objects, err
 }
 
@@ -135,6 +159,7 @@ func download(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
@@ -143,23 +168,31 @@ func download(ctx context.Context, url string) ([]byte, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, errors.New(response.Status)
 	}
+
 	content, err := io.ReadAll(io.LimitReader(response.Body, addOnLimit+1))
 	if err == nil && len(content) > addOnLimit {
 		err = fmt.Errorf("it has more than %d MiB", addOnLimit>>20)
 	}
+
 	return content, err
 }
 
 // install applies them. Kinds that one of them brings may not be served at once.
 func install(ctx context.Context, s *steps, workload *management, list []addOn, timeout time.Duration) error {
 	c := workload.Client
+
 	for _, one := range list {
 		if one.chart != nil {
-			if err := s.do("Installing "+one.name, func() error { return one.chart.install(ctx, workload.kubeconfig, timeout, s.say) }); err != nil {
+			err := s.do("Installing "+one.name, func() error {
+				return one.chart.install(ctx, workload.kubeconfig, timeout, s.say)
+			})
+			if err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		manifest.KindsFirst(one.objects, "Namespace", "CustomResourceDefinition") // others need them
 		err := s.do("Installing "+one.name, func() error {
 			return s.until(ctx, timeout, func(ctx context.Context) error {
@@ -170,6 +203,7 @@ func install(ctx context.Context, s *steps, workload *management, list []addOn, 
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -179,10 +213,13 @@ func inNamespace(c client.Client, objects []*unstructured.Unstructured) []*unstr
 		if object.GetNamespace() != "" {
 			continue
 		}
-		mapping, err := c.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
+
+		mapping, err := c.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind(),
+			object.GroupVersionKind().Version)
 		if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 			object.SetNamespace("default")
 		}
 	}
+
 	return objects
 }

@@ -47,16 +47,21 @@ func readList(path string) ([]listedAddOn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list []listedAddOn
 	if err := yaml.UnmarshalStrict(content, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	from := func(name string) string {
-		if beside := filepath.Join(filepath.Dir(path), name); name != "" && !filepath.IsAbs(name) && !strings.Contains(name, "://") && fileExists(beside) {
+		beside := filepath.Join(filepath.Dir(path), name)
+		if name != "" && !filepath.IsAbs(name) && !strings.Contains(name, "://") && fileExists(beside) {
 			return beside
 		}
+
 		return name
 	}
+
 	for i := range list {
 		entry := &list[i]
 		switch {
@@ -64,19 +69,24 @@ func readList(path string) ([]listedAddOn, error) {
 			return nil, fmt.Errorf("%s: entry %d: name: it is needed", path, i+1)
 		case (entry.Chart == "") == (len(entry.Manifests) == 0):
 			return nil, fmt.Errorf("%s: %s: write either manifests or chart", path, entry.Name)
-		case entry.Chart == "" && (entry.Repository != "" || entry.Version != "" || entry.Namespace != "" || len(entry.Values) > 0):
+		case entry.Chart == "" &&
+			(entry.Repository != "" || entry.Version != "" || entry.Namespace != "" || len(entry.Values) > 0):
 			return nil, fmt.Errorf("%s: %s: repository, version, namespace and values are of a chart", path, entry.Name)
 		}
+
 		for j, name := range entry.Manifests {
 			entry.Manifests[j] = from(name)
 		}
+
 		if entry.Repository == "" {
 			entry.Chart = from(entry.Chart)
 		}
+
 		if entry.Namespace == "" {
 			entry.Namespace = "default"
 		}
 	}
+
 	return list, nil
 }
 
@@ -93,11 +103,13 @@ func loadChart(entry listedAddOn) (*chart, error) {
 			return nil, fmt.Errorf("%s: %w", field, err)
 		}
 	}
+
 	settings := cli.New()
 	client, err := registry.NewClient(registry.ClientOptWriter(io.Discard))
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a client of registries: %w", err)
 	}
+
 	configuration := action.NewConfiguration()
 	configuration.RegistryClient = client
 	find := action.NewInstall(configuration)
@@ -106,17 +118,21 @@ func loadChart(entry listedAddOn) (*chart, error) {
 	if registry.IsOCI(entry.Repository) { // it has no index, and each chart is a reference
 		find.RepoURL, name = "", strings.TrimRight(entry.Repository, "/")+"/"+entry.Chart
 	}
+
 	path, err := find.LocateChart(name, settings)
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := loader.Load(path)
 	if err != nil {
 		return nil, err
 	}
+
 	if content.Metadata.Type == "library" {
 		return nil, errors.New("it is a library, which cannot be installed")
 	}
+
 	return &chart{entry, content}, nil
 }
 
@@ -125,15 +141,20 @@ func checkURL(text string) error {
 	if !strings.Contains(text, "://") {
 		return nil
 	}
+
 	parsed, err := url.Parse(text)
 	if err != nil {
 		return errors.New("it is not a URL; write for example https://charts.example.com")
 	}
+
 	return clusterfile.CheckUser(parsed)
 }
 
-// install releases the chart in the cluster of a kubeconfig. A release of the same chart with the same values stays as it is.
-func (c *chart) install(ctx context.Context, kubeconfig string, timeout time.Duration, say func(format string, args ...any)) error {
+// install releases the chart in the cluster of a kubeconfig. A release of the same chart with the same values stays as
+// it is.
+func (c *chart) install(
+	ctx context.Context, kubeconfig string, timeout time.Duration, say func(format string, args ...any),
+) error {
 	settings := cli.New()
 	settings.KubeConfig = kubeconfig
 	settings.SetNamespace(c.Namespace)
@@ -142,25 +163,33 @@ func (c *chart) install(ctx context.Context, kubeconfig string, timeout time.Dur
 	if err := configuration.Init(settings.RESTClientGetter(), c.Namespace, "secret"); err != nil {
 		return fmt.Errorf("failed to reach the cluster: %w", err)
 	}
+
 	found, err := action.NewGet(configuration).Run(c.Name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		install := action.NewInstall(configuration)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = c.Name, c.Namespace, true
 		install.WaitStrategy, install.Timeout = kube.HookOnlyStrategy, timeout
 		_, err := install.RunWithContext(ctx, c.content, maps.Clone(c.Values))
+
 		return err
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to look for the release %s: %w", c.Name, err)
 	}
-	if there, ok := found.(*releasev1.Release); ok && there.Info.Status == releasecommon.StatusDeployed && there.Chart.Metadata.Name == c.content.Metadata.Name &&
+
+	there, ok := found.(*releasev1.Release)
+	if ok && there.Info.Status == releasecommon.StatusDeployed &&
+		there.Chart.Metadata.Name == c.content.Metadata.Name &&
 		there.Chart.Metadata.Version == c.content.Metadata.Version && sameValues(there.Config, c.Values) {
 		say("release %s is there already", c.Name)
 		return nil
 	}
+
 	upgrade := action.NewUpgrade(configuration)
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = c.Namespace, kube.HookOnlyStrategy, timeout
 	_, err = upgrade.RunWithContext(ctx, c.Name, c.content, maps.Clone(c.Values))
+
 	return err
 }
 

@@ -36,14 +36,19 @@ func (f *clusterFile) addFlags(command *cobra.Command) {
 
 func (f *clusterFile) addFormatFlags(command *cobra.Command) {
 	f.addDefaultsFlag(command.Flags())
-	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor, "template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
-	_ = command.RegisterFlagCompletionFunc("flavor", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return clusterfile.Flavors(), cobra.ShellCompDirectiveNoFileComp
-	})
+	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor,
+		"template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
+	_ = command.RegisterFlagCompletionFunc(
+		"flavor",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return clusterfile.Flavors(), cobra.ShellCompDirectiveNoFileComp
+		},
+	)
 }
 
 func (f *clusterFile) addDefaultsFlag(set *pflag.FlagSet) {
-	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(), "file with defaults for cluster files, in their format; empty for none")
+	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(),
+		"file with defaults for cluster files, in their format; empty for none")
 }
 
 // readCluster is a cluster file that was read, with its manifests.
@@ -58,11 +63,14 @@ func (f *clusterFile) read() (readCluster, []clusterfile.Problem, error) {
 	if err != nil {
 		return readCluster{}, nil, err
 	}
+
 	problems := source.Validate()
 	if clusterfile.Failed(problems) {
 		return readCluster{Source: source}, problems, nil
 	}
+
 	objects, err := source.Manifests(f.flavor, os.LookupEnv)
+
 	return readCluster{Source: source, objects: objects}, problems, err
 }
 
@@ -72,12 +80,15 @@ func (f *clusterFile) valid(to io.Writer) (readCluster, error) {
 	if err != nil {
 		return readCluster{}, err
 	}
+
 	for _, p := range problems {
 		_, _ = fmt.Fprintln(to, p.Error())
 	}
+
 	if clusterfile.Failed(problems) {
 		return readCluster{}, errInvalid
 	}
+
 	return cluster, nil
 }
 
@@ -86,8 +97,9 @@ func newTemplateCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "template -f FILE",
 		Short: "Print the manifests that a cluster file asks for",
-		Long: `template checks a cluster file as validate does, and prints the Cluster API manifests that it asks for, in the shape of a
-flavor of config/templates. Variables of the flavor that the file says nothing about come from the environment.
+		Long: `template checks a cluster file as validate does, and prints the Cluster API
+manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
+that the file says nothing about come from the environment.
 
 The Secret with the credentials of the engine is not among the manifests, so that they can be kept in git.`,
 		Example: `  olvmctl template -f cluster.yaml >manifests/prod.yaml
@@ -98,10 +110,12 @@ The Secret with the credentials of the engine is not among the manifests, so tha
 			if err != nil {
 				return err
 			}
+
 			return manifest.Write(s.out, cluster.objects)
 		},
 	}
 	file.addFlags(command)
+
 	return command
 }
 
@@ -113,8 +127,9 @@ func newValidateCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "validate -f FILE",
 		Short: "Say what is wrong in a cluster file",
-		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without the engine, and with --engine the
-rest: the login, each name, and whether addresses are free. All that is wrong is said at once.
+		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
+the engine, and with --engine the rest: the login, each name, and whether addresses are free. All
+that is wrong is said at once.
 
 ` + credentialsHelp + `
 
@@ -126,24 +141,34 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 			if err := known(output, "text", "json"); err != nil {
 				return err
 			}
+
 			cluster, problems, err := file.read()
 			if err != nil && output != "json" {
 				return err
 			}
+
 			if err != nil {
 				problems = append(problems, asProblem(err, file.path))
 			}
+
 			if online && !clusterfile.Failed(problems) {
 				for _, err := range askEngine(command.Context(), cluster.objects, engineAccess) {
-					problems = append(problems, clusterfile.Problem{File: file.path, Path: "engine", Message: err.Error()})
+					problems = append(problems, clusterfile.Problem{
+						File:    file.path,
+						Path:    "engine",
+						Message: err.Error(),
+					})
 				}
 			}
+
 			if err := printProblems(s.out, output, file.path, problems); err != nil {
 				return err
 			}
+
 			if clusterfile.Failed(problems) {
 				return errInvalid
 			}
+
 			return nil
 		},
 	}
@@ -151,6 +176,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 	command.Flags().BoolVar(&online, "engine", false, "ask the engine, too")
 	engineAccess.addFlags(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "output: text or json")
+
 	return command
 }
 
@@ -160,22 +186,30 @@ func asProblem(err error, path string) clusterfile.Problem {
 	if errors.As(err, &problem) {
 		return problem
 	}
+
 	return clusterfile.Problem{File: path, Path: "file", Message: err.Error()}
 }
 
 func printProblems(out io.Writer, output, file string, problems []clusterfile.Problem) error {
 	if output == "json" {
-		return encode(out, output, map[string]any{"valid": !clusterfile.Failed(problems), "problems": append([]clusterfile.Problem{}, problems...)})
+		return encode(out, output, map[string]any{
+			"valid":    !clusterfile.Failed(problems),
+			"problems": append([]clusterfile.Problem{}, problems...),
+		})
 	}
+
 	for _, p := range problems {
 		if _, err := fmt.Fprintln(out, p.Error()); err != nil {
 			return err
 		}
 	}
+
 	if clusterfile.Failed(problems) {
 		return nil
 	}
+
 	_, err := fmt.Fprintf(out, "%s is valid\n", file)
+
 	return err
 }
 
@@ -185,55 +219,73 @@ func askEngine(ctx context.Context, objects []*unstructured.Unstructured, from a
 	if err != nil {
 		return []error{err}
 	}
+
 	credentials, err := from.read()
 	if err != nil {
 		return []error{err}
 	}
+
 	machines, err := manifests.Machines()
 	if err != nil {
 		return []error{err}
 	}
+
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	if errs := unmakeable(ctx, manifests, machines, credentials, sessions); len(errs) > 0 {
 		return errs
 	}
+
 	return preview.Taken(ctx, manifests, machines, credentials, sessions)
 }
 
 // unmakeable says why machines cannot be made, once for each owner.
-func unmakeable(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine, credentials preview.Credentials, sessions *engine.Sessions) []error {
+func unmakeable(
+	ctx context.Context,
+	manifests *preview.Manifests,
+	machines []preview.Machine,
+	credentials preview.Credentials,
+	sessions *engine.Sessions,
+) []error {
 	var errs []error
+
 	var failed []string
 	for _, machine := range machines {
 		if slices.Contains(failed, machine.From) {
 			continue // it says the same of each
 		}
+
 		if _, err := preview.Render(ctx, manifests, []preview.Machine{machine}, credentials, sessions); err != nil {
 			failed = append(failed, machine.From)
 			errs = append(errs, err)
 		}
 	}
+
 	return errs
 }
 
 // clusterFileAmong is the cluster file among paths, empty where all are manifests.
 func clusterFileAmong(paths []string) (string, error) {
 	found := ""
+
 	for _, path := range paths {
 		if path == "-" || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(path)) {
 			continue
 		}
+
 		content, err := os.ReadFile(path)
 		if err != nil {
 			continue // a folder, or told by who reads it
 		}
+
 		if clusterfile.IsClusterFile(content) {
 			found = path
 		}
 	}
+
 	if found != "" && len(paths) > 1 {
 		return "", fmt.Errorf("%s is a cluster file; give nothing beside it, for it has all manifests", found)
 	}
+
 	return found, nil
 }

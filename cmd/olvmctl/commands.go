@@ -33,13 +33,34 @@ func newCommand(s streams) *cobra.Command {
 		SilenceErrors: true,
 		Version:       version.Version,
 	}
-	if tool, plugin, ok := strings.Cut(filepath.Base(os.Args[0]), "-"); ok && plugin == "olvm" { // kubectl-olvm, clusterctl-olvm
+
+	// kubectl-olvm, clusterctl-olvm
+	if tool, plugin, ok := strings.Cut(filepath.Base(os.Args[0]), "-"); ok && plugin == "olvm" {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: tool + " " + plugin}
 	}
+
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newInitCommand(s), newValidateCommand(s), newTemplateCommand(s), newPlanCommand(s), newRenderCommand(s), newImageCommand(s), newDescribeCommand(s), newGetCommand(s), newScaleCommand(s), newStartCommand(s), newMoveCommand(s), newUpgradeCommand(s), newLogsCommand(s), newDeleteCommand(s), newLocalCommand(s), simcommand.New("olvmctl sim", s.out))
+	root.AddCommand(
+		newInitCommand(s),
+		newValidateCommand(s),
+		newTemplateCommand(s),
+		newPlanCommand(s),
+		newRenderCommand(s),
+		newImageCommand(s),
+		newDescribeCommand(s),
+		newGetCommand(s),
+		newScaleCommand(s),
+		newStartCommand(s),
+		newMoveCommand(s),
+		newUpgradeCommand(s),
+		newLogsCommand(s),
+		newDeleteCommand(s),
+		newLocalCommand(s),
+		simcommand.New("olvmctl sim", s.out),
+	)
+
 	return root
 }
 
@@ -52,7 +73,8 @@ type source struct {
 }
 
 func (o *source) addFlags(command *cobra.Command) {
-	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
+	command.Flags().StringSliceVarP(&o.files, "filename", "f", nil,
+		"manifests: a file, a folder, or - for standard input; can be repeated. Or one cluster file")
 	o.cluster.addFormatFlags(command)
 	o.access.addFlags(command.Flags())
 }
@@ -63,14 +85,17 @@ func (o *source) render(ctx context.Context, s streams, sessions *engine.Session
 	if err != nil {
 		return nil, err
 	}
+
 	credentials, err := o.read()
 	if err != nil {
 		return nil, err
 	}
+
 	machines, err := manifests.Machines()
 	if err != nil {
 		return nil, err
 	}
+
 	return preview.Render(ctx, manifests, machines, credentials, sessions)
 }
 
@@ -80,13 +105,16 @@ func (o *source) load(s streams) (*preview.Manifests, error) {
 	if o.cluster.path, err = clusterFileAmong(o.files); err != nil {
 		return nil, err
 	}
+
 	if o.cluster.path == "" {
 		return preview.Load(o.files, s.in)
 	}
+
 	cluster, err := o.cluster.valid(s.err)
 	if err != nil {
 		return nil, err
 	}
+
 	return preview.LoadObjects(cluster.objects)
 }
 
@@ -117,6 +145,7 @@ func (p planned) print(out io.Writer, output string) error {
 	case "markdown":
 		return printMarkdown(out, p)
 	}
+
 	return encode(out, output, p)
 }
 
@@ -125,12 +154,14 @@ func newPlanCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan -f FILE|DIR|- | --kubeconfig FILE",
 		Short: "Show what manifests would change, as Terraform plans",
-		Long: `plan resolves the names of the manifests against the engine and runs a real Terraform plan for each machine that they
-ask for. Replicas are expanded. A machine whose VM exists is compared with it.
+		Long: `plan resolves the names of the manifests against the engine and runs a real
+Terraform plan for each machine that they ask for. Replicas are expanded. A machine whose VM exists
+is compared with it.
 
-With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown as one, with the machines that
-it replaces and why. Without -f that is the state of the management cluster itself, and shows drift alone. The plans begin with
-the Terraform states of the machines, as those of the controllers do, where you may read their Secrets.
+With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown
+as one, with the machines that it replaces and why. Without -f that is the state of the management
+cluster itself, and shows drift alone. The plans begin with the Terraform states of the machines, as
+those of the controllers do, where you may read their Secrets.
 
 With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
 
@@ -145,9 +176,14 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
 			if err := known(p.output, "text", "json", "markdown"); err != nil {
 				return err
 			}
+
 			if len(p.files) == 0 && p.kubeconfig == "" {
-				return errors.New("there is nothing to plan; give manifests or a cluster file with -f, or a management cluster with --kubeconfig")
+				return errors.New(
+					"there is nothing to plan; give manifests or a cluster file with -f, or a management " +
+						"cluster with --kubeconfig",
+				)
 			}
+
 			return p.run(command.Context(), s)
 		},
 	}
@@ -155,7 +191,9 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
 	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
 	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
 	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
-	command.Flags().StringVarP(&p.namespace, "namespace", "n", "", "namespace of the management cluster to compare with; empty means those of the manifests, or all")
+	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
+		"namespace of the management cluster to compare with; empty means those of the manifests, or all")
+
 	return command
 }
 
@@ -164,69 +202,93 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
+
 	if p.kubeconfig != "" {
 		live := management{kubeconfig: p.kubeconfig}
 		if err := live.connect(); err != nil {
 			return err
 		}
+
 		if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
 			return err
 		}
+
 		if !p.offline {
 			if err := manifests.AddStates(ctx, live); err != nil {
 				return err
 			}
 		}
 	}
+
 	machines, owners, err := manifests.Expand()
 	if err != nil {
 		return err
 	}
-	out := planned{offline: p.offline, Machines: []*preview.Result{}, Owners: append([]preview.OwnerChange{}, owners...)}
+
+	out := planned{
+		offline:  p.offline,
+		Machines: []*preview.Result{},
+		Owners:   append([]preview.OwnerChange{}, owners...),
+	}
 	if p.offline {
 		out.Machines, err = preview.Offline(manifests, machines)
 	} else {
 		err = p.online(ctx, s, manifests, machines, &out)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, machine := range out.Machines {
 		if machine.Changed() {
 			out.Changed++
 		}
 	}
+
 	for _, owner := range owners {
 		out.Changed += owner.Deleted
 	}
+
 	if err := out.print(s.out, p.output); err != nil {
 		return err
 	}
+
 	if out.Changed > 0 {
 		return errChanges
 	}
+
 	return nil
 }
 
 // newExecutor makes an executor with a working directory for it, which remove removes.
-func newExecutor(ctx context.Context, sessions *engine.Sessions) (executor *terraform.Executor, scratch string, remove func(), err error) {
+func newExecutor(
+	ctx context.Context, sessions *engine.Sessions,
+) (executor *terraform.Executor, scratch string, remove func(), err error) {
 	tools, err := toolchain.Embedded() // olvmctl start may have brought one
 	if err != nil {
 		return nil, "", nil, err
 	}
+
 	executable, err := tools.FindExecutor(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}
+
 	if scratch, err = os.MkdirTemp("", "olvmctl-"); err != nil {
 		return nil, "", nil, fmt.Errorf("failed to make a working directory: %w", err)
 	}
+
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}
-	return terraform.NewExecutor(executable, provider, filepath.Join(scratch, "init")), scratch, func() { _ = os.RemoveAll(scratch) }, nil
+
+	return terraform.NewExecutor(executable, provider,
+		filepath.Join(scratch, "init")), scratch, func() { _ = os.RemoveAll(scratch) }, nil
 }
 
 // online runs Terraform for each machine.
-func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine, out *planned) error {
+func (p *plan) online(
+	ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine, out *planned,
+) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	executor, scratch, remove, err := newExecutor(ctx, sessions)
@@ -238,18 +300,22 @@ func (p *plan) online(ctx context.Context, s streams, manifests *preview.Manifes
 	if err != nil {
 		return err
 	}
+
 	rendered, err := preview.Render(ctx, manifests, machines, credentials, sessions)
 	if err != nil {
 		return err
 	}
+
 	for i, machine := range rendered {
 		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
 		result, err := preview.Plan(ctx, executor, machine, scratch)
 		if err != nil {
 			return err
 		}
+
 		out.Machines = append(out.Machines, result)
 	}
+
 	return nil
 }
 
@@ -272,6 +338,7 @@ password: only you can read it, and a .gitignore keeps it out of git.
 			if err != nil {
 				return err
 			}
+
 			return writeAll(s.out, dir, machines)
 		},
 	}
@@ -279,6 +346,7 @@ password: only you can read it, and a .gitignore keeps it out of git.
 	_ = command.MarkFlagRequired("filename")
 	command.Flags().StringVarP(&dir, "output", "o", "", "folder to write to; it gets one folder per machine")
 	_ = command.MarkFlagRequired("output")
+
 	return command
 }
 
@@ -291,22 +359,27 @@ func writeAll(out io.Writer, dir string, machines []preview.Rendered) error {
 		if _, err := os.Stat(filepath.Join(target, "terraform.tfstate")); err == nil {
 			return fmt.Errorf("%s holds a terraform.tfstate; move it away or choose another folder with -o", target)
 		}
+
 		files := map[string][]byte{".gitignore": []byte(ignored)}
 		for name, content := range machine.Files {
 			files[name] = content
 		}
+
 		for name, content := range files {
 			path := filepath.Join(target, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				return fmt.Errorf("failed to make the folder: %w", err)
 			}
+
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				return fmt.Errorf("failed to write the configuration: %w", err)
 			}
 		}
+
 		if _, err := fmt.Fprintln(out, target); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -34,11 +34,13 @@ func newDeleteCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "delete CLUSTER",
 		Short: "Delete a cluster with its VMs, and wait until all is gone",
-		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the engine their VMs, and removes what start has
-made beside them: the Secret with the credentials, the namespace if nothing else is in it, and the file with the kubeconfig.
+		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the
+engine their VMs, and removes what start has made beside them: the Secret with the credentials, the
+namespace if nothing else is in it, and the file with the kubeconfig.
 
-A cluster that manages itself cannot delete itself: its objects are moved to the management cluster of --to-kubeconfig first, or to one that
-runs as processes of this machine for as long as that takes. One that manages other clusters, too, is not deleted.
+A cluster that manages itself cannot delete itself: its objects are moved to the management cluster
+of --to-kubeconfig first, or to one that runs as processes of this machine for as long as that
+takes. One that manages other clusters, too, is not deleted.
 
 It asks before; --yes answers, and is needed where there is no terminal.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
@@ -52,8 +54,10 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	o.addFlags(command)
 	o.addProviderFlags(command)
 	o.addDriverFlag(command)
-	command.Flags().StringVar(&o.to.kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster that deletes a cluster that manages itself")
+	command.Flags().StringVar(&o.to.kubeconfig, "to-kubeconfig", "",
+		"kubeconfig of the management cluster that deletes a cluster that manages itself")
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+
 	return command
 }
 
@@ -61,87 +65,127 @@ func (o *remove) run(ctx context.Context, name string) error {
 	if err := o.management.run(ctx, &o.steps); err != nil {
 		return err
 	}
+
 	if err := o.connect(); err != nil {
 		return err
 	}
+
 	cluster, err := o.cluster(ctx, name)
 	var missing *noClusterError
 	if errors.As(err, &missing) {
 		return o.finish(ctx, missing)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	own, err := o.ownEndpoint(cluster)
 	if err != nil {
 		return err
 	}
+
 	if own && o.to.kubeconfig == "" && o.driver == driverExisting {
-		return fmt.Errorf("%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", name)
+		return fmt.Errorf(
+			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig",
+			name,
+		)
 	}
+
 	if own {
 		// Nobody would look after them, and those of the namespace would come along.
 		others, err := o.others(ctx, name)
 		if err != nil {
 			return err
 		}
+
 		if len(others) > 0 {
-			return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move", name, strings.Join(others, ", "))
+			return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move",
+				name, strings.Join(others, ", "))
 		}
 	}
+
 	var machines clusterv1.MachineList
-	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	err = o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: name,
+	})
+	if err != nil {
 		return fmt.Errorf("failed to list the machines: %w", err)
 	}
-	question := fmt.Sprintf("Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ", name, o.namespace, len(machines.Items))
+
+	question := fmt.Sprintf(
+		"Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ",
+		name,
+		o.namespace,
+		len(machines.Items),
+	)
 	if err := confirm(o.streams, o.yes, question, name); err != nil {
 		return err
 	}
+
 	if own {
 		o.to.namespace, o.to.driver = o.namespace, o.driver
 		if o.to.kubeconfig == "" {
 			o.to.driver = driverProcess
 		}
+
 		if err := o.to.run(ctx, &o.steps); err != nil {
 			return err
 		}
+
 		if err := o.to.connect(); err != nil {
 			return fmt.Errorf("--to-kubeconfig: %w", err)
 		}
+
 		if err := o.move(ctx, &o.steps, &o.to); err != nil {
 			return err
 		}
+
 		o.kubeconfig, o.driver, o.Client = o.to.kubeconfig, o.to.driver, o.to.Client
-		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a connection alone.
-		if err := o.do("Waiting for Cluster API to know it", func() error { return o.until(ctx, o.timeout, o.known(name)) }); err != nil {
+
+		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
+		// connection alone.
+		err := o.do("Waiting for Cluster API to know it", func() error {
+			return o.until(ctx, o.timeout, o.known(name))
+		})
+		if err != nil {
 			return err
 		}
 	}
+
 	var olvmCluster infrav1.OLVMCluster
-	if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster); client.IgnoreNotFound(err) != nil {
+	err = o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to get the OLVMCluster: %w", err)
 	}
+
 	err = o.do("Deleting "+name, func() error {
-		if err := o.Delete(ctx, cluster, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+		err := o.Delete(ctx, cluster, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete Cluster %s: %w", name, err)
 		}
+
 		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.gone(ctx, name) })
 	})
 	if err != nil {
 		return err
 	}
+
 	key := keyOf(o.namespace, &olvmCluster.Spec.OLVMOvirtAPIServer.CredentialsSecret)
 	if key.Name == "" { // it was gone already
 		key.Name = clusterfile.CredentialsOf(name)
 	}
-	if err := o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, serverAt(cluster), key) }); err != nil {
+
+	err = o.do("Removing what was made for it", func() error { return o.tidy(ctx, name, serverAt(cluster), key) })
+	if err != nil {
 		return err
 	}
+
 	return o.leave(ctx, &o.steps)
 }
 
-// finish removes what start made for a cluster that an interrupted delete has deleted. Without its Secret there is nothing to know
-// that from.
+// finish removes what start made for a cluster that an interrupted delete has deleted. Without its Secret there is
+// nothing to know that from.
 func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	name := missing.name
 	key := client.ObjectKey{Namespace: o.namespace, Name: clusterfile.CredentialsOf(name)}
@@ -149,22 +193,32 @@ func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	if err != nil {
 		return err
 	}
+
 	if secret == nil {
 		return missing
 	}
-	question := fmt.Sprintf("The cluster %s in namespace %s is gone. Remove what was made for it, Secret %s among it? Type its name: ", name, o.namespace, key)
+
+	question := fmt.Sprintf(
+		"The cluster %s in namespace %s is gone. Remove what was made for it, Secret %s among it? Type its name: ",
+		name,
+		o.namespace,
+		key,
+	)
 	if err := confirm(o.streams, o.yes, question, name); err != nil {
 		return err
 	}
+
 	err = o.do("Removing what was made for "+name, func() error {
 		if err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.left(ctx, name) }); err != nil {
 			return err
 		}
+
 		return o.tidy(ctx, name, "", key)
 	})
 	if err != nil {
 		return err
 	}
+
 	return o.leave(ctx, &o.steps)
 }
 
@@ -175,6 +229,7 @@ func (o *remove) known(name string) func(context.Context) error {
 		if err != nil || ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
 			return err
 		}
+
 		return o.troubles(ctx, name)
 	}
 }
@@ -188,52 +243,67 @@ func (o *remove) gone(ctx context.Context, name string) error {
 	} else if err != nil {
 		return fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	machines, trouble := tree.machines()
 	if trouble != "" {
 		trouble = "; " + trouble
 	}
+
 	return fmt.Errorf("%d machines are left%s", machines, trouble)
 }
 
 // left is content when no object of ours is left, either.
 func (o *remove) left(ctx context.Context, name string) error {
 	var machines infrav1.OLVMMachineList
-	if err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}); err != nil {
+	err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: name,
+	})
+	if err != nil {
 		return fmt.Errorf("failed to list the OLVMMachines: %w", err)
 	}
+
 	if len(machines.Items) > 0 {
 		return fmt.Errorf("%d OLVMMachines are left", len(machines.Items))
 	}
+
 	return nil
 }
 
-// tidy removes what start made, as far as nothing else needs it. server is that of the cluster, empty where it is not known.
+// tidy removes what start made, as far as nothing else needs it. server is that of the cluster, empty where it is not
+// known.
 func (o *remove) tidy(ctx context.Context, name, server string, credentials client.ObjectKey) error {
 	if path, err := kubeconfigPath(name); err == nil && fileExists(path) {
 		if err := o.removeKubeconfig(path, server); err != nil {
 			return err
 		}
 	}
+
 	secret, namespace, err := o.leftovers(ctx, credentials)
 	if err != nil {
 		return err
 	}
+
 	// The Secret comes last: it is what a second delete knows the cluster by.
 	if namespace != nil {
 		if err := o.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete namespace %s: %w", o.namespace, err)
 		}
+
 		o.say("deleted namespace %s", o.namespace)
 	}
+
 	if secret != nil {
 		if err := o.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to delete Secret %s: %w", credentials, err)
 		}
+
 		o.say("deleted Secret %s", credentials)
 	}
+
 	return nil
 }
 
@@ -251,39 +321,51 @@ func (o *remove) removeKubeconfig(path, server string) error {
 		o.say("left %s: its server is %s, that of the cluster was %s", path, found, server)
 		return nil
 	}
+
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
 	}
+
 	o.say("removed %s", path)
+
 	return nil
 }
 
-// leftovers are the Secret with the credentials and the namespace of a cluster that is gone; nil where start has not made them, or
-// other clusters need them.
-func (o *remove) leftovers(ctx context.Context, credentials client.ObjectKey) (*corev1.Secret, *corev1.Namespace, error) {
+// leftovers are the Secret with the credentials and the namespace of a cluster that is gone; nil where start has not
+// made them, or other clusters need them.
+func (o *remove) leftovers(
+	ctx context.Context, credentials client.ObjectKey,
+) (*corev1.Secret, *corev1.Namespace, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := o.List(ctx, &clusters); err != nil {
 		return nil, nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
 	}
+
 	needed, others := false, false
+
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		others = others || c.Namespace == o.namespace
 		needed = needed || keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == credentials
 	}
+
 	secret, namespace := &corev1.Secret{}, &corev1.Namespace{}
 	if err := o.Get(ctx, credentials, secret); client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("failed to get Secret %s: %w", credentials, err)
 	}
+
 	if err := o.Get(ctx, client.ObjectKey{Name: o.namespace}, namespace); client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("failed to get namespace %s: %w", o.namespace, err)
 	}
+
 	if secret.Labels[managedBy] != managedByValue || needed {
 		secret = nil
 	}
+
 	if namespace.Labels[managedBy] != managedByValue || others {
 		namespace = nil
 	}
+
 	return secret, namespace, nil
 }
 

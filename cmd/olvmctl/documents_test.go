@@ -23,7 +23,24 @@ import (
 // programs are those whose calls are looked at; what else is in blocks of commands is taken out of the way.
 var (
 	programs = []string{"olvmctl", "make"}
-	others   = []string{"kubectl", "clusterctl", "terraform", "openssl", "curl", "jq", "ovirtsim", "cp", "mkdir", "cd", "kill", "sleep", "test", "grep", "head", "sed"}
+	others   = []string{
+		"kubectl",
+		"clusterctl",
+		"terraform",
+		"openssl",
+		"curl",
+		"jq",
+		"ovirtsim",
+		"cp",
+		"mkdir",
+		"cd",
+		"kill",
+		"sleep",
+		"test",
+		"grep",
+		"head",
+		"sed",
+	}
 )
 
 // synopsis is a line that says what can be written, not what to write.
@@ -33,19 +50,23 @@ var synopsis = regexp.MustCompile(`\[|[A-Z]\|| \| [a-z-]`)
 func calls(t *testing.T, blocks []string) [][]string {
 	t.Helper()
 	var script strings.Builder
+
 	for _, name := range programs {
 		for _, path := range []string{name, "bin/" + name} {
 			script.WriteString(path + "() { printf '%s\\0' " + name + " \"$@\" >&9; printf '\\0' >&9; }\n")
 		}
 	}
+
 	for _, name := range others {
 		for _, path := range []string{name, "bin/" + name} {
 			script.WriteString(path + "() { cat >/dev/null </dev/null; echo x; }\n")
 		}
 	}
+
 	for _, block := range blocks {
 		script.WriteString(block + "\n")
 	}
+
 	script.WriteString("wait\n")
 	command := exec.CommandContext(t.Context(), "bash", "-c", "exec 9>&1 >/dev/null\n"+script.String())
 	command.Dir = t.TempDir()
@@ -54,42 +75,80 @@ func calls(t *testing.T, blocks []string) [][]string {
 	if err := command.Run(); err != nil || problems.Len() > 0 {
 		t.Fatalf("bash: %v: %s", err, problems.String())
 	}
+
 	var found [][]string
+
 	for call := range strings.SplitSeq(out.String(), "\x00\x00") {
 		if call != "" {
 			found = append(found, strings.Split(call, "\x00"))
 		}
 	}
+
 	return found
 }
 
-// TestCommandsOfTheDocuments runs what documents tell people to type. What needs a management cluster is run by the tests of e2e
-// (the journeys, the quick start), and so is image create; here such calls are only read, so that each command and flag exists.
+// TestCommandsOfTheDocuments runs what documents tell people to type. What needs a management cluster is run by the
+// tests of e2e (the journeys, the quick start), and so is image create; here such calls are only read, so that each
+// command and flag exists.
 func TestCommandsOfTheDocuments(t *testing.T) {
-	codes := map[string]int{"validate": 0, "template": 0, "plan": 2, "render": 0, "image list": 0, "image upload": 0, "image template": 0, "completion bash": 0}
-	elsewhere := []string{"init", "image create", "start", "upgrade", "move", "delete", "describe", "logs", "get kubeconfig", "scale", "local start", "local stop", "sim"}
+	codes := map[string]int{
+		"validate":        0,
+		"template":        0,
+		"plan":            2,
+		"render":          0,
+		"image list":      0,
+		"image upload":    0,
+		"image template":  0,
+		"completion bash": 0,
+	}
+	elsewhere := []string{
+		"init",
+		"image create",
+		"start",
+		"upgrade",
+		"move",
+		"delete",
+		"describe",
+		"logs",
+		"get kubeconfig",
+		"scale",
+		"local start",
+		"local stop",
+		"sim",
+	}
 	makefile, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ran, read := 0, 0
+
 	for name, text := range testenv.Documents(t) {
 		t.Run(name, func(t *testing.T) {
 			var blocks []string
+
 			for _, block := range testenv.CommandBlocks(text) {
 				if strings.Contains(block, "...") && !strings.HasPrefix(block, "export ") {
 					continue // not whole
 				}
-				if words := strings.Fields(block); words[0] == "olvmctl" && (synopsis.MatchString(block) || strings.HasPrefix(words[len(words)-1], "-") && len(words[len(words)-1]) > 1) {
+
+				words := strings.Fields(block)
+				if words[0] == "olvmctl" &&
+					(synopsis.MatchString(block) ||
+						strings.HasPrefix(words[len(words)-1], "-") && len(words[len(words)-1]) > 1) {
 					checkSynopsis(t, block)
 					continue
 				}
+
 				blocks = append(blocks, block)
 			}
+
 			if len(blocks) == 0 {
 				return
 			}
+
 			var s *site
+
 			for _, call := range calls(t, blocks) {
 				if call[0] == "make" {
 					for _, target := range call[1:] {
@@ -97,20 +156,25 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 							t.Errorf("make has no %s", target)
 						}
 					}
+
 					continue
 				}
+
 				args := call[1:]
 				command, rest, err := wholeCommand().Find(args)
 				if err == nil {
 					err = command.ParseFlags(rest)
 				}
+
 				if err == nil {
 					err = command.ValidateArgs(command.Flags().Args())
 				}
+
 				if err != nil {
 					t.Errorf("olvmctl %s: %v", strings.Join(args, " "), err)
 					continue
 				}
+
 				read++
 				verb := strings.TrimPrefix(command.CommandPath(), "olvmctl ")
 				want, here := codes[verb]
@@ -118,24 +182,30 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 					if !here && !slices.Contains(elsewhere, verb) {
 						t.Errorf("no test runs olvmctl %s", verb)
 					}
+
 					continue
 				}
+
 				if len(args) == 1 || verb == "image template" && len(rest) == 0 {
 					continue // its name alone
 				}
+
 				if s == nil {
 					s = newSite(t)
 					s.files()
 				}
+
 				for i := range args {
 					args[i] = strings.ReplaceAll(args[i], "https://engine.example.com/ovirt-engine", s.sim.URL())
 					if args[i] == "data" { // a storage domain
 						args[i] = "olvm-data"
 					}
 				}
+
 				if slices.Contains(args, "--offline") {
 					want = 0
 				}
+
 				ran++
 				if code, _, problems := s.run(s.manifests, args...); code != want {
 					t.Errorf("olvmctl %s: exit code %d, not %d: %s", strings.Join(args, " "), code, want, problems)
@@ -143,6 +213,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			}
 		})
 	}
+
 	if ran < 12 || read < 30 {
 		t.Errorf("%d commands were run and %d read", ran, read)
 	}
@@ -158,27 +229,49 @@ func (s *site) files() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	ca := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "demo-ovirt-ca", Namespace: "default"}, Data: map[string]string{"ca.crt": string(s.sim.CA())}}
+
+	ca := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Name: "demo-ovirt-ca", Namespace: "default"},
+		Data:       map[string]string{"ca.crt": string(s.sim.CA())},
+	}
 	text, err := kyaml.Marshal(ca)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.manifests += "---\n" + string(text)
-	qcow2 := "QFI\xfb" + "\x00\x00\x00\x02" + strings.Repeat("\x00", 8+4) + "\x00\x00\x00\x10" + "\x00\x00\x00\x00\x40\x00\x00\x00" + // version 2, clusters of 64 KiB, 1 GiB
-		strings.Repeat("\x00", 4+4) + "\x00\x00\x00\x00\x00\x01\x00\x00" + "\x00\x00\x00\x00\x00\x02\x00\x00" + strings.Repeat("\x00", 100)
-	cluster := strings.NewReplacer("ock-1.36", "ock-1.33", "    olvmDatacenterName", "    olvmOCK: {storageDomainName: olvm-data}\n    olvmDatacenterName").Replace(string(content))
+
+	// version 2, clusters of 64 KiB, 1 GiB
+	qcow2 := "QFI\xfb" + "\x00\x00\x00\x02" + strings.Repeat("\x00",
+		8+4) + "\x00\x00\x00\x10" + "\x00\x00\x00\x00\x40\x00\x00\x00" +
+		strings.Repeat(
+			"\x00",
+			4+4,
+		) + "\x00\x00\x00\x00\x00\x01\x00\x00" + "\x00\x00\x00\x00\x00\x02\x00\x00" + strings.Repeat("\x00", 100)
+
+	cluster := strings.NewReplacer("ock-1.36", "ock-1.33", "    olvmDatacenterName",
+		"    olvmOCK: {storageDomainName: olvm-data}\n    olvmDatacenterName").
+		Replace(string(content))
 	for file, text := range map[string]string{
-		"new.yaml": string(content), "manifests/demo.yaml": s.manifests, "clusters/prod/demo.yaml": s.manifests, "config/samples/quickstart.yaml": strings.Replace(string(content), "ca.pem", s.caFile, 1),
-		"ock-1.33.qcow2": qcow2 + strings.Repeat("image", 1<<18), "ol9.qcow2": qcow2 + strings.Repeat("other", 1<<18),
+		"new.yaml":                       string(content),
+		"manifests/demo.yaml":            s.manifests,
+		"clusters/prod/demo.yaml":        s.manifests,
+		"config/samples/quickstart.yaml": strings.Replace(string(content), "ca.pem", s.caFile, 1),
+		"ock-1.33.qcow2":                 qcow2 + strings.Repeat("image", 1<<18),
+		"ol9.qcow2":                      qcow2 + strings.Repeat("other", 1<<18),
 	} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			s.t.Fatal(err)
 		}
+
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	if strings.HasSuffix(s.t.Name(), "/docs/images.md") || strings.HasSuffix(s.t.Name(), "/docs/quickstart.md") { // which make the template
+
+	// which make the template
+	if strings.HasSuffix(s.t.Name(), "/docs/images.md") || strings.HasSuffix(s.t.Name(), "/docs/quickstart.md") {
 		if err := os.WriteFile("cluster.yaml", []byte(cluster), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
@@ -189,6 +282,7 @@ func (s *site) files() {
 func checkSynopsis(t *testing.T, block string) {
 	t.Helper()
 	flag := regexp.MustCompile(`(^|[ \[])--?([a-z][a-z-]*)`)
+
 	for line := range strings.SplitSeq(block, "\n") {
 		words := strings.Fields(line)
 		command, _, err := wholeCommand().Find(words[1:2])
@@ -196,6 +290,7 @@ func checkSynopsis(t *testing.T, block string) {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
+
 		for _, found := range flag.FindAllStringSubmatch(line, -1) {
 			if lookUp(command, found[2]) == nil {
 				t.Errorf("%s: %s has no flag %s", line, command.CommandPath(), found[2])
@@ -209,6 +304,7 @@ func wholeCommand() *cobra.Command {
 	root := newCommand(streams{out: io.Discard, err: io.Discard})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultVersionFlag()
+
 	return root
 }
 
@@ -217,5 +313,6 @@ func lookUp(command *cobra.Command, name string) *pflag.Flag {
 	if len(name) == 1 {
 		return command.Flags().ShorthandLookup(name)
 	}
+
 	return command.Flags().Lookup(name)
 }

@@ -54,41 +54,62 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
-	config := engine.Config{URL: f.server, Username: credentials.Username, Password: credentials.Password, CA: credentials.CA, Insecure: f.insecure}
+
+	config := engine.Config{
+		URL:      f.server,
+		Username: credentials.Username,
+		Password: credentials.Password,
+		CA:       credentials.CA,
+		Insecure: f.insecure,
+	}
 	if f.file.path != "" {
 		file, err := clusterfile.Read(f.file.path, f.file.defaults)
 		if err != nil {
 			return nil, engine.Config{}, err
 		}
+
 		o := file.Providers.OLVM
 		for flag, value := range map[*string]string{
-			&config.URL: o.OvirtAPIServer.ServerURL, &f.dataCenter: o.DatacenterName, &f.cluster: o.ControlPlaneMachine.OvirtClusterName,
-			&f.storageDomain: o.OCK.StorageDomainName, &f.disk: o.OCK.DiskName, &f.size: o.OCK.DiskSize, &f.name: o.ControlPlaneMachine.VMTemplateName,
+			&config.URL:      o.OvirtAPIServer.ServerURL,
+			&f.dataCenter:    o.DatacenterName,
+			&f.cluster:       o.ControlPlaneMachine.OvirtClusterName,
+			&f.storageDomain: o.OCK.StorageDomainName,
+			&f.disk:          o.OCK.DiskName,
+			&f.size:          o.OCK.DiskSize,
+			&f.name:          o.ControlPlaneMachine.VMTemplateName,
 		} {
 			if *flag == "" {
 				*flag = value
 			}
 		}
+
 		config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
 		if len(config.CA) == 0 && !config.Insecure {
 			certificates, err := file.CA()
 			if err != nil {
 				return nil, engine.Config{}, fmt.Errorf("%s: the CA of the engine: %w", f.file.path, err)
 			}
+
 			config.CA = slices.Concat(certificates...)
 		}
 	}
+
 	if f.dataCenter == "" {
 		f.dataCenter = "Default"
 	}
+
 	switch {
 	case config.URL == "":
 		return nil, engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
 	case config.Username == "":
-		return nil, engine.Config{}, errors.New("the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
+		return nil, engine.Config{}, errors.New(
+			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials",
+		)
 	}
+
 	f.sessions = &engine.Sessions{}
 	client, err := f.sessions.Get(config)
+
 	return client, config, err
 }
 
@@ -102,15 +123,19 @@ func (f *engineFlags) close(ctx context.Context) {
 // needed says which flag lacks.
 func needed(flags map[string]string) error {
 	var lacking []string
+
 	for name, value := range flags {
 		if value == "" {
 			lacking = append(lacking, "--"+name)
 		}
 	}
+
 	if len(lacking) == 0 {
 		return nil
 	}
+
 	slices.Sort(lacking)
+
 	return fmt.Errorf("give %s, or a cluster file that says it with -f", strings.Join(lacking, ", "))
 }
 
@@ -119,11 +144,14 @@ func newImageCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "image",
 		Short: "Make images of nodes, and bring them to the engine",
-		Long: `image makes disk images, uploads them, and makes templates of virtual machines from them. The credentials of the engine come from the
-environment variables OLVM_USERNAME and OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
+		Long: `image makes disk images, uploads them, and makes templates of virtual machines from
+them. The credentials of the engine come from the environment variables OLVM_USERNAME and
+OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 	}
 	f.addFlags(command)
-	command.AddCommand(newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f), newImageTemplateCommand(s, f))
+	command.AddCommand(newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f),
+		newImageTemplateCommand(s, f))
+
 	return command
 }
 
@@ -147,6 +175,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 			if err := known(output, "table", "json", "yaml"); err != nil {
 				return err
 			}
+
 			client, _, err := f.client()
 			if err != nil {
 				return err
@@ -156,24 +185,32 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 			if err != nil {
 				return preview.Explain(err)
 			}
+
 			list := []listedTemplate{}
+
 			for _, t := range templates {
 				if t.ID == engine.BlankTemplateID {
 					continue
 				}
+
 				reads := "cloud-init"
 				if t.OS.Type == resolve.IgnitionOS {
 					reads = "Ignition"
 				}
+
 				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
 			}
+
 			slices.SortFunc(list, func(a, b listedTemplate) int {
-				return strings.Compare(fmt.Sprintf("%s %06d", a.Name, a.Version), fmt.Sprintf("%s %06d", b.Name, b.Version))
+				return strings.Compare(fmt.Sprintf("%s %06d", a.Name, a.Version),
+					fmt.Sprintf("%s %06d", b.Name, b.Version))
 			})
+
 			return printTemplates(s.out, output, list)
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
+
 	return command
 }
 
@@ -181,11 +218,14 @@ func printTemplates(out io.Writer, output string, list []listedTemplate) error {
 	if output != "table" {
 		return encode(out, output, list)
 	}
+
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+
 	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tID")
 	for _, t := range list {
 		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType, t.ID)
 	}
+
 	return table.Flush()
 }
 
@@ -194,11 +234,14 @@ func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "upload FILE",
 		Short: "Make a disk of an image file",
-		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked first, and its checksum, where one is given.
-Parts that are lost on the way are sent again, and an upload that was killed, or lost its network, goes on where it was when it is started
-again within ten minutes; one that was killed in its first or last second names the disk to delete. Where it fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
-		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file ca.pem --storage-domain data --disk ock-1.33",
-		Args:    cobra.ExactArgs(1),
+		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked
+first, and its checksum, where one is given. Parts that are lost on the way are sent again, and an
+upload that was killed, or lost its network, goes on where it was when it is started again within
+ten minutes; one that was killed in its first or last second names the disk to delete. Where it
+fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
+		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file " +
+			"ca.pem --storage-domain data --disk ock-1.33",
+		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			client, _, err := f.client()
 			if err != nil {
@@ -209,11 +252,14 @@ again within ten minutes; one that was killed in its first or last second names 
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintln(s.out, disk.ID)
+
 			return err
 		},
 	}
 	f.addUploadFlags(command, &checksum)
+
 	return command
 }
 
@@ -231,7 +277,8 @@ type imageFile struct {
 	sum    string // SHA-256
 }
 
-// lock locks it, as whoever uploads it does: an upload goes on that nobody is at any more. It fails where others have it locked.
+// lock locks it, as whoever uploads it does: an upload goes on that nobody is at any more. It fails where others have
+// it locked.
 func (i *imageFile) lock(how int) error { return syscall.Flock(int(i.Fd()), how|syscall.LOCK_NB) }
 
 // openImage opens an image and reads its header.
@@ -240,6 +287,7 @@ func openImage(path string) (*imageFile, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &imageFile{File: file, header: header}, nil
 }
 
@@ -249,55 +297,75 @@ func (i *imageFile) sumUp(ctx context.Context, given string) error {
 	if _, err := io.Copy(hash, engine.ReaderUntil(ctx, io.NewSectionReader(i, 0, i.header.FileSize))); err != nil {
 		return fmt.Errorf("failed to read the image: %w", err)
 	}
+
 	i.sum = hex.EncodeToString(hash.Sum(nil))
 	if given != "" && !strings.EqualFold(i.sum, given) {
 		return fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", i.Name(), i.sum, given)
 	}
+
 	return nil
 }
 
 // upload makes the disk, unless there is one with the image; sent says that this one was sent now.
-func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Client, path, checksum string) (disk *engine.Disk, sent bool, err error) {
+func (f *engineFlags) upload(
+	ctx context.Context, s streams, client *engine.Client, path, checksum string,
+) (disk *engine.Disk, sent bool, err error) {
 	if err := needed(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
 		return nil, false, err
 	}
+
 	var size int64
 	if f.size != "" {
 		if size, err = resolve.ParseMemory(f.size); err != nil {
 			return nil, false, fmt.Errorf("--size: %w", err)
 		}
 	}
+
 	image, err := openImage(path)
 	if err != nil {
 		return nil, false, err
 	}
 	defer image.Close()
 	if size != 0 && size < image.header.VirtualSize {
-		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size, image.header.VirtualSize)
+		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size,
+			image.header.VirtualSize)
 	}
+
 	if err := image.sumUp(ctx, checksum); err != nil {
 		return nil, false, err
 	}
+
 	_ = image.lock(syscall.LOCK_SH) // some file systems cannot
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
+
 	domain, err := client.StorageDomain(ctx, dc, f.storageDomain)
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
+
 	sparse, err := client.SparseOn(ctx, domain.ID, image.header.Format)
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
+
 	options := engine.UploadOptions{
-		Image: image, Size: image.header.FileSize, StorageDomainID: domain.ID, Alias: f.disk, Sparse: sparse, Fingerprint: "sha256=" + image.sum, Idle: uploadIdle,
+		Image:           image,
+		Size:            image.header.FileSize,
+		StorageDomainID: domain.ID,
+		Alias:           f.disk,
+		Sparse:          sparse,
+		Fingerprint:     "sha256=" + image.sum,
+		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(image.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
 				return fmt.Errorf("%s is being uploaded already, by another process", path)
 			}
+
 			_, err := fmt.Fprintf(s.err, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
+
 			return err
 		},
 	}
@@ -305,27 +373,38 @@ func (f *engineFlags) upload(ctx context.Context, s streams, client *engine.Clie
 	if err != nil {
 		return nil, false, preview.Explain(err)
 	}
+
 	for i := range there {
 		if !options.Earlier(&there[i]) {
-			return nil, false, fmt.Errorf("there is a disk %q already (%s), with something else in it; choose another name with --disk, or delete it", f.disk, there[i].ID)
+			return nil, false, fmt.Errorf(
+				"there is a disk %q already (%s), with something else in it; choose another name "+
+					"with --disk, or delete it",
+				f.disk,
+				there[i].ID,
+			)
 		}
 	}
+
 	progress := transferProgress(s.err, "uploading "+filepath.Base(path))
 	disk, sent, err = client.UploadImage(ctx, options, progress)
 	if err != nil {
 		return nil, false, err
 	}
+
 	if size > disk.ProvisionedSize {
 		if err := client.GrowDisk(ctx, disk.ID, size, nil); err != nil {
 			if sent {
 				err = errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
 			}
+
 			return nil, false, err
 		}
 	}
+
 	if !sent {
 		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
 	}
+
 	return disk, sent, err
 }
 
@@ -336,14 +415,27 @@ const uploadIdle = 10 * time.Minute
 func transferProgress(out io.Writer, what string) func(done, total int64) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		var bar *progressbar.ProgressBar
+
 		return func(done, total int64) {
 			if bar == nil {
-				bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(), progressbar.OptionOnCompletion(func() { _, _ = fmt.Fprintln(out) }))
+				bar = progressbar.NewOptions64(
+					total,
+					progressbar.OptionSetWriter(out),
+					progressbar.OptionSetDescription(what),
+					progressbar.OptionShowBytes(true),
+					progressbar.OptionFullWidth(),
+					progressbar.OptionOnCompletion(func() {
+						_, _ = fmt.Fprintln(out)
+					}),
+				)
 			}
+
 			_ = bar.Set64(done)
 		}
 	}
+
 	tenth := int64(-1)
+
 	return func(done, total int64) {
 		if now := done * 10 / total; now != tenth {
 			tenth = now
@@ -357,11 +449,13 @@ func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "template",
 		Short: "Make a template of virtual machines from a disk, or from an image file",
-		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets the disk, the template is made of it, and the
-virtual machine goes. With --file the image is uploaded first, and its disk goes, too: the template has a copy. A disk that had the image
-before stays. Where it fails, or is interrupted, nothing is left behind.`,
+		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets
+the disk, the template is made of it, and the virtual machine goes. With --file the image is
+uploaded first, and its disk goes, too: the template has a copy. A disk that had the image before
+stays. Where it fails, or is interrupted, nothing is left behind.`,
 		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
-  olvmctl image template --disk ol9 --name ol9-v1.36.1 --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
+  olvmctl image template --disk ol9 --name ol9-v1.36.1 \
+    --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.template(command.Context(), s, path, checksum, osType)
@@ -371,7 +465,9 @@ before stays. Where it fails, or is interrupted, nothing is left behind.`,
 	command.Flags().StringVar(&f.name, "name", "", "name of the template")
 	command.Flags().StringVar(&f.cluster, "cluster", "", "name of the engine's cluster")
 	command.Flags().StringVar(&path, "file", "", "image file to upload")
-	command.Flags().StringVar(&osType, "os-type", resolve.IgnitionOS, "operating system as the engine spells it; other than "+resolve.IgnitionOS+" for images with cloud-init")
+	command.Flags().StringVar(&osType, "os-type", resolve.IgnitionOS,
+		"operating system as the engine spells it; other than "+resolve.IgnitionOS+" for images with cloud-init")
+
 	return command
 }
 
@@ -384,9 +480,11 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	if f.disk == "" && path != "" {
 		f.disk = f.name
 	}
+
 	if err := needed(map[string]string{"name": f.name, "cluster": f.cluster, "disk": f.disk}); err != nil {
 		return err
 	}
+
 	executor, scratch, remove, err := newExecutor(ctx, f.sessions)
 	if err != nil {
 		return err
@@ -396,15 +494,18 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	if err != nil {
 		return preview.Explain(err)
 	}
+
 	cluster, err := client.Cluster(ctx, dc, f.cluster)
 	if err != nil {
 		return preview.Explain(err)
 	}
+
 	if there, err := client.FindTemplates(ctx, f.name); err != nil {
 		return preview.Explain(err)
 	} else if len(there) > 0 { // before an upload
 		return &images.ExistsError{Name: f.name, ID: there[0].ID.String()}
 	}
+
 	var diskID engine.ID
 	ours := false
 	if path != "" {
@@ -412,29 +513,44 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 		if err != nil {
 			return err
 		}
+
 		diskID, ours = disk.ID, sent
 	} else {
 		there, err := client.FindImageDisks(ctx, f.disk)
 		if err != nil {
 			return preview.Explain(err)
 		}
+
 		if len(there) != 1 {
-			return fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a name of its own", len(there), f.disk)
+			return fmt.Errorf(
+				"--disk: the engine has %d disks named %q, not one; upload it, or give it a name of its own",
+				len(there),
+				f.disk,
+			)
 		}
+
 		diskID = there[0].ID
 	}
+
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
 	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
-		Name: f.name, Description: "Image of nodes, by olvmctl", ClusterID: cluster.ID.String(), DiskID: diskID.String(), OSType: osType,
+		Name:        f.name,
+		Description: "Image of nodes, by olvmctl",
+		ClusterID:   cluster.ID.String(),
+		DiskID:      diskID.String(),
+		OSType:      osType,
 	}, filepath.Join(scratch, "image"))
 	if ours { // the template has a copy, or there is none
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
 			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
 		}
 	}
+
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintln(s.out, id)
+
 	return err
 }

@@ -22,12 +22,14 @@ func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create",
 		Short: "Make an image for the engine of a boot image of OCK",
-		Long: `create gets the boot image of OCK for a version of Kubernetes from Oracle's registry, and makes an image for the engine of it: Ignition
-reads the config drive (ignition.platform.id=openstack), the console is the engine's (tty0), and machines choose their own machine ID.
-It prints the name of the file. What comes next is image template --file.
+		Long: `create gets the boot image of OCK for a version of Kubernetes from Oracle's
+registry, and makes an image for the engine of it: Ignition reads the config drive
+(ignition.platform.id=openstack), the console is the engine's (tty0), and machines choose their own
+machine ID. It prints the name of the file. What comes next is image template --file.
 
-The registry of a cluster file is asked in place of Oracle's. A login is that of podman or docker; a proxy comes from HTTPS_PROXY and
-NO_PROXY. guestfish (libguestfs) edits the image. Where it fails, or is interrupted, nothing is left behind.`,
+The registry of a cluster file is asked in place of Oracle's. A login is that of podman or docker; a
+proxy comes from HTTPS_PROXY and NO_PROXY. guestfish (libguestfs) edits the image. Where it fails,
+or is interrupted, nothing is left behind.`,
 		Example: `  olvmctl image create -f cluster.yaml
   olvmctl image create --version 1.33 --arch arm64 --kernel-arg console=ttyAMA0 -o ock-arm.qcow2
   olvmctl image create --from boot.qcow2 -o ock-1.33.qcow2`,
@@ -36,34 +38,47 @@ NO_PROXY. guestfish (libguestfs) edits the image. Where it fails, or is interrup
 			if !slices.Contains(bootArchs, o.Arch) {
 				return fmt.Errorf("--arch: %q is not known; write %s", o.Arch, strings.Join(bootArchs, " or "))
 			}
+
 			switch {
 			case o.From == "":
 				tag, err := f.bootImage(version, &o.From)
 				if err != nil {
 					return err
 				}
+
 				o.Output = cmp.Or(o.Output, fmt.Sprintf("ock-%s-%s.qcow2", tag, o.Arch))
 			case o.Output == "": // there is no version to name it after
 				return errors.New("--output: with --from, say which file to make")
 			}
+
 			o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
 			o.Progress = func(what string) func(done, total int64) { return transferProgress(s.err, what) }
 			if err := ockimage.Create(command.Context(), o); err != nil {
 				return err
 			}
+
 			_, err := fmt.Fprintln(s.out, o.Output)
+
 			return err
 		},
 	}
 	set := command.Flags()
 	set.StringVar(&version, "version", "", "version of Kubernetes, such as 1.33")
-	set.StringVar(&o.From, "from", "", "other image: the reference of a container image with a disk below disk/, a file of docker save with one, or a qcow2 or raw file")
+	set.StringVar(
+		&o.From,
+		"from",
+		"",
+		"other image: the reference of a container image with a disk below disk/, a file of docker save with one, "+
+			"or a qcow2 or raw file",
+	)
 	set.StringVar(&o.Arch, "arch", bootArchs[0], "architecture: "+strings.Join(bootArchs, " or "))
 	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "further argument of the kernel; can be repeated")
-	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack", "where Ignition gets its configuration, as it spells it")
+	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack",
+		"where Ignition gets its configuration, as it spells it")
 	set.StringVarP(&o.Output, "output", "o", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
 	set.BoolVar(&o.Force, "force", false, "replace a file that is there")
 	command.MarkFlagsMutuallyExclusive("version", "from")
+
 	return command
 }
 
@@ -75,14 +90,18 @@ func (f *engineFlags) bootImage(version string, image *string) (tag string, err 
 		if err != nil {
 			return "", err
 		}
+
 		file = source.File
 	}
+
 	field := f.file.path + ": kubernetesVersion"
 	if version != "" {
 		file.KubernetesVersion, field = version, "--version"
 	}
+
 	if *image, tag, err = file.BootImage(); err != nil {
 		return "", fmt.Errorf("%s: %w", field, err)
 	}
+
 	return tag, nil
 }

@@ -15,48 +15,69 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 	copy(disk, "QFI\xfb\x00\x00\x00\x03")
 	disk[23], disk[29] = 16, 1
 	host := ocktest.Serve(t, nil)
-	ocktest.Push(t, host+"/olcne/ock:1.33", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{Name: "disk/boot.qcow2", Content: disk})))
+	ocktest.Push(t, host+"/olcne/ock:1.33", ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+		Name:    "disk/boot.qcow2",
+		Content: disk,
+	})))
+
 	// A guestfish that knows one entry, and puts what becomes of it in the place of the disk; e2e/image has a real one.
 	bin, err := filepath.Abs("../../internal/ockimage/testdata/bin")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("cluster.yaml", []byte("provider: olvm\nkubernetesVersion: 1.33.5\nregistry: "+host+"\n"), 0o600); err != nil {
+	err = os.WriteFile("cluster.yaml", []byte("provider: olvm\nkubernetesVersion: 1.33.5\nregistry: "+host+"\n"), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &site{t: t}
-	code, out, problems := s.run("", "image", "create", "-f", "cluster.yaml", "--kernel-arg", "nosmt", "--kernel-arg", "a=1,2")
+	code, out, problems := s.run("", "image", "create", "-f", "cluster.yaml", "--kernel-arg", "nosmt", "--kernel-arg",
+		"a=1,2")
 	if code != 0 || out != "ock-1.33-amd64.qcow2\n" {
 		t.Fatalf("exit code %d: %q, %s", code, out, problems)
 	}
-	for _, want := range []string{"looking for " + host + "/olcne/ock:1.33\n", "getting boot.qcow2: 3 of 3 MiB", "editing the boot loader entries", "/loader.1/entries/ostree-1-ock.conf gets its arguments"} {
+
+	for _, want := range []string{"looking for " + host + "/olcne/ock:1.33\n", "getting boot.qcow2: 3 of 3 MiB",
+		"editing the boot loader entries", "/loader.1/entries/ostree-1-ock.conf gets its arguments"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("no %q in\n%s", want, problems)
 		}
 	}
-	if content, err := os.ReadFile("ock-1.33-amd64.qcow2"); err != nil || !strings.Contains(string(content), "ignition.platform.id=openstack") || !strings.Contains(string(content), " rd.timeout=120 nosmt a=1,2\n") {
+
+	content, err := os.ReadFile("ock-1.33-amd64.qcow2")
+	if err != nil || !strings.Contains(string(content),
+		"ignition.platform.id=openstack") || !strings.Contains(string(content), " rd.timeout=120 nosmt a=1,2\n") {
 		t.Errorf("%q, %v", content, err)
 	}
+
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"a second time":                    {[]string{"-f", "cluster.yaml"}, "there is a file ock-1.33-amd64.qcow2 already; choose another name, or replace it with --force"},
-		"a version of nobody":              {[]string{"-f", "cluster.yaml", "--version", "1.99"}, "there is no image " + host + "/olcne/ock:1.99 in the registry"},
-		"a version that is none":           {[]string{"--version", "latest"}, `--version: "latest" is not a version of Kubernetes; write for example 1.33`},
-		"an unknown architecture":          {[]string{"--arch", "x86_64"}, `--arch: "x86_64" is not known; write amd64 or arm64`},
-		"no name for another":              {[]string{"--from", host + "/olcne/ock:1.33"}, "--output: with --from, say which file to make"},
+		"a second time": {[]string{"-f", "cluster.yaml"}, "there is a file ock-1.33-amd64.qcow2 " +
+			"already; choose another name, or replace it with --force"},
+		"a version of nobody": {[]string{"-f", "cluster.yaml", "--version", "1.99"}, "there is no image " +
+			host + "/olcne/ock:1.99 in the registry"},
+		"a version that is none": {[]string{"--version", "latest"},
+			`--version: "latest" is not a version of Kubernetes; write for example 1.33`},
+		"an unknown architecture": {[]string{"--arch", "x86_64"},
+			`--arch: "x86_64" is not known; write amd64 or arm64`},
+		"no name for another": {[]string{"--from", host + "/olcne/ock:1.33"},
+			"--output: with --from, say which file to make"},
 		"two sources":                      {[]string{"--from", "a", "--version", "1.33"}, "none of the others can be"},
 		"two arguments in one":             {[]string{"--kernel-arg", "a b"}, `"a b" is not one argument of a kernel`},
 		"a platform that is none":          {[]string{"--ignition-platform", ""}, `"" is not a platform of Ignition`},
 		"a cluster file that is not there": {[]string{"-f", "other.yaml"}, "other.yaml"},
 	} {
-		if code, out, problems := s.run("", append([]string{"image", "create"}, test.args...)...); code != 1 || out != "" || !strings.Contains(problems, test.want) {
+		code, out, problems := s.run("", append([]string{"image", "create"}, test.args...)...)
+		if code != 1 || out != "" || !strings.Contains(problems, test.want) {
 			t.Errorf("%s: exit code %d: %s%s", name, code, out, problems)
 		}
 	}
+
 	if left, err := filepath.Glob(".olvmctl*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

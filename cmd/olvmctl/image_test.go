@@ -29,20 +29,25 @@ func image(t *testing.T) (path, sum string) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	whole := sha256.Sum256(content)
+
 	return path, hex.EncodeToString(whole[:])
 }
 
 // leftovers are the names of disks and VMs in the engine.
 func (s *site) leftovers() string {
 	s.t.Helper()
+
 	var out []string
 	for _, vm := range s.sim.VMs() {
 		out = append(out, "VM "+vm.Name)
 	}
+
 	for _, disk := range s.sim.Disks() {
 		out = append(out, "disk "+disk.Name)
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -51,31 +56,79 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := image(t)
 	server := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
-	code, id, problems := s.run("", append([]string{"image", "template", "--file", path, "--sha256", sum, "--name", "mine-1.36", "--cluster", "Default", "--storage-domain", "olvm-data", "--os-type", "other_linux", "--size", "25GB"}, server...)...)
+	code, id, problems := s.run(
+		"",
+		append(
+			[]string{
+				"image",
+				"template",
+				"--file",
+				path,
+				"--sha256",
+				sum,
+				"--name",
+				"mine-1.36",
+				"--cluster",
+				"Default",
+				"--storage-domain",
+				"olvm-data",
+				"--os-type",
+				"other_linux",
+				"--size",
+				"25GB",
+			},
+			server...)...)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
+
 	for _, want := range []string{"uploading node.raw: 3 of 3 MiB", "making the template mine-1.36"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("no %q in\n%s", want, problems)
 		}
 	}
+
 	if left := s.leftovers(); left != "" {
 		t.Errorf("left in the engine: %s", left)
 	}
+
 	code, out, problems := s.run("", append([]string{"image", "list", "-o", "json"}, server...)...)
 	var list []listedTemplate
-	if err := json.Unmarshal([]byte(out), &list); code != 0 || err != nil || len(list) != 3 || list[0].Name != "mine-1.36" || list[0].ID != strings.TrimSpace(id) || list[0].UserData != "cloud-init" {
+	err := json.Unmarshal([]byte(out), &list)
+	if code != 0 || err != nil || len(list) != 3 || list[0].Name != "mine-1.36" ||
+		list[0].ID != strings.TrimSpace(id) || list[0].UserData != "cloud-init" {
 		t.Fatalf("exit code %d: %+v, %v, %s", code, list, err, problems)
 	}
-	if code, out, _ := s.run("", append([]string{"image", "list"}, server...)...); code != 0 || !strings.Contains(out, "NAME        VERSION   USER DATA    OS TYPE") || !strings.Contains(out, "ock-1.36    1         Ignition") {
+
+	if code, out, _ := s.run("", append([]string{"image", "list"}, server...)...); code != 0 ||
+		!strings.Contains(out, "NAME        VERSION   USER DATA    OS TYPE") ||
+		!strings.Contains(out, "ock-1.36    1         Ignition") {
 		t.Errorf("the table:\n%s", out)
 	}
+
 	// It is one of which machines can be made.
-	if code, _, problems := s.run(strings.ReplaceAll(s.manifests, "ol9-k8s", "mine-1.36"), "plan", "-f", "-", "--ca-file", s.caFile); code != 2 {
+	if code, _, problems := s.run(strings.ReplaceAll(s.manifests, "ol9-k8s", "mine-1.36"), "plan", "-f", "-",
+		"--ca-file", s.caFile); code != 2 {
 		t.Errorf("machines of it: exit code %d: %s", code, problems)
 	}
-	if code, _, problems := s.run("", append([]string{"image", "template", "--file", path, "--name", "mine-1.36", "--cluster", "Default", "--storage-domain", "olvm-data"}, server...)...); code != 1 || !strings.Contains(problems, `there is a template "mine-1.36" already`) || s.leftovers() != "" {
+
+	if code, _, problems := s.run(
+		"",
+		append(
+			[]string{
+				"image",
+				"template",
+				"--file",
+				path,
+				"--name",
+				"mine-1.36",
+				"--cluster",
+				"Default",
+				"--storage-domain",
+				"olvm-data",
+			},
+			server...)...); code != 1 || !strings.Contains(problems, `there is a template "mine-1.36" already`) ||
+		s.leftovers() != "" {
 		t.Errorf("a second one: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
 }
@@ -84,16 +137,49 @@ func TestATemplateThatFailsLeavesNothing(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, _ := image(t)
+
 	for name, fault := range map[string]ovirtsim.Fault{
-		"the template is refused":   {Method: "POST", Path: "/api/templates$", Status: 400, Reason: "Operation Failed", Detail: "Cannot add Template"},
-		"the disk is not attached":  {Method: "POST", Path: "/diskattachments$", Status: 400, Reason: "Operation Failed", Detail: "Cannot attach Virtual Disk"},
-		"the upload is not allowed": {Method: "POST", Path: "/imagetransfers$", Status: 403, Reason: "Operation Failed", Detail: "User is not allowed"},
+		"the template is refused": {
+			Method: "POST",
+			Path:   "/api/templates$",
+			Status: 400,
+			Reason: "Operation Failed",
+			Detail: "Cannot add Template",
+		},
+		"the disk is not attached": {
+			Method: "POST",
+			Path:   "/diskattachments$",
+			Status: 400,
+			Reason: "Operation Failed",
+			Detail: "Cannot attach Virtual Disk",
+		},
+		"the upload is not allowed": {
+			Method: "POST",
+			Path:   "/imagetransfers$",
+			Status: 403,
+			Reason: "Operation Failed",
+			Detail: "User is not allowed",
+		},
 	} {
 		s.sim.ClearFaults()
 		if err := s.sim.Inject(fault); err != nil {
 			t.Fatal(err)
 		}
-		code, _, problems := s.run("", "image", "template", "--file", path, "-f", s.clusterFile("ock-1.36", "mine", "olvmDatacenterName: Default", "olvmDatacenterName: Default\n    olvmOCK: {storageDomainName: olvm-data, diskName: mine}"))
+
+		code, _, problems := s.run(
+			"",
+			"image",
+			"template",
+			"--file",
+			path,
+			"-f",
+			s.clusterFile(
+				"ock-1.36",
+				"mine",
+				"olvmDatacenterName: Default",
+				"olvmDatacenterName: Default\n    olvmOCK: {storageDomainName: olvm-data, diskName: mine}",
+			),
+		)
 		if code != 1 || problems == "" || s.leftovers() != "" {
 			t.Errorf("%s: exit code %d: %s\nleft: %s", name, code, problems, s.leftovers())
 		}
@@ -112,19 +198,35 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node", "--server", s.sim.URL(), "--ca-file", s.caFile}
+
+	args := []string{
+		"image",
+		"upload",
+		path,
+		"--storage-domain",
+		"olvm-data",
+		"--disk",
+		"node",
+		"--server",
+		s.sim.URL(),
+		"--ca-file",
+		s.caFile,
+	}
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", Nth: 3, Action: "hang"}); err != nil {
 		t.Fatal(err)
 	}
+
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	killed := exec.CommandContext(t.Context(), executable, args...)
 	killed.Env = append(os.Environ(), asOlvmctl+"=1")
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	puts := func() (bodies int64, methods string) {
 		for _, request := range s.sim.Requests() {
 			if strings.HasPrefix(request.Path, "/images/") {
@@ -132,23 +234,28 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 				bodies++
 			}
 		}
+
 		return bodies, methods
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		if _, methods := puts(); strings.Count(methods, "PUT") == 3 {
 			break
 		}
+
 		if time.Since(begin) > patient {
 			_ = killed.Process.Kill()
 			t.Fatal("the upload does not come to its third part")
 		}
 	}
+
 	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "is being uploaded already") {
 		t.Errorf("two at once: exit code %d: %s", code, problems)
 	}
+
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = killed.Wait()
 	s.sim.ClearFaults()
 	before, _ := puts()
@@ -156,29 +263,63 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	if code != 0 || !strings.Contains(problems, "going on with an upload that was broken off: 24 MiB are there") {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	if after, methods := puts(); after-before != 3 || !strings.HasSuffix(methods, "OPTIONS PUT PUT ") || strings.Count(methods, "PATCH") != 1 {
+
+	after, methods := puts()
+	if after-before != 3 || !strings.HasSuffix(methods, "OPTIONS PUT PUT ") || strings.Count(methods, "PATCH") != 1 {
 		t.Errorf("the data endpoint was asked for %s", methods)
 	}
+
 	disks := s.sim.Disks()
 	if len(disks) != 1 || disks[0].SHA256 != hex.EncodeToString(sum[:]) || disks[0].ID != strings.TrimSpace(id) {
 		t.Errorf("%+v, wanted %s", disks, hex.EncodeToString(sum[:]))
 	}
-	if code, again, problems := s.run("", args...); code != 0 || again != id || strings.Contains(problems, "uploading") {
+
+	if code, again, problems := s.run("", args...); code != 0 || again != id ||
+		strings.Contains(problems, "uploading") {
 		t.Errorf("a third time: exit code %d: %s, %s", code, again, problems)
 	}
+
 	// A template of it leaves it, for it was there.
-	if code, _, problems := s.run("", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node", "--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile); code != 0 || !strings.Contains(problems, "the disk node has the image already") || s.leftovers() != "disk node" {
+	if code, _, problems := s.run(
+		"",
+		"image",
+		"template",
+		"--file",
+		path,
+		"--name",
+		"of-it",
+		"--cluster",
+		"Default",
+		"--disk",
+		"node",
+		"--storage-domain",
+		"olvm-data",
+		"--server",
+		s.sim.URL(),
+		"--ca-file",
+		s.caFile,
+	); code != 0 || !strings.Contains(problems, "the disk node has the image already") ||
+		s.leftovers() != "disk node" {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
+
 	// What looks as if nothing had been sent may be used by now.
-	client, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
+	client, err := engine.New(engine.Config{
+		URL:      s.sim.URL(),
+		Username: s.sim.Username(),
+		Password: s.sim.Password(),
+		CA:       s.sim.CA(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	describe := func(text string) {
-		if err := client.UpdateDisk(t.Context(), engine.ID(strings.TrimSpace(id)), &engine.Disk{Description: text}); err != nil {
+		err := client.UpdateDisk(t.Context(), engine.ID(strings.TrimSpace(id)), &engine.Disk{Description: text})
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		// The engine locks a disk while it changes what storage knows of it.
 		if err := client.WaitDisk(t.Context(), engine.ID(strings.TrimSpace(id)), func(string) {}); err != nil {
 			t.Fatal(err)
@@ -188,16 +329,22 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	if err != nil || !strings.HasSuffix(whole.Description, hex.EncodeToString(sum[:])) {
 		t.Fatalf("%+v, %v", whole, err)
 	}
+
 	describe("capolvm upload sha256=" + hex.EncodeToString(sum[:]) + " request=x")
-	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "is left from an upload that was broken off") || len(s.sim.Disks()) != 1 {
+	if code, _, problems := s.run("", args...); code != 1 ||
+		!strings.Contains(problems, "is left from an upload that was broken off") || len(s.sim.Disks()) != 1 {
 		t.Errorf("a disk without its image: exit code %d: %s", code, problems)
 	}
+
 	describe(whole.Description)
+
 	// An image that is another one must not pass for it.
 	if err := os.WriteFile(path, content[:8<<20], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, `there is a disk "node" already`) {
+
+	if code, _, problems := s.run("", args...); code != 1 ||
+		!strings.Contains(problems, `there is a disk "node" already`) {
 		t.Errorf("another image: exit code %d: %s", code, problems)
 	}
 }
@@ -206,11 +353,25 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := image(t)
-	args := []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node", "--server", s.sim.URL(), "--ca-file", s.caFile}
+	args := []string{
+		"image",
+		"upload",
+		path,
+		"--storage-domain",
+		"olvm-data",
+		"--disk",
+		"node",
+		"--server",
+		s.sim.URL(),
+		"--ca-file",
+		s.caFile,
+	}
+
 	// Both have looked before one of them makes its disk.
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", DelayMillis: 500}); err != nil {
 		t.Fatal(err)
 	}
+
 	made := make(chan bool, 2)
 	for range cap(made) {
 		go func() {
@@ -221,13 +382,16 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 			made <- code == 0 && !strings.Contains(said.String(), "has the image already")
 		}()
 	}
+
 	if first, second := <-made, <-made; first && second {
 		t.Error("both say that they have made a disk")
 	}
+
 	s.sim.ClearFaults()
 	if code, _, problems := s.run("", args...); code != 0 {
 		t.Errorf("after that: exit code %d: %s", code, problems)
 	}
+
 	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum {
 		t.Errorf("%+v", disks)
 	}
@@ -239,11 +403,24 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := image(t)
 	args := func(path string) []string {
-		return []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node", "--server", s.sim.URL(), "--ca-file", s.caFile}
+		return []string{
+			"image",
+			"upload",
+			path,
+			"--storage-domain",
+			"olvm-data",
+			"--disk",
+			"node",
+			"--server",
+			s.sim.URL(),
+			"--ca-file",
+			s.caFile,
+		}
 	}
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", DelayMillis: 2000, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	slow := make(chan string)
 	go func() {
 		var said bytes.Buffer
@@ -251,25 +428,34 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		command.SetArgs(args(path))
 		slow <- fmt.Sprintf("exit code %d: %s", exitCode(command.ExecuteContext(t.Context())), &said)
 	}()
-	for begin := time.Now(); !slices.ContainsFunc(s.sim.Requests(), func(r ovirtsim.Request) bool { return r.Method == "PUT" }); time.Sleep(10 * time.Millisecond) {
+
+	for begin := time.Now(); !slices.ContainsFunc(s.sim.Requests(), func(r ovirtsim.Request) bool {
+		return r.Method == "PUT"
+	}); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > patient {
 			t.Fatal("nothing is sent")
 		}
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	elsewhere := filepath.Join(t.TempDir(), "copy.raw") // of another machine, whose locks are others
 	if err := os.WriteFile(elsewhere, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if code, _, problems := s.run("", args(elsewhere)...); code != 0 {
 		t.Errorf("the other one: exit code %d: %s", code, problems)
 	}
-	if said := <-slow; !strings.HasPrefix(said, "exit code 0") || !strings.Contains(said, "the disk node has the image already") {
+
+	said := <-slow
+	if !strings.HasPrefix(said, "exit code 0") || !strings.Contains(said, "the disk node has the image already") {
 		t.Errorf("the slow one: %s", said)
 	}
+
 	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum || disks[0].Status != "ok" {
 		t.Errorf("%+v", disks)
 	}
@@ -283,29 +469,38 @@ func TestImagesOfBadInput(t *testing.T) {
 	if err := os.WriteFile(damaged, []byte("QFI\xfb"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	server := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
+
 	whole := append([]string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "d"}, server...)
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no engine":           {[]string{"image", "list"}, "give --server, or a cluster file with -f"},
-		"no storage domain":   {append([]string{"image", "upload", path}, server...), "give --disk, --storage-domain"},
-		"another checksum":    {slices.Concat(whole, []string{"--sha256", strings.Repeat("0", 64)}), "has the SHA-256 " + sum},
-		"too small":           {slices.Concat(whole, []string{"--size", "1MB"}), `--size: "1MB" is less than 256MB`},
-		"a damaged image":     {append([]string{"image", "upload", damaged, "--storage-domain", "olvm-data", "--disk", "d"}, server...), "ends within its header"},
-		"an unknown domain":   {append([]string{"image", "upload", path, "--storage-domain", "none", "--disk", "d"}, server...), `"none"`},
-		"a disk that is none": {append([]string{"image", "template", "--disk", "none", "--name", "x", "--cluster", "Default"}, server...), `0 disks named "none"`},
-		"an unknown output":   {append([]string{"image", "list", "-o", "xml"}, server...), "write table, json or yaml"},
+		"no engine":         {[]string{"image", "list"}, "give --server, or a cluster file with -f"},
+		"no storage domain": {append([]string{"image", "upload", path}, server...), "give --disk, --storage-domain"},
+		"another checksum": {slices.Concat(whole, []string{"--sha256", strings.Repeat("0", 64)}),
+			"has the SHA-256 " + sum},
+		"too small": {slices.Concat(whole, []string{"--size", "1MB"}), `--size: "1MB" is less than 256MB`},
+		"a damaged image": {append([]string{"image", "upload", damaged, "--storage-domain", "olvm-data", "--disk",
+			"d"}, server...), "ends within its header"},
+		"an unknown domain": {append([]string{"image", "upload", path, "--storage-domain", "none", "--disk", "d"},
+			server...), `"none"`},
+		"a disk that is none": {append([]string{"image", "template", "--disk", "none", "--name", "x", "--cluster",
+			"Default"}, server...), `0 disks named "none"`},
+		"an unknown output": {append([]string{"image", "list", "-o", "xml"}, server...), "write table, json or yaml"},
 	} {
 		if code, _, problems := s.run("", test.args...); code != 1 || !strings.Contains(problems, test.want) {
 			t.Errorf("%s: exit code %d: %s", name, code, problems)
 		}
 	}
+
 	if left := s.leftovers(); left != "" {
 		t.Errorf("left in the engine: %s", left)
 	}
-	if code, _, problems := s.run("", append(whole, "--sha256", sum, "--size", "1GB")...); code != 0 || s.leftovers() != "disk d" {
+
+	code, _, problems := s.run("", append(whole, "--sha256", sum, "--size", "1GB")...)
+	if code != 0 || s.leftovers() != "disk d" {
 		t.Errorf("exit code %d: %s, %s", code, problems, s.leftovers())
 	}
 }

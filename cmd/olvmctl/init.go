@@ -13,7 +13,10 @@ import (
 )
 
 // errNoTerminal ends a survey that nobody could answer.
-var errNoTerminal = errors.New("init asks questions on a terminal, and standard input and error are none; give the answers with --answers FILE (docs/init.md)")
+var errNoTerminal = errors.New(
+	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
+		"--answers FILE (docs/init.md)",
+)
 
 func newInitCommand(s streams) *cobra.Command {
 	var options survey.Options
@@ -22,12 +25,13 @@ func newInitCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "init [-o FILE]",
 		Short: "Ask for what a cluster file needs, and write it",
-		Long: `init asks for the engine, for names in it, and for the addresses and the size of a cluster. Choices are what the engine has, and
-every answer is checked at once. It writes the cluster file, and beside it the CA of the engine as NAME-ca.crt and a Secret with the
-credentials as NAME-credentials.yaml. Where it fails, or is interrupted, it writes nothing.
+		Long: `init asks for the engine, for names in it, and for the addresses and the size of a
+cluster. Choices are what the engine has, and every answer is checked at once. It writes the cluster
+file, and beside it the CA of the engine as NAME-ca.crt and a Secret with the credentials as
+NAME-credentials.yaml. Where it fails, or is interrupted, it writes nothing.
 
-With --answers it asks nothing: the file has a key for each question (docs/init.md). What it leaves out comes from OLVM_USERNAME and
-OLVM_PASSWORD, or is the default.
+With --answers it asks nothing: the file has a key for each question (docs/init.md). What it leaves
+out comes from OLVM_USERNAME and OLVM_PASSWORD, or is the default.
 
 The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`,
 		Example: `  olvmctl init -o prod.yaml
@@ -39,9 +43,11 @@ The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`
 		},
 	}
 	file.addDefaultsFlag(command.Flags())
-	command.Flags().StringVarP(&options.Output, "output", "o", "cluster.yaml", "cluster file to write; the CA and the credentials go to its folder")
+	command.Flags().StringVarP(&options.Output, "output", "o", "cluster.yaml",
+		"cluster file to write; the CA and the credentials go to its folder")
 	command.Flags().BoolVar(&options.Force, "force", false, "overwrite files that exist")
 	command.Flags().StringVar(&answers, "answers", "", "file with the answers, in YAML")
+
 	return command
 }
 
@@ -52,37 +58,52 @@ func initialise(ctx context.Context, s streams, answers string, options survey.O
 		if err != nil {
 			return err
 		}
+
 		asker = file
 	} else {
 		terminal := survey.NewTerminal(s.in, s.err)
 		if terminal == nil {
 			return errNoTerminal
 		}
+
 		asker = terminal
 	}
+
 	written, err := survey.Run(ctx, asker, options)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range written.Warnings {
 		_, _ = fmt.Fprintln(s.err, p)
 	}
+
 	return printNext(s.out, written)
 }
 
 // printNext says what there is, and what to do with it.
 func printNext(out io.Writer, w *survey.Written) error {
 	var text strings.Builder
+
 	for _, path := range []string{w.ClusterFile, w.CA, w.Credentials} {
 		if path != "" {
 			fmt.Fprintf(&text, "%s is written\n", path)
 		}
 	}
+
 	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n", w.Credentials)
 	if w.NoTemplate {
-		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s --credentials %s\n", w.ClusterFile, w.Credentials)
+		fmt.Fprintf(&text, "  olvmctl image template --file IMAGE -f %s --credentials %s\n", w.ClusterFile,
+			w.Credentials)
 	}
-	fmt.Fprintf(&text, "  olvmctl validate -f %[1]s --credentials %[2]s --engine\n  olvmctl start -f %[1]s --credentials %[2]s\n", w.ClusterFile, w.Credentials)
+
+	fmt.Fprintf(
+		&text,
+		"  olvmctl validate -f %[1]s --credentials %[2]s --engine\n  olvmctl start -f %[1]s --credentials %[2]s\n",
+		w.ClusterFile,
+		w.Credentials,
+	)
 	_, err := io.WriteString(out, text.String())
+
 	return err
 }

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asOlvmctl) != "" {
 		main()
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -64,15 +65,21 @@ func newBench(t *testing.T) *bench {
 	dc := &inventory.DataCenters[0]
 	dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Edge", Hosts: []ovirtsim.Host{{Name: "edge-1"}}})
 	dc.Networks[1].VNICProfiles = []string{"fast", "kvm-vlan"}
-	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "edge-only", Cluster: "Edge", Disks: dc.Templates[0].Disks})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name:    "edge-only",
+		Cluster: "Edge",
+		Disks:   dc.Templates[0].Disks,
+	})
 	inventory.DataCenters = append(inventory.DataCenters, ovirtsim.DataCenter{
 		Name: "Lab", Clusters: []ovirtsim.Cluster{{Name: "Lab", Hosts: []ovirtsim.Host{{Name: "lab-1"}}}},
-		Networks: []ovirtsim.Network{{Name: "lab", VNICProfiles: []string{"lab"}}}, StorageDomains: []ovirtsim.StorageDomain{{Name: "lab-data"}},
+		Networks:       []ovirtsim.Network{{Name: "lab", VNICProfiles: []string{"lab"}}},
+		StorageDomains: []ovirtsim.StorageDomain{{Name: "lab-data"}},
 	})
 	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	t.Setenv("OCNE_DEFAULTS", "")
 	t.Setenv("OLVM_USERNAME", "")
@@ -80,12 +87,23 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, sim: sim, dir: t.TempDir()}
 	t.Chdir(b.dir)
 	b.answers = map[string]string{
-		"engine": strings.TrimSuffix(strings.TrimPrefix(sim.URL(), "https://"), "/ovirt-engine"), "caFingerprint": b.fingerprint(),
-		"dataCenter": "Default", "cluster": "Default", "template": "ock-1.36", "network": "kvm-vlan", "vnicProfile": "kvm-vlan", "storageDomain": "olvm-data-2",
-		"name": "prod", "kubernetesVersion": "1.30", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
+		"engine":        strings.TrimSuffix(strings.TrimPrefix(sim.URL(), "https://"), "/ovirt-engine"),
+		"caFingerprint": b.fingerprint(),
+		"dataCenter":    "Default",
+		"cluster":       "Default",
+		"template":      "ock-1.36",
+		"network":       "kvm-vlan",
+		"vnicProfile":   "kvm-vlan",
+		"storageDomain": "olvm-data-2",
+		"name":          "prod", "kubernetesVersion": "1.30", "subnet": "10.20.30.0/24", "virtualIp": "10.20.30.5",
 		"controlPlaneAddresses": "10.20.30.10-10.20.30.19", "workerAddresses": "10.20.30.100-10.20.30.149",
-		"controlPlaneNodes": "3", "workerNodes": "2", "workerMemory": "24GB", "workerCores": "8", "sshPublicKey": ownKey,
+		"controlPlaneNodes": "3",
+		"workerNodes":       "2",
+		"workerMemory":      "24GB",
+		"workerCores":       "8",
+		"sshPublicKey":      ownKey,
 	}
+
 	return b
 }
 
@@ -101,12 +119,14 @@ func colons(certificate []byte) string {
 	for _, octet := range sha256.Sum256(certificate) {
 		pairs = append(pairs, fmt.Sprintf("%02X", octet))
 	}
+
 	return strings.Join(pairs, ":")
 }
 
 // file writes the answers, after changes of them by pairs of key and value; none for an empty one.
 func (b *bench) file(changes ...string) string {
 	b.t.Helper()
+
 	answers := maps.Clone(b.answers)
 	for i := 0; i+1 < len(changes); i += 2 {
 		answers[changes[i]] = changes[i+1]
@@ -114,14 +134,17 @@ func (b *bench) file(changes ...string) string {
 			delete(answers, changes[i])
 		}
 	}
+
 	var text strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
 		fmt.Fprintf(&text, "%s: %s\n", key, answers[key])
 	}
+
 	path := filepath.Join(b.t.TempDir(), "answers.yaml")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -135,6 +158,7 @@ func (b *bench) run(args ...string) (code int, out, problems string) {
 	if err != nil {
 		fmt.Fprint(&stderr, err)
 	}
+
 	return exitCode(err), stdout.String(), stderr.String()
 }
 
@@ -145,25 +169,31 @@ func (b *bench) written() map[string]string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	out := map[string]string{}
+
 	for _, entry := range entries {
 		content, err := os.ReadFile(filepath.Join(b.dir, entry.Name()))
 		if err != nil {
 			b.t.Fatal(err)
 		}
+
 		out[entry.Name()] = string(content)
 	}
+
 	return out
 }
 
 // refused says that a run ended with exit code 1, said what is wanted, and wrote nothing.
 func (b *bench) refused(name string, code int, problems string, wants ...string) {
 	b.t.Helper()
+
 	for _, want := range wants {
 		if code != 1 || !strings.Contains(problems, want) {
 			b.t.Errorf("%s: exit code %d, no %q in\n%s", name, code, want, problems)
 		}
 	}
+
 	if left := b.written(); len(left) != 0 {
 		b.t.Errorf("%s: it wrote %q", name, slices.Sorted(maps.Keys(left)))
 	}
@@ -187,9 +217,11 @@ func newTTY(t *testing.T) *tty {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := pty.Setsize(master, &pty.Winsize{Rows: 50, Cols: 200}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := &tty{t: t, master: master, slave: slave, news: make(chan struct{}, 1)}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
 	go func() {
@@ -199,15 +231,18 @@ func newTTY(t *testing.T) *tty {
 			c.mu.Lock()
 			c.raw += string(buffer[:n])
 			c.mu.Unlock()
+
 			select {
 			case c.news <- struct{}{}:
 			default:
 			}
+
 			if err != nil {
 				return
 			}
 		}
 	}()
+
 	return c
 }
 
@@ -219,6 +254,7 @@ func (c *tty) text() string {
 	if last := strings.LastIndexByte(raw, '\x1b'); last >= 0 && controls.FindStringIndex(raw[last:]) == nil {
 		raw = raw[:last] // its rest is to come
 	}
+
 	return controls.ReplaceAllString(raw, "")
 }
 
@@ -227,6 +263,7 @@ func (c *tty) until(what string, holds func() bool) {
 	c.t.Helper()
 	deadline, look := time.After(patient), time.NewTicker(5*time.Millisecond)
 	defer look.Stop()
+
 	for !holds() {
 		select {
 		case <-c.news:
@@ -246,6 +283,7 @@ func (c *tty) expect(want string) {
 		if at >= 0 {
 			c.seen += at + len(want)
 		}
+
 		return at >= 0
 	})
 }
@@ -264,6 +302,7 @@ func (c *tty) settings() unix.Termios {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	return *now
 }
 
@@ -285,10 +324,13 @@ func (c *tty) start(args ...string) func() ended {
 		if err != nil {
 			end.problems = err.Error()
 		}
+
 		done <- end
 	}()
+
 	return func() ended {
 		c.t.Helper()
+
 		select {
 		case end := <-done:
 			return end
@@ -323,8 +365,10 @@ const (
 func (c *tty) answer(lines bool, steps ...step) {
 	c.t.Helper()
 	enter := map[bool]string{true: "\n", false: "\r"}[lines]
+
 	for _, s := range steps {
 		c.expect(s.prompt)
+
 		switch s.answer {
 		case text:
 			c.send(s.text + enter)
@@ -339,6 +383,7 @@ func (c *tty) answer(lines bool, steps ...step) {
 			if !lines {
 				c.send("\x15") // clears the line
 			}
+
 			c.send(s.text + enter)
 		case secret:
 			c.until("a password that is hidden", func() bool { return c.settings().Lflag&unix.ECHO == 0 })
@@ -415,6 +460,7 @@ func (b *bench) steps(until string) []step {
 			return all[:i]
 		}
 	}
+
 	return all
 }
 
@@ -429,14 +475,17 @@ func TestInitWritesTheSameForAPersonAndForAFile(t *testing.T) {
 		if end.code != 0 || c.settings() != before {
 			t.Fatalf("exit code %d: %s\n%s", end.code, end.problems, c.text())
 		}
+
 		if strings.Contains(c.text(), b.sim.Password()) {
 			t.Errorf("the terminal shows the password:\n%s", c.text())
 		}
+
 		byHand := b.written()
 		code, out, problems := b.run("init", "--force", "--answers", b.file())
 		if code != 0 || out != end.out {
 			t.Fatalf("exit code %d: %s\nit prints\n%s\nand on the terminal\n%s", code, problems, out, end.out)
 		}
+
 		if byFile := b.written(); !maps.Equal(byHand, byFile) || len(byFile) != 3 {
 			t.Errorf("by hand %q\nby file %q", byHand, byFile)
 		}
@@ -449,50 +498,107 @@ func TestWhatInitWrites(t *testing.T) {
 	if code != 0 || problems != "" {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	for _, want := range []string{"olvmctl validate -f site.yaml --credentials prod-credentials.yaml --engine\n", "olvmctl start -f site.yaml --credentials prod-credentials.yaml\n"} {
+
+	for _, want := range []string{"olvmctl validate -f site.yaml --credentials " +
+		"prod-credentials.yaml --engine\n", "olvmctl start -f site.yaml --credentials prod-credentials.yaml\n"} {
 		if !strings.Contains(out, want) || strings.Contains(out, "image template") {
 			t.Errorf("no %q, or an image, in\n%s", want, out)
 		}
 	}
+
 	files := b.written()
 	for name := range files {
 		if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 	}
+
 	if files["prod-ca.crt"] != string(b.sim.CA()) || len(files) != 3 {
 		t.Errorf("the files are %q", slices.Sorted(maps.Keys(files)))
 	}
+
 	var secret corev1.Secret
 	if err := kyaml.UnmarshalStrict([]byte(files["prod-credentials.yaml"]), &secret); err != nil {
 		t.Fatal(err)
 	}
+
 	move, labelled := secret.Labels["clusterctl.cluster.x-k8s.io/move"]
-	want := map[string]string{"username": "admin@internal", "password": b.sim.Password(), "scope": "ovirt-app-api", "allowedServerURLs": b.sim.URL()}
-	if secret.Kind != "Secret" || secret.Name != "prod-ovirt-credentials" || secret.Namespace != "ocne" || !labelled || move != "" || !maps.Equal(secret.StringData, want) {
+	want := map[string]string{
+		"username":          "admin@internal",
+		"password":          b.sim.Password(),
+		"scope":             "ovirt-app-api",
+		"allowedServerURLs": b.sim.URL(),
+	}
+	if secret.Kind != "Secret" || secret.Name != "prod-ovirt-credentials" || secret.Namespace != "ocne" || !labelled ||
+		move != "" || !maps.Equal(secret.StringData, want) {
 		t.Errorf("%+v", secret)
 	}
+
 	read, err := clusterfile.Read("site.yaml", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := read.Providers.OLVM
 	worker := o.WorkerMachine.VirtualMachine
-	got := []any{read.Name, read.Version(), read.ControlPlaneNodes, read.WorkerNodes, read.VirtualIP, read.SSHPublicKey, o.DatacenterName, o.OvirtAPIServer.ServerURL, o.OCK.StorageDomainName,
-		o.ControlPlaneMachine.VMTemplateName, o.WorkerMachine.OvirtClusterName, o.WorkerMachine.Network.VNICProfileName, worker.Memory, worker.CPU.Topology.Cores, worker.Network.Gateway,
-		o.ControlPlaneMachine.VirtualMachine.Memory, o.ControlPlaneMachine.VirtualMachine.Network.IPv4.IPAddresses, worker.Network.IPv4.IPAddresses}
-	if want := []any{"prod", "v1.30.3", 3, 2, "10.20.30.5", ownKey, "Default", b.sim.URL(), "olvm-data-2", "ock-1.36", "Default", "kvm-vlan", "24GB", int32(8), "10.20.30.254", "7GB", "10.20.30.10-10.20.30.19", "10.20.30.100-10.20.30.149"}; !slices.Equal(got, want) {
+	got := []any{
+		read.Name,
+		read.Version(),
+		read.ControlPlaneNodes,
+		read.WorkerNodes,
+		read.VirtualIP,
+		read.SSHPublicKey,
+		o.DatacenterName,
+		o.OvirtAPIServer.ServerURL,
+		o.OCK.StorageDomainName,
+		o.ControlPlaneMachine.VMTemplateName,
+		o.WorkerMachine.OvirtClusterName,
+		o.WorkerMachine.Network.VNICProfileName,
+		worker.Memory,
+		worker.CPU.Topology.Cores,
+		worker.Network.Gateway,
+		o.ControlPlaneMachine.VirtualMachine.Memory,
+		o.ControlPlaneMachine.VirtualMachine.Network.IPv4.IPAddresses,
+		worker.Network.IPv4.IPAddresses,
+	}
+	if want := []any{
+		"prod",
+		"v1.30.3",
+		3,
+		2,
+		"10.20.30.5",
+		ownKey,
+		"Default",
+		b.sim.URL(),
+		"olvm-data-2",
+		"ock-1.36",
+		"Default",
+		"kvm-vlan",
+		"24GB",
+		int32(8),
+		"10.20.30.254",
+		"7GB",
+		"10.20.30.10-10.20.30.19",
+		"10.20.30.100-10.20.30.149",
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+
 	for _, silent := range []string{"podSubnet", "namespace", "interface", "registry", b.sim.Password()} {
 		if strings.Contains(files["site.yaml"], silent) {
 			t.Errorf("%s is in\n%s", silent, files["site.yaml"])
 		}
 	}
+
 	t.Setenv("OLVM_USERNAME", b.sim.Username())
-	if code, out, problems := b.run("validate", "-f", "site.yaml", "--engine"); code != 0 || out != "site.yaml is valid\n" {
+	if code, out, problems := b.run("validate", "-f", "site.yaml",
+		"--engine"); code != 0 || out != "site.yaml is valid\n" {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
+
 	if b.sim.Summary().Sessions != 0 {
 		t.Errorf("%d sessions are open", b.sim.Summary().Sessions)
 	}
@@ -503,6 +609,7 @@ func TestANetworkWithOneProfileAsksForNone(t *testing.T) {
 		b := newBench(t)
 		c := newTTY(t)
 		wait := c.start("init")
+
 		for _, s := range b.steps("") {
 			switch s.prompt {
 			case "for VMs, with a vNIC profile":
@@ -510,13 +617,17 @@ func TestANetworkWithOneProfileAsksForNone(t *testing.T) {
 			case `Of network "kvm-vlan"`:
 				s = step{prompt: "vNIC profile: ovirtmgmt, the only one", answer: nothing}
 			}
+
 			c.answer(lines, s)
 		}
+
 		if end := wait(); end.code != 0 || strings.Contains(c.text(), "Of network") {
 			t.Fatalf("exit code %d: %s\n%s", end.code, end.problems, c.text())
 		}
+
 		byHand := b.written()
-		if code, _, problems := b.run("init", "--force", "--answers", b.file("network", "ovirtmgmt", "vnicProfile", "")); code != 0 || !maps.Equal(byHand, b.written()) {
+		code, _, problems := b.run("init", "--force", "--answers", b.file("network", "ovirtmgmt", "vnicProfile", ""))
+		if code != 0 || !maps.Equal(byHand, b.written()) {
 			t.Errorf("exit code %d: %s", code, problems)
 		}
 	})
@@ -524,8 +635,26 @@ func TestANetworkWithOneProfileAsksForNone(t *testing.T) {
 
 func TestADataCenterWithoutATemplate(t *testing.T) {
 	b := newBench(t)
-	code, out, problems := b.run("init", "--answers", b.file("dataCenter", "Lab", "cluster", "Lab", "network", "lab", "vnicProfile", "", "storageDomain", "lab-data", "template", "mine"))
-	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ") || !strings.Contains(b.written()["cluster.yaml"], "vmTemplateName: mine\n") {
+	code, out, problems := b.run(
+		"init",
+		"--answers",
+		b.file(
+			"dataCenter",
+			"Lab",
+			"cluster",
+			"Lab",
+			"network",
+			"lab",
+			"vnicProfile",
+			"",
+			"storageDomain",
+			"lab-data",
+			"template",
+			"mine",
+		),
+	)
+	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ") ||
+		!strings.Contains(b.written()["cluster.yaml"], "vmTemplateName: mine\n") {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
 }
@@ -536,12 +665,14 @@ func TestThreeWrongPasswords(t *testing.T) {
 		c := newTTY(t)
 		wait := c.start("init")
 		c.answer(lines, b.steps("With its domain")...)
+
 		for i := range 3 {
 			c.answer(lines, step{prompt: "With its domain"}, step{prompt: "Password", answer: secret, text: "wrong"})
 			if i < 2 {
 				c.expect(`engine refuses user "admin@internal"`)
 			}
 		}
+
 		end := wait()
 		b.refused("three", end.code, end.problems, `engine refuses user "admin@internal"`, "3 tries")
 	})
@@ -552,8 +683,14 @@ func TestThreeWrongPasswords(t *testing.T) {
 		wait := c.start("init")
 		c.answer(true, b.steps("With its domain")...)
 		c.answer(true,
-			step{prompt: "With its domain", text: "nobody@internal"}, step{prompt: "Password", answer: secret, text: "wrong"},
-			step{prompt: "User [nobody@internal]", text: "admin@internal"}, step{prompt: "Password", answer: secret, text: "wrong"})
+			step{
+				prompt: "With its domain",
+				text:   "nobody@internal",
+			}, step{prompt: "Password", answer: secret, text: "wrong"},
+			step{
+				prompt: "User [nobody@internal]",
+				text:   "admin@internal",
+			}, step{prompt: "Password", answer: secret, text: "wrong"})
 		at := slices.IndexFunc(b.steps(""), func(s step) bool { return s.prompt == "With its domain" })
 		c.answer(true, b.steps("")[at:]...)
 		if end := wait(); end.code != 0 {
@@ -575,10 +712,13 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	b := newBench(t)
 	other := strings.Repeat("AB:", 31) + "AB"
 	code, _, problems := b.run("init", "--answers", b.file("caFingerprint", other))
-	b.refused("the file has another fingerprint", code, problems, "answers.yaml:1: caFingerprint: ", b.answers["caFingerprint"], other)
+	b.refused("the file has another fingerprint", code, problems, "answers.yaml:1: caFingerprint: ",
+		b.answers["caFingerprint"], other)
 	code, _, problems = b.run("init", "--answers", b.file("caFingerprint", ""))
-	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: it is missing", b.answers["caFingerprint"], "CN=ovirtsim CA")
-	if len(b.sim.Requests()) == 0 || slices.ContainsFunc(b.sim.Requests(), func(r ovirtsim.Request) bool { return r.Method == http.MethodPost }) {
+	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: it is missing",
+		b.answers["caFingerprint"], "CN=ovirtsim CA")
+	if len(b.sim.Requests()) == 0 ||
+		slices.ContainsFunc(b.sim.Requests(), func(r ovirtsim.Request) bool { return r.Method == http.MethodPost }) {
 		t.Errorf("there was a login: %+v", b.sim.Requests())
 	}
 
@@ -601,8 +741,18 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: renamed.Certificate().Raw})
 	}))
 	defer renamed.Close()
-	code, _, problems = b.run("init", "--answers", b.file("engine", strings.Replace(renamed.URL, "127.0.0.1", "localhost", 1), "caFingerprint", colons(renamed.Certificate().Raw)))
-	b.refused("the certificate is for another name", code, problems, "not localhost", "name the engine as its certificate does")
+	code, _, problems = b.run(
+		"init",
+		"--answers",
+		b.file(
+			"engine",
+			strings.Replace(renamed.URL, "127.0.0.1", "localhost", 1),
+			"caFingerprint",
+			colons(renamed.Certificate().Raw),
+		),
+	)
+	b.refused("the certificate is for another name", code, problems, "not localhost",
+		"name the engine as its certificate does")
 }
 
 // TestTheCAHoldsForTheLogin has another engine in the place of the first one once its CA is confirmed.
@@ -613,6 +763,7 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(other.Close)
 	address := func(of *ovirtsim.Server) string {
 		return strings.TrimSuffix(strings.TrimPrefix(of.URL(), "https://"), "/ovirt-engine")
@@ -630,11 +781,13 @@ func TestTheCAHoldsForTheLogin(t *testing.T) {
 			if err != nil {
 				return
 			}
+
 			far, err := net.Dial("tcp", target.Load().(string))
 			if err != nil {
 				near.Close()
 				return
 			}
+
 			go func() { _, _ = io.Copy(far, near); far.Close() }()
 			go func() { _, _ = io.Copy(near, far); near.Close() }()
 		}
@@ -658,42 +811,128 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		changes []string
 		wants   []string
 	}{
-		"a key that is none":               {[]string{"datacenter", "Default"}, []string{"answers.yaml:6: datacenter: there is no such key; did you mean dataCenter?"}},
-		"a value that is no text":          {[]string{"name", "[a]"}, []string{"answers.yaml: ", "cannot unmarshal"}},
-		"no engine":                        {[]string{"engine", ""}, []string{"answers.yaml: engine: it is missing. Its name"}},
-		"an engine without TLS":            {[]string{"engine", "http://engine.example.com"}, []string{"engine: the engine URL must begin with https://"}},
-		"an engine that is not there":      {[]string{"engine", "127.0.0.1:1"}, []string{"engine: engine cannot be reached", "correct its name"}},
-		"another server":                   {[]string{"engine", b.sim.URL() + "/other"}, []string{"answered HTTP 404 without a certificate"}},
-		"another password":                 {[]string{"password", "other"}, []string{"answers.yaml:10: password: engine refuses user \"admin@internal\""}},
-		"no data center":                   {[]string{"dataCenter", ""}, []string{"answers.yaml: dataCenter: it is missing; there are Default, Lab"}},
-		"no cluster":                       {[]string{"cluster", ""}, []string{"cluster: it is missing; there are Default, Edge"}},
-		"a cluster of another data center": {[]string{"cluster", "Lab"}, []string{`cluster: "Lab" is none of what there is: Default, Edge`}},
-		"no template":                      {[]string{"template", ""}, []string{"template: it is missing; there are ock-1.36, ol9-k8s"}},
-		"a template of another cluster":    {[]string{"template", "edge-only"}, []string{`template: "edge-only" is none of what there is: ock-1.36, ol9-k8s`}},
-		"no network":                       {[]string{"network", ""}, []string{"network: it is missing; there are kvm-vlan, ovirtmgmt"}},
-		"two profiles, and none":           {[]string{"vnicProfile", ""}, []string{"vnicProfile: it is missing; there are fast, kvm-vlan"}},
-		"one profile, and another":         {[]string{"network", "ovirtmgmt"}, []string{`vnicProfile: "kvm-vlan" is none of what there is: ovirtmgmt`}},
-		"no storage domain":                {[]string{"storageDomain", ""}, []string{"storageDomain: it is missing; there are olvm-data, olvm-data-2"}},
-		"no name":                          {[]string{"name", ""}, []string{"name: it is missing."}},
-		"a version of nobody's":            {[]string{"kubernetesVersion", "1.99"}, []string{"kubernetesVersion: which patch of 1.99 is not known"}},
-		"no subnet":                        {[]string{"subnet", ""}, []string{"subnet: it is missing.", "10.20.30.0/24"}},
-		"a subnet that is none":            {[]string{"subnet", "10.20.30.0"}, []string{`subnet: "10.20.30.0" is not an IPv4 subnet in CIDR notation`}},
-		"a gateway elsewhere":              {[]string{"gateway", "10.20.31.1"}, []string{`gateway: "10.20.31.1" is not an address of the subnet`}},
-		"no endpoint":                      {[]string{"virtualIp", ""}, []string{"virtualIp: it is missing."}},
-		"an endpoint that is a name":       {[]string{"virtualIp", "api"}, []string{`virtualIp: "api" is not an IP address`}},
-		"ranges elsewhere":                 {[]string{"controlPlaneAddresses", "10.20.31.10-10.20.31.19"}, []string{"controlPlaneAddresses: ", "is not inside the subnet"}},
-		"no ranges":                        {[]string{"workerAddresses", ""}, []string{"workerAddresses: it is missing."}},
-		"more machines than addresses":     {[]string{"workerNodes", "51"}, []string{"workerNodes: it has 50 addresses for 51 machines"}},
-		"an even control plane":            {[]string{"controlPlaneNodes", "4"}, []string{"controlPlaneNodes: 4 is even"}},
-		"a number that is none":            {[]string{"workerCores", "many"}, []string{`workerCores: "many" is not a number from 1 on`}},
-		"memory of nobody's":               {[]string{"controlPlaneMemory", "much"}, []string{`controlPlaneMemory: "much" is not a size`}},
-		"a key of SSH that is none":        {[]string{"sshPublicKey", "ssh-ed25519 AAAA"}, []string{"sshPublicKey: it is not a public key of SSH"}},
-		"a file that is not there":         {[]string{"sshPublicKey", "none.pub"}, []string{"sshPublicKey: open none.pub", "write the public key itself"}},
+		"a key that is none": {
+			[]string{"datacenter", "Default"},
+			[]string{"answers.yaml:6: datacenter: there is no such key; did you mean dataCenter?"},
+		},
+		"a value that is no text": {[]string{"name", "[a]"}, []string{"answers.yaml: ", "cannot unmarshal"}},
+		"no engine": {
+			[]string{"engine", ""},
+			[]string{"answers.yaml: engine: it is missing. Its name"},
+		},
+		"an engine without TLS": {
+			[]string{"engine", "http://engine.example.com"},
+			[]string{"engine: the engine URL must begin with https://"},
+		},
+		"an engine that is not there": {
+			[]string{"engine", "127.0.0.1:1"},
+			[]string{"engine: engine cannot be reached", "correct its name"},
+		},
+		"another server": {
+			[]string{"engine", b.sim.URL() + "/other"},
+			[]string{"answered HTTP 404 without a certificate"},
+		},
+		"another password": {
+			[]string{"password", "other"},
+			[]string{"answers.yaml:10: password: engine refuses user \"admin@internal\""},
+		},
+		"no data center": {
+			[]string{"dataCenter", ""},
+			[]string{"answers.yaml: dataCenter: it is missing; there are Default, Lab"},
+		},
+		"no cluster": {
+			[]string{"cluster", ""},
+			[]string{"cluster: it is missing; there are Default, Edge"},
+		},
+		"a cluster of another data center": {
+			[]string{"cluster", "Lab"},
+			[]string{`cluster: "Lab" is none of what there is: Default, Edge`},
+		},
+		"no template": {
+			[]string{"template", ""},
+			[]string{"template: it is missing; there are ock-1.36, ol9-k8s"},
+		},
+		"a template of another cluster": {
+			[]string{"template", "edge-only"},
+			[]string{`template: "edge-only" is none of what there is: ock-1.36, ol9-k8s`},
+		},
+		"no network": {
+			[]string{"network", ""},
+			[]string{"network: it is missing; there are kvm-vlan, ovirtmgmt"},
+		},
+		"two profiles, and none": {
+			[]string{"vnicProfile", ""},
+			[]string{"vnicProfile: it is missing; there are fast, kvm-vlan"},
+		},
+		"one profile, and another": {
+			[]string{"network", "ovirtmgmt"},
+			[]string{`vnicProfile: "kvm-vlan" is none of what there is: ovirtmgmt`},
+		},
+		"no storage domain": {
+			[]string{"storageDomain", ""},
+			[]string{"storageDomain: it is missing; there are olvm-data, olvm-data-2"},
+		},
+		"no name": {[]string{"name", ""}, []string{"name: it is missing."}},
+		"a version of nobody's": {
+			[]string{"kubernetesVersion", "1.99"},
+			[]string{"kubernetesVersion: which patch of 1.99 is not known"},
+		},
+		"no subnet": {
+			[]string{"subnet", ""},
+			[]string{"subnet: it is missing.", "10.20.30.0/24"},
+		},
+		"a subnet that is none": {
+			[]string{"subnet", "10.20.30.0"},
+			[]string{`subnet: "10.20.30.0" is not an IPv4 subnet in CIDR notation`},
+		},
+		"a gateway elsewhere": {
+			[]string{"gateway", "10.20.31.1"},
+			[]string{`gateway: "10.20.31.1" is not an address of the subnet`},
+		},
+		"no endpoint": {[]string{"virtualIp", ""}, []string{"virtualIp: it is missing."}},
+		"an endpoint that is a name": {
+			[]string{"virtualIp", "api"},
+			[]string{`virtualIp: "api" is not an IP address`},
+		},
+		"ranges elsewhere": {
+			[]string{"controlPlaneAddresses", "10.20.31.10-10.20.31.19"},
+			[]string{"controlPlaneAddresses: ", "is not inside the subnet"},
+		},
+		"no ranges": {
+			[]string{"workerAddresses", ""},
+			[]string{"workerAddresses: it is missing."},
+		},
+		"more machines than addresses": {
+			[]string{"workerNodes", "51"},
+			[]string{"workerNodes: it has 50 addresses for 51 machines"},
+		},
+		"an even control plane": {
+			[]string{"controlPlaneNodes", "4"},
+			[]string{"controlPlaneNodes: 4 is even"},
+		},
+		"a number that is none": {
+			[]string{"workerCores", "many"},
+			[]string{`workerCores: "many" is not a number from 1 on`},
+		},
+		"memory of nobody's": {
+			[]string{"controlPlaneMemory", "much"},
+			[]string{`controlPlaneMemory: "much" is not a size`},
+		},
+		"a key of SSH that is none": {
+			[]string{"sshPublicKey", "ssh-ed25519 AAAA"},
+			[]string{"sshPublicKey: it is not a public key of SSH"},
+		},
+		"a file that is not there": {
+			[]string{"sshPublicKey", "none.pub"},
+			[]string{"sshPublicKey: open none.pub", "write the public key itself"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "another password" {
-				defer b.run("init", "--answers", b.file(), "-o", filepath.Join(t.TempDir(), "x.yaml")) // or the user is locked one day
+				// or the user is locked one day
+				defer b.run("init", "--answers", b.file(), "-o", filepath.Join(t.TempDir(), "x.yaml"))
 			}
+
 			code, out, problems := b.run("init", "--answers", b.file(test.changes...))
 			b.refused(name, code, problems, test.wants...)
 			if out != "" {
@@ -701,6 +940,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 			}
 		})
 	}
+
 	t.Setenv("OLVM_PASSWORD", "")
 	code, _, problems := b.run("init", "--answers", b.file())
 	b.refused("no password", code, problems, "answers.yaml: password: it is missing; set OLVM_PASSWORD")
@@ -713,37 +953,51 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	t.Setenv("OCNE_DEFAULTS", b.file("name", ""))
 	code, _, problems = b.run("init", "--answers", b.file())
 	b.refused("defaults that are none", code, problems, "there is no such key")
-	if code, _, problems := b.run("init", "--answers", b.file("password", b.sim.Password()), "--defaults", ""); code != 0 {
+	if code, _, problems := b.run("init", "--answers", b.file("password", b.sim.Password()), "--defaults",
+		""); code != 0 {
 		t.Errorf("the password of the file: exit code %d: %s", code, problems)
 	}
 }
 
 func TestInitOverwritesNothing(t *testing.T) {
 	b := newBench(t)
+
 	for _, name := range []string{"cluster.yaml", "prod-ca.crt", "prod-credentials.yaml"} {
 		if err := os.WriteFile(name, []byte("mine"), 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		code, _, problems := b.run("init", "--answers", b.file())
-		if code != 1 || !strings.Contains(problems, name+" is there already; choose another name, or overwrite it with --force") || !maps.Equal(b.written(), map[string]string{name: "mine"}) {
+		if code != 1 ||
+			!strings.Contains(problems, name+" is there already; choose another name, or overwrite it with --force") ||
+			!maps.Equal(b.written(), map[string]string{
+				name: "mine",
+			}) {
 			t.Errorf("exit code %d: %s\n%q", code, problems, b.written())
 		}
-		if code, _, problems := b.run("init", "--force", "--answers", b.file()); code != 0 || len(b.written()) != 3 || b.written()[name] == "mine" {
+
+		if code, _, problems := b.run("init", "--force", "--answers",
+			b.file()); code != 0 || len(b.written()) != 3 || b.written()[name] == "mine" {
 			t.Errorf("exit code %d: %s\n%q", code, problems, b.written())
 		}
+
 		for made := range b.written() {
 			if info, err := os.Stat(made); err != nil || info.Mode() != 0o600 {
 				t.Errorf("%s: %v, %v", made, info.Mode(), err)
 			}
+
 			os.Remove(made)
 		}
 	}
+
 	code, _, problems := b.run("init", "--answers", b.file(), "-o", "prod-ca.crt")
 	b.refused("two files of one name", code, problems, "name: prod-ca.crt is the cluster file's name")
 	if err := os.Mkdir("cluster.yaml", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, problems := b.run("init", "--force", "--answers", b.file()); code != 1 || !strings.Contains(problems, "cluster.yaml is there, and not a file") {
+
+	if code, _, problems := b.run("init", "--force", "--answers",
+		b.file()); code != 1 || !strings.Contains(problems, "cluster.yaml is there, and not a file") {
 		t.Errorf("exit code %d: %s", code, problems)
 	}
 }
@@ -755,6 +1009,7 @@ func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, 
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	command = exec.CommandContext(c.t.Context(), executable, args...)
 	command.Env = append(append(os.Environ(), asOlvmctl+"=1"), environment...)
 	command.Stdin, command.Stdout, command.Stderr = c.slave, c.slave, c.slave
@@ -762,13 +1017,16 @@ func (c *tty) process(environment []string, args ...string) (command *exec.Cmd, 
 	if err := command.Start(); err != nil {
 		c.t.Fatal(err)
 	}
+
 	return command, func() int {
-		late := time.AfterFunc(patient, func() { _ = command.Process.Signal(syscall.SIGQUIT) }) // and it says where it is
+		// and it says where it is
+		late := time.AfterFunc(patient, func() { _ = command.Process.Signal(syscall.SIGQUIT) })
 		defer late.Stop()
 		var exit *exec.ExitError
 		if err := command.Wait(); err != nil && !errors.As(err, &exit) {
 			c.t.Fatal(err)
 		}
+
 		return command.ProcessState.ExitCode()
 	}
 }
@@ -814,11 +1072,13 @@ func TestASystemThatTrustsTheEngine(t *testing.T) {
 	if err := os.WriteFile(ca, b.sim.CA(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c := newTTY(t)
 	_, wait := c.process([]string{"SSL_CERT_FILE=" + ca, "TERM=dumb"}, "init", "--answers", b.file("caFingerprint", ""))
 	if code := wait(); code != 0 {
 		t.Fatalf("exit code %d: %s", code, c.text())
 	}
+
 	if files := b.written(); len(files) != 2 || strings.Contains(files["cluster.yaml"], "CA") {
 		t.Errorf("%q", files)
 	}

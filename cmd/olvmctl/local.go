@@ -37,7 +37,8 @@ const (
 	localCheck = 2 * time.Second
 )
 
-// local is the management cluster that runs as processes of this machine, one for each user. What is in it outlives them.
+// local is the management cluster that runs as processes of this machine, one for each user. What is in it outlives
+// them.
 type local struct{ dir string }
 
 func newLocal() local { return local{filepath.Join(xdg.StateHome, "capolvm", "local")} }
@@ -57,14 +58,17 @@ func (l local) pid() int {
 	if err != nil {
 		return 0
 	}
+
 	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil {
 		return 0
 	}
+
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the number may be another process's by now
 	if err != nil || !strings.Contains(string(line), "\x00local\x00serve") {
 		return 0
 	}
+
 	return pid
 }
 
@@ -73,9 +77,11 @@ func (l local) stopped(host string) error {
 	if !l.exists() || l.pid() != 0 {
 		return nil
 	}
+
 	if own, err := serverOf(l.kubeconfig()); err != nil || host != own {
 		return nil //nolint:nilerr // it is another management cluster
 	}
+
 	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
 }
 
@@ -85,21 +91,27 @@ func (l local) start(ctx context.Context, s *steps) error {
 		s.say("the local management cluster runs, as process %d", l.pid())
 		return nil
 	}
+
 	tools, err := toolchain.Embedded()
 	if err != nil {
 		return err
 	}
+
 	tools.Progress = s.say
 	err = s.do("What a local management cluster needs", func() error {
 		if err := tools.Build(ctx, "plane"); err != nil {
-			return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
+			return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig",
+				err)
 		}
+
 		_, err := tools.EnsureExecutor(ctx)
+
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	return s.do("Starting a local management cluster", func() error { return l.launch(ctx) })
 }
 
@@ -111,27 +123,34 @@ func (l local) launch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		go func() { ended <- command.Wait() }()
 	} else { // one that was interrupted has begun it
 		go func() {
 			for l.pid() != 0 {
 				time.Sleep(100 * time.Millisecond)
 			}
+
 			ended <- nil
 		}()
 	}
+
 	deadline := time.After(localStartLimit)
+
 	for !fileExists(l.readyFile()) {
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the local management cluster has ended (%w); see %s", errors.Join(err, errors.New("before it was ready")), l.logFile())
+			return fmt.Errorf("the local management cluster has ended (%w); see %s",
+				errors.Join(err, errors.New("before it was ready")), l.logFile())
 		case <-deadline:
-			return fmt.Errorf("the local management cluster is not ready after %s; see %s", localStartLimit, l.logFile())
+			return fmt.Errorf("the local management cluster is not ready after %s; see %s", localStartLimit,
+				l.logFile())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+
 	return nil
 }
 
@@ -141,9 +160,11 @@ func (l local) begin() (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
 	}
+
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
 	}
+
 	_ = os.Remove(l.readyFile())
 	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -155,6 +176,7 @@ func (l local) begin() (*exec.Cmd, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
 	}
+
 	return command, nil
 }
 
@@ -164,8 +186,10 @@ func (l local) stop(ctx context.Context, forget bool) error {
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("failed to stop the local management cluster: %w", err)
 		}
+
 		ctx, cancel := context.WithTimeout(ctx, localStopLimit)
 		defer cancel()
+
 		for l.pid() == pid {
 			select {
 			case <-ctx.Done():
@@ -174,12 +198,15 @@ func (l local) stop(ctx context.Context, forget bool) error {
 			}
 		}
 	}
+
 	if !forget {
 		return nil
 	}
+
 	if err := os.RemoveAll(l.dir); err != nil {
 		return fmt.Errorf("failed to remove the local management cluster: %w", err)
 	}
+
 	return nil
 }
 
@@ -189,14 +216,17 @@ func (l local) forgetIfEmpty(ctx context.Context, s *steps) error {
 	if err := m.connect(); err != nil {
 		return err
 	}
+
 	var clusters infrav1.OLVMClusterList
 	if err := m.List(ctx, &clusters); err != nil {
 		return fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
 	}
+
 	if len(clusters.Items) > 0 {
 		s.say("the local management cluster goes on: it has %d other clusters", len(clusters.Items))
 		return nil
 	}
+
 	return s.do("Stopping the local management cluster", func() error { return l.stop(ctx, true) })
 }
 
@@ -205,6 +235,7 @@ func (l local) serve(ctx context.Context, say func(format string, args ...any)) 
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("failed to make a folder: %w", err)
 	}
+
 	lock, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("failed to open the file of the process: %w", err)
@@ -213,19 +244,29 @@ func (l local) serve(ctx context.Context, say func(format string, args ...any)) 
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("another process runs it: %w", err)
 	}
+
 	if err := errors.Join(lock.Truncate(0), writePID(lock)); err != nil {
 		return fmt.Errorf("failed to write the number of the process: %w", err)
 	}
+
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("failed to find this program: %w", err)
 	}
+
 	tools, err := toolchain.Embedded()
 	if err != nil {
 		return err
 	}
+
 	plane, err := localplane.Start(ctx, localplane.Options{
-		Tools: tools, Dir: l.dir, DataDir: l.data(), NoSimulator: true, Manager: []string{program, managerCommand}, FeatureGates: []string{"KubeadmBootstrapFormatIgnition"}, Progress: say,
+		Tools:        tools,
+		Dir:          l.dir,
+		DataDir:      l.data(),
+		NoSimulator:  true,
+		Manager:      []string{program, managerCommand},
+		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+		Progress:     say,
 	})
 	if err != nil {
 		return err
@@ -234,13 +275,16 @@ func (l local) serve(ctx context.Context, say func(format string, args ...any)) 
 	if err := os.WriteFile(l.readyFile(), nil, 0o600); err != nil {
 		return fmt.Errorf("failed to say that it is ready: %w", err)
 	}
+
 	defer os.Remove(l.readyFile())
+
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(localCheck):
 		}
+
 		if err := plane.Failed(); err != nil {
 			return err
 		}
@@ -256,8 +300,9 @@ func newLocalCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "local",
 		Short: "Look after the management cluster that runs as processes of this machine",
-		Long: `local is about the management cluster that start makes where there is none: etcd, kube-apiserver, Cluster API and this provider, as
-processes of this machine that listen on loopback. What is in it is kept in $XDG_STATE_HOME/capolvm over restarts.
+		Long: `local is about the management cluster that start makes where there is none: etcd,
+kube-apiserver, Cluster API and this provider, as processes of this machine that listen on loopback.
+What is in it is kept in $XDG_STATE_HOME/capolvm over restarts.
 
 Clusters that it manages run without it, but nothing looks after their machines while it is stopped.`,
 	}
@@ -265,7 +310,9 @@ Clusters that it manages run without it, but nothing looks after their machines 
 	command.AddCommand(&cobra.Command{
 		Use: "serve", Short: "Run it in the foreground", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return l.serve(command.Context(), func(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format+"\n", args...) })
+			return l.serve(command.Context(), func(format string, args ...any) {
+				_, _ = fmt.Fprintf(s.out, format+"\n", args...)
+			})
 		},
 	}, &cobra.Command{
 		Use: "start", Short: "Start it", Args: cobra.NoArgs,
@@ -273,7 +320,9 @@ Clusters that it manages run without it, but nothing looks after their machines 
 			if err := l.start(command.Context(), &steps{progress: s.err}); err != nil {
 				return err
 			}
+
 			_, err := fmt.Fprintf(s.out, "export KUBECONFIG=%s\n", l.kubeconfig())
+
 			return err
 		},
 	}, &cobra.Command{
@@ -283,9 +332,13 @@ Clusters that it manages run without it, but nothing looks after their machines 
 				_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
 				return err
 			}
-			return (&steps{progress: s.err}).do("Stopping the local management cluster", func() error { return l.stop(command.Context(), false) })
+
+			return (&steps{
+				progress: s.err,
+			}).do("Stopping the local management cluster", func() error { return l.stop(command.Context(), false) })
 		},
 	})
+
 	return command
 }
 

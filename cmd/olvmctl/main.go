@@ -27,6 +27,7 @@ func main() {
 		os.Args = os.Args[1:]
 		os.Exit(command.Main())
 	}
+
 	ctrllog.SetLogger(logr.Discard()) // clients have nothing to log that an error does not say
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
@@ -36,9 +37,11 @@ func main() {
 
 // interrupted says of an error after a signal that it comes from that.
 func interrupted(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err, errInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) {
+	if err == nil || ctx.Err() == nil || errors.Is(err,
+		errInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) {
 		return err
 	}
+
 	return fmt.Errorf("%w: %w", errInterrupted, err)
 }
 

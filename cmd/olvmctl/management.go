@@ -39,11 +39,13 @@ type management struct {
 
 func (m *management) addFlags(command *cobra.Command) {
 	m.addKubeconfigFlag(command)
-	command.Flags().StringVarP(&m.namespace, "namespace", "n", "", "namespace of the cluster; empty means that of the kubeconfig")
+	command.Flags().StringVarP(&m.namespace, "namespace", "n", "",
+		"namespace of the cluster; empty means that of the kubeconfig")
 }
 
 func (m *management) addKubeconfigFlag(command *cobra.Command) {
-	command.Flags().StringVar(&m.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster; empty means that of kubectl")
+	command.Flags().StringVar(&m.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the management cluster; empty means that of kubectl")
 }
 
 func (m *management) addTimeoutFlag(command *cobra.Command) {
@@ -53,11 +55,14 @@ func (m *management) addTimeoutFlag(command *cobra.Command) {
 // addProviderFlags are for commands that may install providers.
 func (m *management) addProviderFlags(command *cobra.Command) {
 	m.addTimeoutFlag(command)
-	command.Flags().StringVar(&m.clusterctlConfig, "clusterctl-config", "", "clusterctl's configuration file, which says where providers come from; empty means clusterctl's own")
-	command.Flags().StringVar(&m.providerVersion, "provider-version", releasedVersion(), "version of this provider to install; empty means the newest")
+	command.Flags().StringVar(&m.clusterctlConfig, "clusterctl-config", "",
+		"clusterctl's configuration file, which says where providers come from; empty means clusterctl's own")
+	command.Flags().StringVar(&m.providerVersion, "provider-version", releasedVersion(),
+		"version of this provider to install; empty means the newest")
 }
 
-// released are versions that there are releases of; not those of builds between them, such as v0.1.0-dev and v0.1.0-3-g1a2b3c4.
+// released are versions that there are releases of; not those of builds between them, such as v0.1.0-dev and
+// v0.1.0-3-g1a2b3c4.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
 
 // releasedVersion is that of this build, empty where it is none of a release.
@@ -71,6 +76,7 @@ func (m *management) loader() clientcmd.ClientConfig {
 	if l := newLocal(); m.kubeconfig == "" && emptyConfig(config) && l.exists() {
 		return defaultConfig(l.kubeconfig())
 	}
+
 	return config
 }
 
@@ -86,6 +92,7 @@ func serverOf(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s is not a kubeconfig: %w", path, err)
 	}
+
 	return config.Host, nil
 }
 
@@ -96,22 +103,29 @@ func (m *management) connect() error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	if err := newLocal().stopped(config.Host); err != nil {
 		return err
 	}
+
 	if m.namespace == "" {
 		if m.namespace, _, err = loader.Namespace(); err != nil {
 			return fmt.Errorf("--kubeconfig: %w", err)
 		}
 	}
+
 	config.QPS, config.Burst = 50, 100
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+	if err != nil {
 		return fmt.Errorf("failed to build the scheme: %w", err)
 	}
+
 	if m.Client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("failed to make a client of the management cluster: %w", err)
 	}
+
 	return nil
 }
 
@@ -130,12 +144,18 @@ func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Clust
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
+
 	return &cluster, nil
 }
 
 // providers installs and moves as the flags say.
 func (m *management) providers(s *steps) *providers.Providers {
-	return &providers.Providers{Config: m.clusterctlConfig, Version: m.providerVersion, Timeout: m.timeout, Progress: s.say}
+	return &providers.Providers{
+		Config:   m.clusterctlConfig,
+		Version:  m.providerVersion,
+		Timeout:  m.timeout,
+		Progress: s.say,
+	}
 }
 
 // ensureProviders installs what lacks in a management cluster, and waits for it.
@@ -145,6 +165,7 @@ func (m *management) ensureProviders(ctx context.Context, s *steps, to *manageme
 		if err == nil && len(installed) == 0 {
 			s.say("they are there")
 		}
+
 		return err
 	})
 }
@@ -154,13 +175,19 @@ func (m *management) move(ctx context.Context, s *steps, to *management) error {
 	if err := m.ensureProviders(ctx, s, to); err != nil {
 		return err
 	}
+
 	return s.do("Moving namespace "+m.namespace, func() error {
 		moved, err := m.others(ctx, "", client.InNamespace(m.namespace))
 		if err != nil {
 			return err
 		}
+
 		s.say("its clusters: %s", strings.Join(moved, ", "))
-		return m.providers(s).Move(ctx, providers.Management{Kubeconfig: m.kubeconfig, Client: m.Client}, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
+
+		return m.providers(s).Move(ctx, providers.Management{
+			Kubeconfig: m.kubeconfig,
+			Client:     m.Client,
+		}, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
 	})
 }
 
@@ -170,12 +197,16 @@ func (m *management) others(ctx context.Context, name string, in ...client.ListO
 	if err := m.List(ctx, &list, in...); err != nil {
 		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
 	}
+
 	var out []string
+
 	for i := range list.Items {
-		if key := client.ObjectKeyFromObject(&list.Items[i]); key != (client.ObjectKey{Namespace: m.namespace, Name: name}) {
+		key := client.ObjectKeyFromObject(&list.Items[i])
+		if key != (client.ObjectKey{Namespace: m.namespace, Name: name}) {
 			out = append(out, key.String())
 		}
 	}
+
 	return out, nil
 }
 
@@ -185,6 +216,7 @@ func (m *management) ownEndpoint(cluster *clusterv1.Cluster) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	return config.Host == serverAt(cluster), nil
 }
 
@@ -193,6 +225,7 @@ func serverAt(cluster *clusterv1.Cluster) string {
 	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return ""
 	}
+
 	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
 }
 
@@ -202,13 +235,16 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own file. Where there is none (--driver process: in any
-case) start runs one as processes of this machine; see olvmctl local.`
+const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own
+file. Where there is none (--driver process: in any case) start runs one as processes of this
+machine; see olvmctl local.`
 
 // addDriverFlag is for commands that may start a management cluster.
 func (m *management) addDriverFlag(command *cobra.Command) {
-	command.Flags().StringVar(&m.driver, "driver", driverAuto, "management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
-	command.Flags().BoolVar(&m.preserve, "preserve", false, "keep the local management cluster when no cluster is left in it")
+	command.Flags().StringVar(&m.driver, "driver", driverAuto,
+		"management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
+	command.Flags().BoolVar(&m.preserve, "preserve", false,
+		"keep the local management cluster when no cluster is left in it")
 }
 
 // isLocal says whether the management cluster is the local one.
@@ -218,11 +254,15 @@ func (m *management) isLocal() (bool, error) {
 		if m.kubeconfig != "" && m.kubeconfig != newLocal().kubeconfig() {
 			return false, errors.New("--driver process: it has a kubeconfig of its own; leave --kubeconfig away")
 		}
+
 		return true, nil
 	case driverAuto, driverExisting, "":
-		return m.driver != driverExisting && (m.kubeconfig == newLocal().kubeconfig() || m.kubeconfig == "" && emptyConfig(defaultConfig(""))), nil
+		return m.driver != driverExisting &&
+			(m.kubeconfig == newLocal().kubeconfig() || m.kubeconfig == "" && emptyConfig(defaultConfig(""))), nil
 	}
-	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", m.driver, driverAuto, driverExisting, driverProcess)
+
+	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", m.driver, driverAuto, driverExisting,
+		driverProcess)
 }
 
 // run starts the local management cluster, if that is the one.
@@ -231,7 +271,9 @@ func (m *management) run(ctx context.Context, s *steps) error {
 	if err != nil || !isLocal {
 		return err
 	}
+
 	m.kubeconfig = newLocal().kubeconfig()
+
 	return newLocal().start(ctx, s)
 }
 
@@ -247,9 +289,11 @@ func (m *management) ensureManagement(ctx context.Context, s *steps) error {
 	if err := m.run(ctx, s); err != nil {
 		return err
 	}
+
 	if err := m.connect(); err != nil {
 		return err
 	}
+
 	return m.ensureProviders(ctx, s, m)
 }
 
@@ -258,5 +302,6 @@ func (m *management) leave(ctx context.Context, s *steps) error {
 	if isLocal, err := m.isLocal(); err != nil || !isLocal || m.preserve {
 		return err
 	}
+
 	return newLocal().forgetIfEmpty(ctx, s)
 }

@@ -12,9 +12,10 @@ func newMoveCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "move --to-kubeconfig FILE",
 		Short: "Move the clusters of a namespace to another management cluster",
-		Long: `move installs Cluster API and its providers into the other management cluster, where they lack, and moves all clusters of the
-namespace there, with their Terraform states and credentials. The engine notices nothing: no VM is made, restarted or deleted. A move
-that was interrupted goes on when it is started again.
+		Long: `move installs Cluster API and its providers into the other management cluster, where
+they lack, and moves all clusters of the namespace there, with their Terraform states and
+credentials. The engine notices nothing: no VM is made, restarted or deleted. A move that was
+interrupted goes on when it is started again.
 
 To make a cluster manage itself, move it to its own kubeconfig.`,
 		Example: `  olvmctl move -n prod --to-kubeconfig other.kubeconfig
@@ -24,10 +25,12 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
 			if err := from.connect(); err != nil {
 				return err
 			}
+
 			to.namespace = from.namespace
 			if err := to.connect(); err != nil {
 				return fmt.Errorf("--to-kubeconfig: %w", err)
 			}
+
 			return from.move(command.Context(), &steps{progress: s.err}, &to)
 		},
 	}
@@ -35,5 +38,6 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
 	from.addProviderFlags(command)
 	command.Flags().StringVar(&to.kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
 	_ = command.MarkFlagRequired("to-kubeconfig")
+
 	return command
 }

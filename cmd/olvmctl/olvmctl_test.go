@@ -39,18 +39,27 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	sample, err := os.ReadFile(filepath.Join(testenv.Toolchain(t).Root(), "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, sim: sim, caFile: filepath.Join(t.TempDir(), "ca.pem"), manifests: strings.ReplaceAll(string(sample), "ENGINE_URL", sim.URL())}
+
+	s := &site{
+		t:         t,
+		sim:       sim,
+		caFile:    filepath.Join(t.TempDir(), "ca.pem"),
+		manifests: strings.ReplaceAll(string(sample), "ENGINE_URL", sim.URL()),
+	}
 	if err := os.WriteFile(s.caFile, sim.CA(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("OLVM_USERNAME", sim.Username())
 	t.Setenv("OLVM_PASSWORD", sim.Password())
 	t.Setenv("CAPOLVM_TERRAFORM", testenv.Executable(t).Path)
+
 	return s
 }
 
@@ -64,6 +73,7 @@ func (s *site) run(manifests string, args ...string) (code int, out, problems st
 	if err != nil && !errors.Is(err, errChanges) {
 		stderr.WriteString(err.Error())
 	}
+
 	return exitCode(err), stdout.String(), stderr.String()
 }
 
@@ -73,14 +83,19 @@ func TestPlan(t *testing.T) {
 	if code != 2 {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	for _, want := range []string{"default/demo-control-plane-0 of KubeadmControlPlane/demo-control-plane", "addresses: 127.20.30.10)", "default/demo-md-0-1", "3 machines, 3 would change", "(sensitive value)"} {
+
+	for _, want := range []string{"default/demo-control-plane-0 of " +
+		"KubeadmControlPlane/demo-control-plane", "addresses: 127.20.30.10)", "default/demo-md-0-1",
+		"3 machines, 3 would change", "(sensitive value)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the plan lacks %q", want)
 		}
 	}
+
 	if strings.Contains(out+problems, s.sim.Password()) {
 		t.Error("the plan shows the password")
 	}
+
 	code, out, problems = s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
 	var plan struct {
 		Changed  int
@@ -93,16 +108,21 @@ func TestPlan(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 4 || plan.Machines[0].Plan.FormatVersion == "" {
+	err := json.Unmarshal([]byte(out), &plan)
+	if err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 4 ||
+		plan.Machines[0].Plan.FormatVersion == "" {
 		t.Errorf("exit code %d, %v, %s\n%s", code, err, problems, out)
 	}
+
 	if strings.Contains(out, s.sim.Password()) {
 		t.Error("the JSON shows the password")
 	}
+
 	none := strings.NewReplacer("replicas: 1", "replicas: 0", "replicas: 2", "replicas: 0").Replace(s.manifests)
 	if code, _, problems = s.run(none, "plan", "-f", "-", "--ca-file", s.caFile); code != 0 {
 		t.Errorf("no machines: exit code %d, %s", code, problems)
 	}
+
 	if s.sim.Summary().VMs != 0 {
 		t.Error("planning made VMs")
 	}
@@ -111,18 +131,25 @@ func TestPlan(t *testing.T) {
 // TestPlanOfNetworks has machines whose addresses a management cluster, or the network, would give.
 func TestPlanOfNetworks(t *testing.T) {
 	s := newSite(t)
+
 	network := func(yaml string) string {
-		const worker = "          gateway: 127.20.30.1\n          ipv4:\n            subnet: 127.20.30.0/24\n            ipAddresses: [127.20.30.100-127.20.30.149]\n"
+		const worker = "          gateway: 127.20.30.1\n          ipv4:\n            subnet: 127.20.30.0/24\n       " +
+			"     ipAddresses: [127.20.30.100-127.20.30.149]\n"
 		at := strings.Index(s.manifests, strings.TrimPrefix(worker, "          "))
 		if at < 0 {
 			t.Fatal("the sample has another network")
 		}
+
 		return s.manifests[:at] + yaml + s.manifests[at+len(worker)-10:]
 	}
 	for name, test := range map[string]struct{ yaml, want, code string }{
-		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)", `"(of InClusterIPPool nodes)"`},
-		"DHCP":   {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)", `boot_protocol = "dhcp"`},
-		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          ipv6: {autoConf: true}\n",
+		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: " +
+			"InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)",
+			`"(of InClusterIPPool nodes)"`},
+		"DHCP": {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)",
+			`boot_protocol = "dhcp"`},
+		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          " +
+			"ipv6: {autoConf: true}\n",
 			"addresses: 127.20.30.8, IPv6 of the network's choice for enp1s0)", `"127.20.30.8"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,26 +168,88 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		if changed == s.manifests {
 			t.Fatalf("%q is not in the sample", from)
 		}
+
 		return changed
 	}
+
 	tests := map[string]struct {
 		manifests string
 		args      []string
 		want      []string
 	}{
-		"unknown template":         {replace("vmTemplateName: ol9-k8s", "vmTemplateName: ol9"), nil, []string{"spec.vmTemplateName", `"ol9"`, "ol9-k8s", "demo-control-plane"}},
-		"malformed memory":         {replace("memory: 7GB", "memory: 7 GBB"), nil, []string{"spec.virtualMachine.memory", "such as 16GB"}},
-		"a field that is no field": {replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"), nil, []string{"OLVMMachineTemplate", "vmTemplate"}},
-		"endpoint in the pool":     {replace("host: 127.20.30.5", "host: 127.20.30.12"), nil, []string{"ipv4.ipAddresses", "127.20.30.12"}},
-		"too few addresses":        {replace("127.20.30.100-127.20.30.149", "127.20.30.100"), nil, []string{"all 1 addresses of a range are taken", "lower the replicas"}},
-		"too few hosts": {strings.Replace(replace("olvmDatacenterName: Default", "olvmDatacenterName: Default\n  affinityGroups: [{name: apart, role: Worker, enforcing: Always}]"), "replicas: 2", "replicas: 5", 1), nil,
-			[]string{"spec.affinityGroups[apart]", "5 machines", "3 hosts", "demo-md-0-3, demo-md-0-4", "lower the replicas"}},
-		"no CA":                      {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
-		"a template that is missing": {replace("        kind: OLVMMachineTemplate\n        name: demo-md-0", "        kind: OLVMMachineTemplate\n        name: other"), nil, []string{"other", "not in the manifests"}},
-		"a topology":                 {replace("  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n    name: demo-control-plane", "  topology: {classRef: {name: x}}"), nil, []string{"topology"}},
-		"not YAML":                   {"a: [", nil, []string{"document 1"}},
-		"a Secret without a kind":    {s.manifests + "\n---\napiVersion: v1\nstringData: {password: hunter2}\n", []string{"--offline"}, []string{"standard input: document ", ": kind: it is missing"}},
-		"an unknown output":          {s.manifests, []string{"--ca-file", s.caFile, "-o", "xml"}, []string{"-o xml", "text, json or markdown"}},
+		"unknown template": {
+			replace("vmTemplateName: ol9-k8s", "vmTemplateName: ol9"),
+			nil,
+			[]string{"spec.vmTemplateName", `"ol9"`, "ol9-k8s", "demo-control-plane"},
+		},
+		"malformed memory": {
+			replace("memory: 7GB", "memory: 7 GBB"),
+			nil,
+			[]string{"spec.virtualMachine.memory", "such as 16GB"},
+		},
+		"a field that is no field": {
+			replace("vmTemplateName: ol9-k8s", "vmTemplate: ol9-k8s"),
+			nil,
+			[]string{"OLVMMachineTemplate", "vmTemplate"},
+		},
+		"endpoint in the pool": {
+			replace("host: 127.20.30.5", "host: 127.20.30.12"),
+			nil,
+			[]string{"ipv4.ipAddresses", "127.20.30.12"},
+		},
+		"too few addresses": {
+			replace("127.20.30.100-127.20.30.149", "127.20.30.100"),
+			nil,
+			[]string{"all 1 addresses of a range are taken", "lower the replicas"},
+		},
+		"too few hosts": {
+			strings.Replace(
+				replace(
+					"olvmDatacenterName: Default",
+					"olvmDatacenterName: Default\n  affinityGroups: [{name: apart, role: Worker, enforcing: Always}]",
+				),
+				"replicas: 2",
+				"replicas: 5",
+				1,
+			),
+			nil,
+			[]string{
+				"spec.affinityGroups[apart]",
+				"5 machines",
+				"3 hosts",
+				"demo-md-0-3, demo-md-0-4",
+				"lower the replicas",
+			},
+		},
+		"no CA": {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
+		"a template that is missing": {
+			replace(
+				"        kind: OLVMMachineTemplate\n        name: demo-md-0",
+				"        kind: OLVMMachineTemplate\n        name: other",
+			),
+			nil,
+			[]string{"other", "not in the manifests"},
+		},
+		"a topology": {
+			replace(
+				"  controlPlaneRef:\n    apiGroup: controlplane.cluster.x-k8s.io\n    kind: KubeadmControlPlane\n   "+
+					" name: demo-control-plane",
+				"  topology: {classRef: {name: x}}",
+			),
+			nil,
+			[]string{"topology"},
+		},
+		"not YAML": {"a: [", nil, []string{"document 1"}},
+		"a Secret without a kind": {
+			s.manifests + "\n---\napiVersion: v1\nstringData: {password: hunter2}\n",
+			[]string{"--offline"},
+			[]string{"standard input: document ", ": kind: it is missing"},
+		},
+		"an unknown output": {
+			s.manifests,
+			[]string{"--ca-file", s.caFile, "-o", "xml"},
+			[]string{"-o xml", "text, json or markdown"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -168,28 +257,35 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 			if args == nil {
 				args = []string{"--ca-file", s.caFile}
 			}
+
 			code, out, problems := s.run(test.manifests, append([]string{"plan", "-f", "-"}, args...)...)
 			if code != 1 || out != "" {
 				t.Fatalf("exit code %d, printed %q", code, out)
 			}
+
 			for _, want := range test.want {
 				if !strings.Contains(problems, want) {
 					t.Errorf("the error lacks %q: %s", want, problems)
 				}
 			}
+
 			if strings.Contains(problems, "hunter2") {
 				t.Errorf("the error has what may be secret: %s", problems)
 			}
 		})
 	}
+
 	t.Run("wrong password", func(t *testing.T) {
 		t.Setenv("OLVM_PASSWORD", "wrong")
-		if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile); code != 1 || !strings.Contains(problems, "admin@internal") || !strings.Contains(problems, "correct the user name") {
+		code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile)
+		if code != 1 || !strings.Contains(problems, "admin@internal") ||
+			!strings.Contains(problems, "correct the user name") {
 			t.Errorf("exit code %d: %s", code, problems)
 		}
 	})
 	t.Run("a folder that is empty", func(t *testing.T) {
-		if code, _, problems := s.run("", "plan", "-f", t.TempDir()); code != 1 || !strings.Contains(problems, "no manifests") {
+		code, _, problems := s.run("", "plan", "-f", t.TempDir())
+		if code != 1 || !strings.Contains(problems, "no manifests") {
 			t.Errorf("exit code %d: %s", code, problems)
 		}
 	})
@@ -204,6 +300,7 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	if !strings.Contains(out, "Plan: 4 to add") {
 		t.Errorf("the plan is\n%s", out)
 	}
+
 	info, err := os.Stat(filepath.Join(dir, "out", "olvm", "prod-md-0-0", "terraform.tfvars.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the secrets: %v, %v", info, err)
@@ -214,25 +311,45 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 func TestOtherBlocksOfDocuments(t *testing.T) {
 	s := newSite(t)
 	dir := filepath.Dir(s.caFile)
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("terraform {\n  required_providers {\n    ovirt = { source = \"registry.terraform.io/ovirt/ovirt\" }\n  }\n}\n"), 0o600); err != nil {
+	err := os.WriteFile(
+		filepath.Join(dir, "main.tf"),
+		[]byte(
+			"terraform {\n  required_providers {\n    ovirt = { source = "+
+				"\"registry.terraform.io/ovirt/ovirt\" }\n  }\n}\n",
+		),
+		0o600,
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if out := s.documented("docs/terraform-provider.md", "terraform init -plugin-dir", dir); !strings.Contains(out, "ovirt/ovirt v2.2.0") {
+
+	out := s.documented("docs/terraform-provider.md", "terraform init -plugin-dir", dir)
+	if !strings.Contains(out, "ovirt/ovirt v2.2.0") {
 		t.Errorf("terraform init:\n%s", out)
 	}
+
 	for _, program := range []string{"curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("docs/simulator.md is not tried: %s is not there", program)
 		}
 	}
-	connection, err := json.Marshal(ovirtsim.Connection{URL: s.sim.URL(), CAFile: s.caFile, Username: s.sim.Username(), Password: s.sim.Password()})
+
+	connection, err := json.Marshal(ovirtsim.Connection{
+		URL:      s.sim.URL(),
+		CAFile:   s.caFile,
+		Username: s.sim.Username(),
+		Password: s.sim.Password(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "ovirtsim.json"), connection, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.documented("docs/simulator.md", "token=$(curl", dir); !strings.HasPrefix(out, "{") || s.sim.Logins() != 1 {
+
+	out = s.documented("docs/simulator.md", "token=$(curl", dir)
+	if !strings.HasPrefix(out, "{") || s.sim.Logins() != 1 {
 		t.Errorf("the engine answers\n%s", out)
 	}
 }
@@ -245,21 +362,33 @@ func (s *site) documented(document, text, dir string) string {
 	if at < 0 {
 		s.t.Fatalf("%s has no %s", document, text)
 	}
-	if err := testenv.Toolchain(s.t).BuildProject(s.t.Context(), filepath.Join(dir, "bin"), "terraform-provider-ovirt"); err != nil {
+
+	err := testenv.Toolchain(s.t).BuildProject(s.t.Context(), filepath.Join(dir, "bin"), "terraform-provider-ovirt")
+	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	executable, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	script := fmt.Sprintf("set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { %q \"$@\" -no-color; }\n", asOlvmctl, executable, testenv.Executable(s.t).Path)
-	command := exec.CommandContext(s.t.Context(), "bash", "-c", script+strings.ReplaceAll(blocks[at], "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
+
+	script := fmt.Sprintf(
+		"set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { "+
+			"%q \"$@\" -no-color; }\n",
+		asOlvmctl,
+		executable,
+		testenv.Executable(s.t).Path,
+	)
+	command := exec.CommandContext(s.t.Context(), "bash", "-c",
+		script+strings.ReplaceAll(blocks[at], "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))
 	command.Dir = dir
 	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull, "CHECKPOINT_DISABLE=1")
 	out, err := command.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%s: %v\n%s", document, err, out)
 	}
+
 	return string(out)
 }
 
@@ -290,6 +419,7 @@ providers:
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -297,18 +427,24 @@ func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path := s.clusterFile()
-	if code, out, problems := s.run("", "validate", "-f", path, "--engine"); code != 0 || !strings.Contains(out, "cluster.yaml is valid") {
+	if code, out, problems := s.run("", "validate", "-f", path,
+		"--engine"); code != 0 || !strings.Contains(out, "cluster.yaml is valid") {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
+
 	code, manifests, problems := s.run("", "template", "-f", path)
-	if code != 0 || !strings.Contains(manifests, "kind: KubeadmControlPlane") || strings.Contains(manifests, s.sim.Password()) {
+	if code != 0 || !strings.Contains(manifests, "kind: KubeadmControlPlane") ||
+		strings.Contains(manifests, s.sim.Password()) {
 		t.Fatalf("exit code %d: %s\n%s", code, problems, manifests)
 	}
+
 	code, fromFile, problems := s.run("", "plan", "-f", path, "-o", "json")
 	if code != 2 {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	if code, fromManifests, problems := s.run(manifests, "plan", "-f", "-", "-o", "json"); code != 2 || !sameMachines(t, fromFile, fromManifests) {
+
+	if code, fromManifests, problems := s.run(manifests, "plan", "-f", "-", "-o",
+		"json"); code != 2 || !sameMachines(t, fromFile, fromManifests) {
 		t.Errorf("the manifests have another plan: exit code %d: %s", code, problems)
 	}
 }
@@ -317,6 +453,7 @@ func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
 func sameMachines(t *testing.T, plans ...string) bool {
 	t.Helper()
 	var seen []string
+
 	for _, plan := range plans {
 		var decoded struct {
 			Machines []struct {
@@ -327,29 +464,53 @@ func sameMachines(t *testing.T, plans ...string) bool {
 		if err := json.Unmarshal([]byte(plan), &decoded); err != nil || len(decoded.Machines) != 3 {
 			t.Errorf("%d machines, %v", len(decoded.Machines), err)
 		}
+
 		text, err := json.Marshal(decoded)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		seen = append(seen, string(text))
 	}
+
 	return seen[0] == seen[1]
 }
 
 func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
+
 	for name, test := range map[string]struct {
 		changes []string
 		args    []string
 		want    []string
 	}{
-		"without the engine": {[]string{"virtualIp: 10.20.30.5", "virtualIp: 10.20.30.12", "workerNodes: 2", "workernodes: 2"}, []string{"validate"},
-			[]string{"workernodes: there is no such key; did you mean workerNodes?", "10.20.30.12 is inside the machine ranges"}},
-		"a template that the engine does not have": {[]string{"ock-1.36", "ock-1.37"}, []string{"validate", "--engine"}, []string{"spec.vmTemplateName", "ock-1.36"}},
-		"for a plan":     {[]string{"virtualIp: 10.20.30.5", "virtualIp: api"}, []string{"plan"}, []string{`virtualIp: "api" is not an IP address`}},
-		"for a template": {[]string{"Default", `""`}, []string{"template"}, []string{"olvmDatacenterName: it is required", "controlPlaneMachine.olvmOvirtClusterName: it is required"}},
-		"for JSON":       {[]string{"virtualIp: 10.20.30.5", "virtualIp: api"}, []string{"validate", "-o", "json"}, []string{`"valid": false`, `"path": "virtualIp"`, `"line": 4`}},
+		"without the engine": {
+			[]string{"virtualIp: 10.20.30.5", "virtualIp: 10.20.30.12", "workerNodes: 2", "workernodes: 2"},
+			[]string{"validate"},
+			[]string{"workernodes: there is no such key; did you mean workerNodes?",
+				"10.20.30.12 is inside the machine ranges"},
+		},
+		"a template that the engine does not have": {
+			[]string{"ock-1.36", "ock-1.37"},
+			[]string{"validate", "--engine"},
+			[]string{"spec.vmTemplateName", "ock-1.36"},
+		},
+		"for a plan": {
+			[]string{"virtualIp: 10.20.30.5", "virtualIp: api"},
+			[]string{"plan"},
+			[]string{`virtualIp: "api" is not an IP address`},
+		},
+		"for a template": {
+			[]string{"Default", `""`},
+			[]string{"template"},
+			[]string{"olvmDatacenterName: it is required", "controlPlaneMachine.olvmOvirtClusterName: it is required"},
+		},
+		"for JSON": {
+			[]string{"virtualIp: 10.20.30.5", "virtualIp: api"},
+			[]string{"validate", "-o", "json"},
+			[]string{`"valid": false`, `"path": "virtualIp"`, `"line": 4`},
+		},
 	} {
 		code, out, problems := s.run("", append(test.args, "-f", s.clusterFile(test.changes...))...)
 		for _, want := range test.want {
@@ -358,7 +519,9 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 			}
 		}
 	}
-	if code, _, problems := s.run(s.manifests, "plan", "-f", s.clusterFile(), "-f", "-"); code != 1 || !strings.Contains(problems, "give nothing beside it") {
+
+	code, _, problems := s.run(s.manifests, "plan", "-f", s.clusterFile(), "-f", "-")
+	if code != 1 || !strings.Contains(problems, "give nothing beside it") {
 		t.Errorf("manifests beside a cluster file: %d, %s", code, problems)
 	}
 }
@@ -369,11 +532,15 @@ func TestAPlanForAPullRequest(t *testing.T) {
 	if code != 2 {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
-	for _, want := range []string{"### Plan: 3 machines, 3 would change\n", "| default/demo-md-0-1 | MachineDeployment/demo-md-0 | demo | 127.20.30.", "<details><summary>default/demo-control-plane-0</summary>\n\n```\n", "| create "} {
+
+	for _, want := range []string{"### Plan: 3 machines, 3 would change\n", "| default/demo-md-0-1 | " +
+		"MachineDeployment/demo-md-0 | demo | 127.20.30.",
+		"<details><summary>default/demo-control-plane-0</summary>\n\n```\n", "| create "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+
 	if strings.Contains(out, s.sim.Password()) {
 		t.Error("it shows the password")
 	}
@@ -383,13 +550,18 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 	s := newSite(t)
 	s.sim.Close()
 	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--offline")
-	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") || !strings.Contains(out, "3 machines; what would change is not known offline") {
+	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") ||
+		!strings.Contains(out, "3 machines; what would change is not known offline") {
 		t.Errorf("exit code %d: %s\n%s", code, problems, out)
 	}
-	if code, _, problems := s.run("", "plan"); code != 1 || !strings.Contains(problems, "give manifests or a cluster file with -f") {
+
+	if code, _, problems := s.run("", "plan"); code != 1 ||
+		!strings.Contains(problems, "give manifests or a cluster file with -f") {
 		t.Errorf("nothing to plan: %d, %s", code, problems)
 	}
-	if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--offline", "--kubeconfig", "none"); code != 1 || !strings.Contains(problems, "--kubeconfig: ") {
+
+	if code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--offline", "--kubeconfig",
+		"none"); code != 1 || !strings.Contains(problems, "--kubeconfig: ") {
 		t.Errorf("no such file: %d, %s", code, problems)
 	}
 }
@@ -397,12 +569,18 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 func TestItIsAPluginOfKubectl(t *testing.T) {
 	before := os.Args[0]
 	t.Cleanup(func() { os.Args[0] = before })
-	for program, want := range map[string]string{"/usr/bin/kubectl-olvm": "kubectl olvm plan", "clusterctl-olvm": "clusterctl olvm plan", "./olvmctl": "olvmctl plan"} {
+
+	for program, want := range map[string]string{
+		"/usr/bin/kubectl-olvm": "kubectl olvm plan",
+		"clusterctl-olvm":       "clusterctl olvm plan",
+		"./olvmctl":             "olvmctl plan",
+	} {
 		os.Args[0] = program
 		var out bytes.Buffer
 		command := newCommand(streams{out: &out, err: &out})
 		command.SetArgs([]string{"plan", "--help"})
-		if err := command.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "\n  "+want+" -f FILE") {
+		err := command.ExecuteContext(t.Context())
+		if err != nil || !strings.Contains(out.String(), "\n  "+want+" -f FILE") {
 			t.Errorf("%s: %v\n%s", program, err, out.String())
 		}
 	}
@@ -427,57 +605,91 @@ func (reporting) Node(string) (node ovirtsim.GuestNode, is bool) {
 }
 
 func TestAddressesThatOtherVMsHave(t *testing.T) {
-	guests := reporting{addresses: map[string]string{"old": "10.20.30.15", "holder": "10.20.30.5", "apart": "10.20.30.200", "own": "10.20.30.16"}}
+	guests := reporting{
+		addresses: map[string]string{
+			"old":    "10.20.30.15",
+			"holder": "10.20.30.5",
+			"apart":  "10.20.30.200",
+			"own":    "10.20.30.16",
+		},
+	}
 	s := newSiteWith(t, ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20), Guest: guests})
 	t.Setenv("OCNE_DEFAULTS", "")
-	client, err := engine.New(engine.Config{URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA()})
+	client, err := engine.New(engine.Config{
+		URL:      s.sim.URL(),
+		Username: s.sim.Username(),
+		Password: s.sim.Password(),
+		CA:       s.sim.CA(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dc, err := client.DataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := client.Cluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template, err := client.FindTemplates(t.Context(), "ol9-k8s")
 	if err != nil || len(template) != 1 {
 		t.Fatal(err, len(template))
 	}
+
 	for name := range guests.addresses {
 		vm := &engine.VM{Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template[0].ID)}
 		if name == "own" {
 			comment := resolve.Owner{Namespace: "olvm", Name: "demo-md-0-abc", UID: "x"}.Comment()
 			vm.Comment = &comment
 		}
+
 		made, err := client.CreateVM(t.Context(), vm, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		err = engine.Wait(t.Context(), name, func(ctx context.Context) (bool, string, error) {
 			seen, err := client.VM(ctx, made.ID)
 			if err == nil && seen.Status == "down" {
 				err = client.StartVM(ctx, made.ID)
 			}
+
 			interfaces, _ := client.GuestInterfaces(ctx, made.ID)
+
 			return len(interfaces) == 1, string(seen.Status), err
 		}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
-	if code != 1 || !strings.Contains(out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old") ||
-		!strings.Contains(out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder") || strings.Contains(out, "apart") || strings.Contains(out, "own,") {
+	if code != 1 ||
+		!strings.Contains(
+			out,
+			"network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old",
+		) ||
+		!strings.Contains(
+			out,
+			"the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder",
+		) || strings.Contains(out, "apart") || strings.Contains(out, "own,") {
 		t.Errorf("exit code %d: %s%s", code, out, problems)
 	}
 }
 
 func TestVersionsOfWhichThereAreReleases(t *testing.T) {
 	for version, want := range map[string]bool{
-		"v0.1.0": true, "v1.12.3-rc.1": true, "v0.1.0-dev": false, "v0.1.0-3-g1a2b3c4": false, "v0.1.0-dirty": false, "52b172b": false, "": false,
+		"v0.1.0":            true,
+		"v1.12.3-rc.1":      true,
+		"v0.1.0-dev":        false,
+		"v0.1.0-3-g1a2b3c4": false,
+		"v0.1.0-dirty":      false,
+		"52b172b":           false,
+		"":                  false,
 	} {
 		if got := released.MatchString(version); got != want {
 			t.Errorf("%q: %t", version, got)

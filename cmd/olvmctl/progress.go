@@ -35,11 +35,14 @@ func (s *steps) do(what string, run func() error) error {
 	if err != nil {
 		result = "failed"
 	}
+
 	if !s.open {
 		_, _ = fmt.Fprintf(s.progress, "%s: ", what)
 	}
+
 	_, _ = fmt.Fprintln(s.progress, result)
 	s.open = false
+
 	return err
 }
 
@@ -49,32 +52,38 @@ func (s *steps) say(format string, args ...any) {
 		_, _ = fmt.Fprintln(s.progress)
 		s.open = false
 	}
+
 	_, _ = fmt.Fprintf(s.progress, "  "+format+"\n", args...)
 }
 
-// until repeats a check until it is content. What it is not content with is said when it changes, and is the error where the
-// timeout passes or the user interrupts it; errors of the network are among it.
+// until repeats a check until it is content. What it is not content with is said when it changes, and is the error
+// where the timeout passes or the user interrupts it; errors of the network are among it.
 func (s *steps) until(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin, told, last := time.Now(), time.Now(), ""
+
 	for {
 		err := check(limited)
 		if err == nil {
 			return nil
 		}
+
 		if limited.Err() == nil && (err.Error() != last || time.Since(told) > stillWaiting) {
 			told, last = time.Now(), err.Error()
 			s.say("%s (%.0f s)", last, time.Since(begin).Seconds())
 		}
+
 		select {
 		case <-limited.Done():
 			if last == "" { // the first check took all the time
 				last = err.Error()
 			}
+
 			if ctx.Err() != nil {
 				return fmt.Errorf("%w; it waited for this: %s", errInterrupted, last)
 			}
+
 			return fmt.Errorf("not done after %s: %s", timeout, last)
 		case <-time.After(pollInterval):
 		}

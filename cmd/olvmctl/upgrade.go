@@ -47,13 +47,15 @@ func newUpgradeCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "upgrade CLUSTER -f FILE | --kubernetes-version VERSION | --vm-template NAME",
 		Short: "Roll a cluster out with another Kubernetes version or other VMs",
-		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a version and the name of a VM template. It shows
-which machines a rollout replaces and why, asks, and does it: the control plane first, then the workers, each one followed until all of
-its machines are new and ready. Where VMs change it makes OLVMMachineTemplates of new names, because these cannot be
+		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a
+version and the name of a VM template. It shows which machines a rollout replaces and why, asks, and
+does it: the control plane first, then the workers, each one followed until all of its machines are
+new and ready. Where VMs change it makes OLVMMachineTemplates of new names, because these cannot be
 changed. It can be run again at any time, and goes on where it was interrupted.
 
-Kubernetes is upgraded by one minor version at a time. The VM template has to have the new version; make it with olvmctl image template.
-A VM template whose name has ${KUBERNETES_VERSION} in it follows the version by itself.
+Kubernetes is upgraded by one minor version at a time. The VM template has to have the new version;
+make it with olvmctl image template. A VM template whose name has ${KUBERNETES_VERSION} in it
+follows the version by itself.
 
 Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would change; 1 error.`,
 		Example: `  olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --dry-run
@@ -62,16 +64,21 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 		RunE: func(command *cobra.Command, args []string) error {
 			switch {
 			case o.file.path != "" && (o.version != "" || o.vmTemplate != ""):
-				return errors.New("--filename: the cluster file has the version and the VM template; leave --kubernetes-version and --vm-template away")
+				return errors.New(
+					"--filename: the cluster file has the version and the VM template; leave --kubernetes-version " +
+						"and --vm-template away",
+				)
 			case o.file.path == "" && o.version == "" && o.vmTemplate == "":
 				return errors.New("give a cluster file with -f, or --kubernetes-version, --vm-template or both")
 			}
+
 			if o.version != "" {
 				o.version = "v" + strings.TrimPrefix(o.version, "v")
 				if _, err := semver.ParseTolerant(o.version); err != nil || strings.Count(o.version, ".") < 2 {
 					return fmt.Errorf("--kubernetes-version: %q is not a version such as v1.34.1", o.version)
 				}
 			}
+
 			return o.run(command.Context(), args[0])
 		},
 	}
@@ -79,10 +86,12 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	o.addTimeoutFlag(command)
 	command.Flags().StringVarP(&o.file.path, "filename", "f", "", "cluster file")
 	o.file.addFormatFlags(command)
-	command.Flags().StringVar(&o.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1; empty leaves it")
+	command.Flags().StringVar(&o.version, "kubernetes-version", "",
+		"version to upgrade to, such as v1.34.1; empty leaves it")
 	command.Flags().StringVar(&o.vmTemplate, "vm-template", "", "VM template of the new machines; empty leaves it")
 	command.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be replaced, and change nothing")
 	command.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+
 	return command
 }
 
@@ -101,65 +110,80 @@ func (o *upgrade) run(ctx context.Context, name string) error {
 	if err := o.connect(); err != nil {
 		return err
 	}
+
 	cluster, err := o.cluster(ctx, name)
 	if err != nil {
 		return err
 	}
+
 	if o.file.path != "" {
 		if err := o.readFile(ctx, cluster.Name); err != nil {
 			return err
 		}
 	}
+
 	if cluster.Spec.Topology.IsDefined() {
 		return o.topology(ctx, cluster)
 	}
+
 	parts, err := o.parts(ctx, cluster)
 	if err != nil {
 		return err
 	}
+
 	manifests, err := o.manifests(ctx, cluster, parts...)
 	if err != nil {
 		return err
 	}
+
 	machines, changes, err := manifests.Expand()
 	if err != nil {
 		return err
 	}
+
 	changes = rollouts(changes)
 	if len(changes) > 0 {
 		if err := o.askEngine(ctx, manifests, machines); err != nil {
 			return err
 		}
 	}
+
 	var lines []string
 	for _, change := range changes {
 		lines = append(lines, change.String())
 	}
+
 	if err := o.agree(name, lines); err != nil || o.dryRun {
 		return err
 	}
+
 	for _, p := range parts {
 		if err := o.do("Rolling out "+p.name, func() error { return o.rollOut(ctx, cluster, p) }); err != nil {
 			return err
 		}
 	}
+
 	_, err = fmt.Fprintf(o.out, "%s is up to date\n", name)
+
 	return err
 }
 
-// agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is something.
+// agree shows what would be replaced, and asks whether it is to be. A dry run ends with errChanges where there is
+// something.
 func (o *upgrade) agree(cluster string, changes []string) error {
 	for _, change := range changes {
 		if _, err := fmt.Fprintln(o.out, change); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case len(changes) == 0:
 		return nil
 	case o.dryRun:
 		return errChanges
 	}
+
 	return confirm(o.streams, o.yes, fmt.Sprintf("Roll %s out? Type its name: ", cluster), cluster)
 }
 
@@ -169,11 +193,14 @@ func (o *upgrade) readFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if file.Name != name {
 		return fmt.Errorf("%s: name: it is of cluster %s, not of %s", o.file.path, file.Name, name)
 	}
+
 	o.version = file.Version()
 	o.wanted, err = o.templatesOf(ctx, file.objects)
+
 	return err
 }
 
@@ -182,26 +209,35 @@ func (o *upgrade) parts(ctx context.Context, cluster *clusterv1.Cluster) ([]*par
 	var out []*part
 	controlPlane := &unstructured.Unstructured{}
 	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
-	if err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.ControlPlaneRef.Name}, controlPlane); err != nil {
+	err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.ControlPlaneRef.Name}, controlPlane)
+	if err != nil {
 		return nil, fmt.Errorf("failed to get the control plane: %w", err)
 	}
+
 	first, err := o.part(ctx, controlPlane)
 	if err != nil {
 		return nil, err
 	}
+
 	out = append(out, first)
 	deployments := &unstructured.UnstructuredList{}
 	deployments.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineDeployment"))
-	if err := o.List(ctx, deployments, client.InNamespace(o.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+	err = o.List(ctx, deployments, client.InNamespace(o.namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster.Name,
+	})
+	if err != nil {
 		return nil, fmt.Errorf("failed to list the MachineDeployments: %w", err)
 	}
+
 	for i := range deployments.Items {
 		next, err := o.part(ctx, &deployments.Items[i])
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, next)
 	}
+
 	return out, nil
 }
 
@@ -214,36 +250,45 @@ func (o *upgrade) part(ctx context.Context, object *unstructured.Unstructured) (
 		if err := upgradable(now, o.version); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
+
 		if err := p.set(o.version, version); err != nil {
 			return nil, err
 		}
 	}
+
 	template, err := o.templateOf(ctx, object)
 	if err != nil {
 		return nil, err
 	}
+
 	spec := *template.Spec.Template.Spec.DeepCopy()
 	if o.vmTemplate != "" {
 		spec.VMTemplateName = o.vmTemplate
 	}
+
 	if of, ok := o.wanted[object.GetName()]; ok {
 		spec = of.Spec.Template.Spec
 	}
+
 	if equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
 		return p, nil
 	}
+
 	var there infrav1.OLVMMachineTemplateList
 	if err := o.List(ctx, &there, client.InNamespace(o.namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMMachineTemplates: %w", err)
 	}
+
 	wanted := *template.Spec.DeepCopy()
 	wanted.Template.Spec = spec
 	if same := sameGeneration(there.Items, template.Name, wanted); same != "" {
 		return p, p.set(same, reference)
 	}
+
 	if p.template, err = successor(template, wanted); err != nil {
 		return nil, err
 	}
+
 	return p, p.set(p.template.Name, reference)
 }
 
@@ -252,6 +297,7 @@ func (p *part) set(value string, path []string) error {
 	if err := unstructured.SetNestedField(p.object.Object, value, path...); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
+
 	return unstructured.SetNestedField(p.patch, value, path...)
 }
 
@@ -261,6 +307,7 @@ func upgradable(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("its version %q is none: %w", from, err)
 	}
+
 	after, err := semver.ParseTolerant(to)
 	switch {
 	case err != nil:
@@ -268,8 +315,10 @@ func upgradable(from, to string) error {
 	case after.LT(before):
 		return fmt.Errorf("--kubernetes-version: it has %s already, and cannot go back to %s", from, to)
 	case after.Major != before.Major || after.Minor > before.Minor+1:
-		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first", from, to, before.Major, before.Minor+1)
+		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first",
+			from, to, before.Major, before.Minor+1)
 	}
+
 	return nil
 }
 
@@ -279,24 +328,30 @@ var generation = regexp.MustCompile(`-[0-9a-f]{8}$`)
 // family is the name that a template and all its successors begin with.
 func family(template string) string { return generation.ReplaceAllString(template, "") }
 
-// sameGeneration is the name of a template or successor with that specification, of which machines may be made already; empty where
-// there is none.
+// sameGeneration is the name of a template or successor with that specification, of which machines may be made already;
+// empty where there is none.
 func sameGeneration(there []infrav1.OLVMMachineTemplate, template string, spec infrav1.OLVMMachineTemplateSpec) string {
 	for i := range there {
-		if family(there[i].Name) == family(template) && there[i].DeletionTimestamp.IsZero() && equality.Semantic.DeepEqual(there[i].Spec, spec) {
+		if family(there[i].Name) == family(template) && there[i].DeletionTimestamp.IsZero() &&
+			equality.Semantic.DeepEqual(there[i].Spec, spec) {
 			return there[i].Name
 		}
 	}
+
 	return ""
 }
 
 // successor is a template with another specification, under a name that follows from it: the same again makes no other.
-func successor(template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineTemplateSpec) (*infrav1.OLVMMachineTemplate, error) {
+func successor(
+	template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineTemplateSpec,
+) (*infrav1.OLVMMachineTemplate, error) {
 	content, err := json.Marshal(spec.Template.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
 	}
+
 	sum := sha256.Sum256(content)
+
 	return &infrav1.OLVMMachineTemplate{
 		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "OLVMMachineTemplate"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -308,48 +363,63 @@ func successor(template *infrav1.OLVMMachineTemplate, spec infrav1.OLVMMachineTe
 }
 
 // templateOf is the OLVMMachineTemplate that an owner of machines in the management cluster uses.
-func (m *management) templateOf(ctx context.Context, owner *unstructured.Unstructured) (*infrav1.OLVMMachineTemplate, error) {
+func (m *management) templateOf(
+	ctx context.Context, owner *unstructured.Unstructured,
+) (*infrav1.OLVMMachineTemplate, error) {
 	_, reference := machineFields(owner.GetKind())
 	name, _, _ := unstructured.NestedString(owner.Object, reference...)
 	var template infrav1.OLVMMachineTemplate
 	if err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: name}, &template); err != nil {
-		return nil, fmt.Errorf("%s %s: failed to get its OLVMMachineTemplate: %w", owner.GetKind(), owner.GetName(), err)
+		return nil, fmt.Errorf("%s %s: failed to get its OLVMMachineTemplate: %w", owner.GetKind(), owner.GetName(),
+			err)
 	}
+
 	return &template, nil
 }
 
-// templatesOf are the OLVMMachineTemplates among manifests, with the API server's defaults, by the names of the owners of machines
-// that use them.
-func (m *management) templatesOf(ctx context.Context, objects []*unstructured.Unstructured) (map[string]*infrav1.OLVMMachineTemplate, error) {
+// templatesOf are the OLVMMachineTemplates among manifests, with the API server's defaults, by the names of the owners
+// of machines that use them.
+func (m *management) templatesOf(
+	ctx context.Context, objects []*unstructured.Unstructured,
+) (map[string]*infrav1.OLVMMachineTemplate, error) {
 	templates := map[string]*infrav1.OLVMMachineTemplate{}
+
 	for _, object := range objects {
 		if object.GetKind() != "OLVMMachineTemplate" {
 			continue
 		}
+
 		template := &infrav1.OLVMMachineTemplate{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, template); err != nil {
 			return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
 		}
+
 		template.Name, template.GenerateName = "", object.GetName()+"-"
 		if err := m.Create(ctx, template, client.DryRunAll); err != nil {
 			return nil, fmt.Errorf("OLVMMachineTemplate %s: %w", object.GetName(), err)
 		}
+
 		templates[object.GetName()] = template
 	}
+
 	out := map[string]*infrav1.OLVMMachineTemplate{}
+
 	for _, object := range objects {
 		if _, reference := machineFields(object.GetKind()); reference != nil {
 			used, _, _ := unstructured.NestedString(object.Object, reference...)
 			if out[object.GetName()] = templates[used]; templates[used] == nil {
-				return nil, fmt.Errorf("%s %s: there is no OLVMMachineTemplate %s beside it", object.GetKind(), object.GetName(), used)
+				return nil, fmt.Errorf("%s %s: there is no OLVMMachineTemplate %s beside it", object.GetKind(),
+					object.GetName(), used)
 			}
 		}
 	}
+
 	return out, nil
 }
 
-// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be made does
-// not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will find out.
+// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be
+// made does not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will
+// find out.
 func (o *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
@@ -360,6 +430,7 @@ func (o *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 		o.say("the engine is not asked: %v", err)
 		return nil
 	}
+
 	return err
 }
 
@@ -369,17 +440,23 @@ func rollouts(changes []preview.OwnerChange) []preview.OwnerChange {
 }
 
 // changes are what the parts change of the machines that there are.
-func (o *upgrade) changes(ctx context.Context, cluster *clusterv1.Cluster, parts ...*part) ([]preview.OwnerChange, error) {
+func (o *upgrade) changes(
+	ctx context.Context, cluster *clusterv1.Cluster, parts ...*part,
+) ([]preview.OwnerChange, error) {
 	manifests, err := o.manifests(ctx, cluster, parts...)
 	if err != nil {
 		return nil, err
 	}
+
 	_, changes, err := manifests.Expand()
+
 	return rollouts(changes), err
 }
 
 // manifests are the parts as they are to be, beside what runs.
-func (o *upgrade) manifests(ctx context.Context, cluster *clusterv1.Cluster, parts ...*part) (*preview.Manifests, error) {
+func (o *upgrade) manifests(
+	ctx context.Context, cluster *clusterv1.Cluster, parts ...*part,
+) (*preview.Manifests, error) {
 	objects := make([]*unstructured.Unstructured, 0, 2*len(parts)+1)
 	for _, p := range parts {
 		objects = append(objects, p.object)
@@ -388,18 +465,22 @@ func (o *upgrade) manifests(ctx context.Context, cluster *clusterv1.Cluster, par
 			if err != nil {
 				return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
 			}
+
 			objects = append(objects, &unstructured.Unstructured{Object: content})
 		}
 	}
+
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	if err := o.Get(ctx, client.ObjectKeyFromObject(cluster), live); err != nil {
 		return nil, fmt.Errorf("failed to get Cluster %s: %w", cluster.Name, err)
 	}
+
 	manifests, err := preview.LoadObjects(append(objects, live))
 	if err != nil {
 		return nil, err
 	}
+
 	return manifests, manifests.AddLive(ctx, o.Client, "")
 }
 
@@ -410,29 +491,37 @@ func (o *upgrade) rollOut(ctx context.Context, cluster *clusterv1.Cluster, p *pa
 			return fmt.Errorf("failed to make OLVMMachineTemplate %s: %w", p.template.Name, err)
 		}
 	}
+
 	if len(p.patch) > 0 {
 		patch, err := json.Marshal(p.patch)
 		if err != nil {
 			return fmt.Errorf("failed to encode a patch: %w", err)
 		}
-		if err := o.Patch(ctx, p.object.DeepCopy(), client.RawPatch("application/merge-patch+json", patch), fieldOwner); err != nil {
+
+		err = o.Patch(ctx, p.object.DeepCopy(), client.RawPatch("application/merge-patch+json", patch), fieldOwner)
+		if err != nil {
 			return fmt.Errorf("failed to change %s: %w", p.name, err)
 		}
 	}
+
 	return o.until(ctx, o.timeout, func(ctx context.Context) error {
 		tree, err := o.describe(ctx, cluster.Name)
 		if err != nil {
 			return err
 		}
+
 		for _, child := range tree.Children {
 			if child.Kind+" "+child.Name == p.name && child.waiting != "" {
 				return errors.New(child.waiting)
 			}
 		}
-		left, err := o.changes(ctx, cluster, p) // the machines themselves: numbers in a status may be older than the change
+
+		// the machines themselves: numbers in a status may be older than the change
+		left, err := o.changes(ctx, cluster, p)
 		if err == nil && len(left) > 0 {
 			err = errors.New(left[0].String())
 		}
+
 		return err
 	})
 }
@@ -442,42 +531,62 @@ func (o *upgrade) topology(ctx context.Context, cluster *clusterv1.Cluster) erro
 	before := cluster.DeepCopy()
 	topology := &cluster.Spec.Topology
 	if o.vmTemplate != "" {
-		return fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change spec.topology.variables", cluster.Name)
+		return fmt.Errorf(
+			"--vm-template: the VM template of %s is a variable of its ClusterClass; change spec.topology.variables",
+			cluster.Name,
+		)
 	}
+
 	var lines []string
 	if topology.Version != o.version {
 		if err := upgradable(topology.Version, o.version); err != nil {
 			return err
 		}
-		lines = append(lines, fmt.Sprintf("Cluster %s: version %s becomes %s, and all machines are replaced", cluster.Name, topology.Version, o.version))
+
+		lines = append(
+			lines,
+			fmt.Sprintf(
+				"Cluster %s: version %s becomes %s, and all machines are replaced",
+				cluster.Name,
+				topology.Version,
+				o.version,
+			),
+		)
 	}
+
 	if err := o.agree(cluster.Name, lines); err != nil || o.dryRun {
 		return err
 	}
+
 	if len(lines) > 0 {
 		topology.Version = o.version
 		if err := o.Patch(ctx, cluster, client.MergeFrom(before), fieldOwner); err != nil {
 			return fmt.Errorf("failed to change Cluster %s: %w", cluster.Name, err)
 		}
 	}
+
 	err := o.do("Rolling out "+cluster.Name, func() error {
 		return o.until(ctx, o.timeout, func(ctx context.Context) error {
 			tree, err := o.describe(ctx, cluster.Name)
 			if err != nil {
 				return err
 			}
+
 			for _, child := range tree.Children {
 				if child.version != "" && child.version != o.version {
 					return fmt.Errorf("%s %s has version %s", child.Kind, child.Name, child.version)
 				}
 			}
+
 			return o.allReady(cluster.Name)(ctx)
 		})
 	})
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(o.out, "%s is up to date\n", cluster.Name)
+
 	return err
 }
 
@@ -486,19 +595,24 @@ func confirm(s streams, yes bool, question, word string) error {
 	if yes {
 		return nil
 	}
+
 	input, ok := s.in.(*os.File)
 	if !ok || !term.IsTerminal(int(input.Fd())) {
 		return errors.New("there is no terminal to ask on; give --yes")
 	}
+
 	if _, err := io.WriteString(s.err, question); err != nil {
 		return err
 	}
+
 	answer, err := bufio.NewReader(input).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("failed to read the answer: %w", err)
 	}
+
 	if strings.TrimSpace(answer) != word {
 		return errors.New("it stays as it is")
 	}
+
 	return nil
 }

@@ -21,6 +21,7 @@ func main() {
 	flag.Parse()
 
 	sessions := &engine.Sessions{}
+
 	// Terraform asks a plugin to end over its own connection, and Serve returns; whoever else wants it to end sends a
 	// signal. SIGINT is not among them: it comes with every Ctrl-C, and Terraform decides what follows.
 	terminated := make(chan os.Signal, 1)

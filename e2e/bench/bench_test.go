@@ -1,6 +1,6 @@
-// Package bench compares what a machine costs: made by our manager; by the same REST calls in a native loop, which is the
-// floor; and by one Terraform with an installed provider per machine, which is what others do. All in one run, on one
-// machine, against the same simulator. docs/performance.md says how to read the result.
+// Package bench compares what a machine costs: made by our manager; by the same REST calls in a native loop, which is
+// the floor; and by one Terraform with an installed provider per machine, which is what others do. All in one run, on
+// one machine, against the same simulator. docs/performance.md says how to read the result.
 package bench
 
 import (
@@ -19,12 +19,17 @@ import (
 )
 
 var (
-	sizes    = flag.String("machines", "1,20,100,500", "numbers of machines to make at once, divided by commas; empty means none")
-	forkMost = flag.Int("fork-most", 100, "do not make more than that many machines with one Terraform per machine: its cost per machine does not fall")
-	herd     = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
-	steady   = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured")
-	output   = flag.String("json", "", "file to write the result to")
-	profile  = flag.String("profile", "", "folder for profiles of the manager's CPU time")
+	sizes = flag.String("machines", "1,20,100,500",
+		"numbers of machines to make at once, divided by commas; empty means none")
+	forkMost = flag.Int(
+		"fork-most",
+		100,
+		"do not make more than that many machines with one Terraform per machine: its cost per machine does not fall",
+	)
+	herd    = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
+	steady  = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured")
+	output  = flag.String("json", "", "file to write the result to")
+	profile = flag.String("profile", "", "folder for profiles of the manager's CPU time")
 )
 
 var suite testsite.Suite
@@ -36,8 +41,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
+
 	suite.Main(m, "bench", installProvider, nil)
 }
 
@@ -46,7 +53,9 @@ func installProvider(ctx context.Context) error {
 	if err := suite.Tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"), filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0"))
+
+	return os.Rename(filepath.Join(mirror(), "terraform-provider-ovirt"),
+		filepath.Join(mirror(), "terraform-provider-ovirt_v2.2.0"))
 }
 
 // mirror is where Terraform finds the provider.
@@ -60,24 +69,29 @@ func TestBenchmark(t *testing.T) {
 	defer report.write(t)
 	report.VersionCPU = versionCPU(t)
 	t.Logf("executor %s; its version command takes %.0f ms of CPU time", report.Executor, report.VersionCPU*1000)
+
 	for _, text := range strings.Split(*sizes, ",") {
 		if text == "" {
 			continue
 		}
+
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		report.add(t, manager(t, n))
 		report.add(t, runRival(t, nativeLoop, n))
 		if n <= *forkMost {
 			report.add(t, runRival(t, forkPerRun, n))
 		}
 	}
+
 	if *herd > 0 {
 		report.Steady = steadyState(t, *herd, *steady)
 		t.Log(report.Steady)
 	}
+
 	report.judge(t)
 }
 
@@ -99,12 +113,12 @@ type round struct {
 	Machines  int    `json:"machines"`
 	Create    effort `json:"create"`
 	Delete    effort `json:"delete"`
-	// Requested is from a Machine with bootstrap data to the engine's create call; Provisioned from a VM that is up to a
-	// machine that is provisioned. In seconds; of the manager only.
+	// Requested is from a Machine with bootstrap data to the engine's create call; Provisioned from a VM that is up to
+	// a machine that is provisioned. In seconds; of the manager only.
 	Requested   *spread `json:"requestedSeconds,omitempty"`
 	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
-	// Passes are the reconciles of OLVMMachines per create, APICalls what the manager asked the API server for each. Of the
-	// manager only.
+	// Passes are the reconciles of OLVMMachines per create, APICalls what the manager asked the API server for each. Of
+	// the manager only.
 	Passes   float64 `json:"passesPerCreate,omitempty"`
 	APICalls float64 `json:"apiCallsPerCreate,omitempty"`
 	// BaseMiB is the memory without machines, PeakMiB the most with executors and all.
@@ -124,7 +138,12 @@ type effort struct {
 }
 
 func newEffort(n int, took time.Duration, spent cpu) effort {
-	return effort{Seconds: took.Seconds(), PerSecond: float64(n) / took.Seconds(), CPU: (spent.self + spent.children) / float64(n), Executor: spent.children / float64(n)}
+	return effort{
+		Seconds:   took.Seconds(),
+		PerSecond: float64(n) / took.Seconds(),
+		CPU:       (spent.self + spent.children) / float64(n),
+		Executor:  spent.children / float64(n),
+	}
 }
 
 // target is a promise.
@@ -137,16 +156,34 @@ type target struct {
 
 func newReport(t *testing.T) *report {
 	t.Helper()
-	return &report{Machine: describeMachine(), Date: time.Now().UTC().Format(time.DateOnly), Executor: suite.Program.Executor.Product + " " + suite.Program.Executor.Version.String()}
+
+	return &report{
+		Machine:  describeMachine(),
+		Date:     time.Now().UTC().Format(time.DateOnly),
+		Executor: suite.Program.Executor.Product + " " + suite.Program.Executor.Version.String(),
+	}
 }
 
 func (r *report) add(t *testing.T, one round) {
 	r.Rounds = append(r.Rounds, one)
-	line := fmt.Sprintf("%4d machines, %-12s create %6.2f/s, %4.0f ms of CPU each (%4.0f in Terraform); delete %6.2f/s, %4.0f ms of CPU each (%4.0f); at most %4.0f MiB",
-		one.Machines, one.Contender+":", one.Create.PerSecond, one.Create.CPU*1000, one.Create.Executor*1000, one.Delete.PerSecond, one.Delete.CPU*1000, one.Delete.Executor*1000, one.PeakMiB)
+	line := fmt.Sprintf(
+		"%4d machines, %-12s create %6.2f/s, %4.0f ms of CPU each (%4.0f in Terraform); delete %6.2f/s, %4.0f ms of "+
+			"CPU each (%4.0f); at most %4.0f MiB",
+		one.Machines,
+		one.Contender+":",
+		one.Create.PerSecond,
+		one.Create.CPU*1000,
+		one.Create.Executor*1000,
+		one.Delete.PerSecond,
+		one.Delete.CPU*1000,
+		one.Delete.Executor*1000,
+		one.PeakMiB,
+	)
 	if one.Requested != nil {
-		line += fmt.Sprintf("; requested after %s, provisioned after up %s; %.1f passes and %.1f API calls each", one.Requested, one.Provisioned, one.Passes, one.APICalls)
+		line += fmt.Sprintf("; requested after %s, provisioned after up %s; %.1f passes and %.1f API calls each",
+			one.Requested, one.Provisioned, one.Passes, one.APICalls)
 	}
+
 	t.Log(line)
 }
 
@@ -156,14 +193,15 @@ func (r *report) find(contender string, machines int) *round {
 			return &r.Rounds[i]
 		}
 	}
+
 	return nil
 }
 
 // memoryBudget is what the manager is given for 500 machines at once, in MiB: itself, and four runs of 100 MiB.
 const memoryBudget = 600
 
-// judge compares with the targets. What a run was not asked for is not judged. A target that is known to be missed, which
-// docs/performance.md explains, fails the run only where it is missed by more than that: by so many times.
+// judge compares with the targets. What a run was not asked for is not judged. A target that is known to be missed,
+// which docs/performance.md explains, fails the run only where it is missed by more than that: by so many times.
 func (r *report) judge(t *testing.T) {
 	t.Helper()
 	missed := func(name string, got, most, times float64) {
@@ -172,36 +210,49 @@ func (r *report) judge(t *testing.T) {
 		if got > most {
 			verdict = "MISSED"
 		}
+
 		if got > most*times {
 			t.Errorf("%s: %.3g, at most %.3g", name, got, most*times)
 		}
+
 		t.Logf("target %-7s %s: %.3g (at most %.3g)", verdict, name, got, most)
 	}
 	promise := func(name string, got, most float64) {
 		t.Helper()
 		missed(name, got, most, 1)
 	}
+
 	for _, one := range r.Rounds {
 		if one.Contender != ours {
 			continue
 		}
+
 		if fork := r.find(forkPerRun, one.Machines); fork != nil && one.Machines >= 20 {
-			promise(fmt.Sprintf("CPU per create, %d machines, ratio to one Terraform per machine", one.Machines), one.Create.CPU/fork.Create.CPU, 0.25)
+			promise(fmt.Sprintf("CPU per create, %d machines, ratio to one Terraform per machine", one.Machines),
+				one.Create.CPU/fork.Create.CPU, 0.25)
 		}
+
 		if one.Machines >= 20 {
-			missed(fmt.Sprintf("CPU per create, %d machines, ratio to the executor's version command", one.Machines), one.Create.CPU/r.VersionCPU, 2.5, 2)
+			missed(fmt.Sprintf("CPU per create, %d machines, ratio to the executor's version command", one.Machines),
+				one.Create.CPU/r.VersionCPU, 2.5, 2)
 		}
+
 		if one.Machines == 1 {
 			promise("seconds from Machine to the engine's create call, idle", one.Requested.Max, 0.3)
 		}
+
 		missed(fmt.Sprintf("seconds from up to provisioned, %d machines", one.Machines), one.Provisioned.Max, 2, 3)
 		if one.Machines >= 100 {
 			promise(fmt.Sprintf("MiB of memory, %d machines at once", one.Machines), one.PeakMiB, memoryBudget)
 		}
 	}
+
 	if s := r.Steady; s != nil {
 		promise("Terraform runs in the steady state", float64(s.Runs), 0)
-		promise("engine calls per minute in the steady state, more than with one machine", s.CallsPerMinute-s.CallsPerMinuteOfOne, 2) // a resync renews names once
+
+		// a resync renews names once
+		promise("engine calls per minute in the steady state, more than with one machine",
+			s.CallsPerMinute-s.CallsPerMinuteOfOne, 2)
 		promise("share of a core in the steady state", s.Core, 0.02)
 		missed("KiB of memory per machine over the base, after they were made at once", s.KiBPerMachine, 40, 3)
 		missed("KiB of memory per machine over the base, after a restart", s.RestartKiBPerMachine, 40, 2)
@@ -214,10 +265,12 @@ func (r *report) write(t *testing.T) {
 	if *output == "" {
 		return
 	}
+
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = os.WriteFile(*output, append(content, '\n'), 0o600)
 	}
+
 	if err != nil {
 		t.Error(err)
 	}

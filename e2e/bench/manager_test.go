@@ -55,8 +55,10 @@ func (s *stage) gate(engine http.Handler) http.Handler {
 				s.requested.note(string(match[1]))
 			}
 		}
+
 		engine.ServeHTTP(w, r)
-		if parts := strings.Split(r.URL.Path, "/"); r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/start") {
+		parts := strings.Split(r.URL.Path, "/")
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/start") {
 			s.started.noteAt(parts[len(parts)-2], time.Now().Add(boots))
 		}
 	})
@@ -71,25 +73,33 @@ func spacious() ovirtsim.Inventory {
 				inventory.DataCenters[i].Clusters[j].Hosts[k].Memory = 64 << 40
 			}
 		}
+
 		for j := range inventory.DataCenters[i].StorageDomains {
 			inventory.DataCenters[i].StorageDomains[j].Size = 1 << 50
 		}
 	}
+
 	return inventory
 }
 
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
 	s := &stage{}
-	s.site = testsite.New(t, suite.API.Client, testsite.Options{Inventory: spacious(), Gate: s.gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
-	}})
+	s.site = testsite.New(t, suite.API.Client, testsite.Options{
+		Inventory: spacious(),
+		Gate:      s.gate,
+		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{}
+		},
+	})
 	s.manager = suite.Program.New(t, nil, args...)
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	s.site.Expect(s.site.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.watch(t)
+
 	return s
 }
 
@@ -100,6 +110,7 @@ func (s *stage) watch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	var list infrav1.OLVMMachineList
@@ -107,6 +118,7 @@ func (s *stage) watch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		for event := range stream.ResultChan() {
 			m, ok := event.Object.(*infrav1.OLVMMachine)
@@ -130,6 +142,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 	out := make([]*infrav1.OLVMMachine, to-from)
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 4)
+
 	for i := range out {
 		group.Add(1)
 		slots <- struct{}{}
@@ -141,17 +154,21 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 			s.created.note(name)
 		}()
 	}
+
 	group.Wait()
+
 	return out
 }
 
 // await waits until something happened to so many machines.
 func await(t *testing.T, what string, m *times, n int) {
 	t.Helper()
+
 	for deadline := time.Now().Add(10 * time.Minute); m.len() < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d machines are %s", m.len(), n, what)
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -161,15 +178,19 @@ func (s *stage) pids() []int { return append(s.manager.Executors(), s.manager.Pr
 // up is when each machine's VM was up.
 func (s *stage) up() *times {
 	out := &times{}
+
 	names := map[string]string{}
 	for _, vm := range s.site.Sim.VMs() {
 		names[vm.ID] = vm.Name
 	}
+
 	s.started.mu.Lock()
 	defer s.started.mu.Unlock()
+
 	for id, at := range s.started.at {
 		out.noteAt(names[id], at)
 	}
+
 	return out
 }
 
@@ -196,29 +217,35 @@ func manager(t *testing.T, n int) round {
 	if vms := s.site.Sim.Summary().VMs; vms != n {
 		t.Errorf("the engine has %d VMs, not %d", vms, n)
 	}
+
 	begin, before = time.Now(), cpuOf(s.manager.Process.PID())
 	for _, m := range machines {
 		s.site.Delete(m)
 	}
+
 	await(t, "gone", &s.gone, n)
 	out.Delete = newEffort(n, time.Since(begin), cpuOf(s.manager.Process.PID()).minus(before))
 	out.PeakMiB = memory.end()
 	if vms := s.site.Sim.Summary().VMs; vms != 0 {
 		t.Errorf("the engine has %d VMs", vms)
 	}
+
 	return out
 }
 
 // quiet waits until no run goes and none is queued: the last machine is provisioned a moment before its run ends.
 func (s *stage) quiet(t *testing.T) {
 	t.Helper()
+
 	for deadline := time.Now().Add(time.Minute); ; {
 		if testsite.Sum(s.manager.Scrape(t)["capolvm_terraform_jobs"]) == 0 && len(s.manager.Executors()) == 0 {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatal("runs do not end")
 		}
+
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -227,7 +254,9 @@ func (s *stage) quiet(t *testing.T) {
 func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 	t.Helper()
 	families := s.manager.Scrape(t)
-	return testsite.Sum(families["controller_runtime_reconcile_total"], `controller="olvmmachine"`), testsite.Sum(families["rest_client_requests_total"])
+
+	return testsite.Sum(families["controller_runtime_reconcile_total"],
+		`controller="olvmmachine"`), testsite.Sum(families["rest_client_requests_total"])
 }
 
 // runs is how many Terraform runs have ended.

@@ -28,6 +28,7 @@ func cpuOf(pid int) cpu {
 	if err != nil {
 		return cpu{}
 	}
+
 	// utime, stime, cutime and cstime are the fields 14 to 17; comm, the second, may hold anything.
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	seconds := func(a, b string) float64 {
@@ -35,6 +36,7 @@ func cpuOf(pid int) cpu {
 		y, _ := strconv.Atoi(b)
 		return float64(x+y) / ticks
 	}
+
 	return cpu{self: seconds(fields[11], fields[12]), children: seconds(fields[13], fields[14])}
 }
 
@@ -44,7 +46,9 @@ func memoryOf(pid int) float64 {
 	if err != nil {
 		return 0
 	}
+
 	total := 0.0
+
 	for _, line := range strings.Split(string(content), "\n") {
 		for _, name := range []string{"RssAnon:", "RssShmem:"} {
 			if rest, ok := strings.CutPrefix(line, name); ok {
@@ -53,6 +57,7 @@ func memoryOf(pid int) float64 {
 			}
 		}
 	}
+
 	return total
 }
 
@@ -67,11 +72,13 @@ func watchMemory(pids func() []int) *peak {
 	p := &peak{stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
+
 		for {
 			total := 0.0
 			for _, pid := range pids() {
 				total += memoryOf(pid)
 			}
+
 			p.most = max(p.most, total)
 			select {
 			case <-p.stop:
@@ -80,6 +87,7 @@ func watchMemory(pids func() []int) *peak {
 			}
 		}
 	}()
+
 	return p
 }
 
@@ -94,14 +102,17 @@ func versionCPU(t *testing.T) float64 {
 	t.Helper()
 	const times = 20
 	total := time.Duration(0)
+
 	for range times {
 		command := exec.CommandContext(t.Context(), suite.Program.Executor.Path, "version")
 		command.Env = []string{"HOME=" + t.TempDir(), "CHECKPOINT_DISABLE=1"}
 		if err := command.Run(); err != nil {
 			t.Fatal(err)
 		}
+
 		total += command.ProcessState.UserTime() + command.ProcessState.SystemTime()
 	}
+
 	return total.Seconds() / times
 }
 
@@ -111,7 +122,9 @@ func rusage(who int) (cpu, mib float64) {
 	if err := syscall.Getrusage(who, &usage); err != nil {
 		return 0, 0
 	}
+
 	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+
 	return seconds(usage.Utime) + seconds(usage.Stime), float64(usage.Maxrss) / 1024
 }
 
@@ -126,8 +139,10 @@ func newSpread(values []time.Duration) *spread {
 	if len(values) == 0 {
 		return &spread{}
 	}
+
 	slices.Sort(values)
 	at := func(part float64) float64 { return values[int(part*float64(len(values)-1))].Seconds() }
+
 	return &spread{Median: at(0.5), P95: at(0.95), Max: at(1)}
 }
 
@@ -149,6 +164,7 @@ func (m *times) noteAt(name string, when time.Time) {
 	if m.at == nil {
 		m.at = map[string]time.Time{}
 	}
+
 	if _, known := m.at[name]; !known {
 		m.at[name] = when
 	}
@@ -167,11 +183,13 @@ func (m *times) since(before *times) []time.Duration {
 	before.mu.Lock()
 	defer before.mu.Unlock()
 	var out []time.Duration
+
 	for name, at := range m.at {
 		if began, ok := before.at[name]; ok {
 			out = append(out, at.Sub(began))
 		}
 	}
+
 	return out
 }
 
@@ -185,5 +203,6 @@ func describeMachine() string {
 			}
 		}
 	}
+
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, runtime.Version())
 }

@@ -15,6 +15,7 @@ func profiling() []string {
 	if *profile == "" {
 		return nil
 	}
+
 	return []string{"--profiler-address=" + profilerAddress}
 }
 
@@ -24,6 +25,7 @@ func takeProfile(t *testing.T, what, name string) (wait func()) {
 	if *profile == "" {
 		return func() {}
 	}
+
 	done := make(chan error, 1)
 	go func() {
 		response, err := http.Get("http://" + profilerAddress + "/debug/pprof/" + what)
@@ -37,8 +39,10 @@ func takeProfile(t *testing.T, what, name string) (wait func()) {
 			_, err = io.Copy(file, response.Body)
 			_ = file.Close()
 		}
+
 		done <- err
 	}()
+
 	return func() {
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -43,12 +43,18 @@ func runRival(t *testing.T, contender string, n int) round {
 	t.Helper()
 	site := testsite.New(t, suite.API.Client, testsite.Options{Inventory: spacious()})
 	text, err := json.Marshal(job{
-		Contender: contender, Machines: n, URL: site.Sim.URL(), Username: site.Sim.Username(), Password: site.Sim.Password(), CA: site.Sim.CA(),
-		Executor: suite.Program.Executor.Path, Mirror: filepath.Join(suite.Dir, "mirror"), Dir: t.TempDir(),
+		Contender: contender,
+		Machines:  n,
+		URL:       site.Sim.URL(),
+		Username:  site.Sim.Username(),
+		Password:  site.Sim.Password(),
+		CA:        site.Sim.CA(),
+		Executor:  suite.Program.Executor.Path, Mirror: filepath.Join(suite.Dir, "mirror"), Dir: t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), rivalEnv+"="+string(text))
 	var stderr bytes.Buffer
@@ -57,13 +63,16 @@ func runRival(t *testing.T, contender string, n int) round {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", contender, err, stderr.String())
 	}
+
 	var out round
 	if err := json.Unmarshal(answer, &out); err != nil {
 		t.Fatalf("%s: %v in %s", contender, err, answer)
 	}
+
 	if got := site.Sim.Summary(); got.VMs+got.NICs+got.Disks != 0 {
 		t.Errorf("%s left %+v", contender, got)
 	}
+
 	return out
 }
 
@@ -73,19 +82,23 @@ func rival(text string) error {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
+
 	config := engine.Config{URL: j.URL, Username: j.Username, Password: j.Password, CA: j.CA}
 	session, err := engine.New(config)
 	if err != nil {
 		return err
 	}
+
 	machine, err := plainMachine(session, config)
 	if err != nil {
 		return err
 	}
+
 	create, remove := natively(session, machine)
 	if j.Contender == forkPerRun {
 		create, remove = j.forking(machine)
 	}
+
 	out := round{Contender: j.Contender, Machines: j.Machines}
 	for _, half := range []struct {
 		work func(name string) error
@@ -95,14 +108,18 @@ func rival(text string) error {
 		if err := each(j.Machines, half.work); err != nil {
 			return err
 		}
+
 		*half.into = newEffort(j.Machines, time.Since(begin), allCPU().minus(before))
 	}
+
 	_, self := rusage(syscall.RUSAGE_SELF)
 	_, child := rusage(syscall.RUSAGE_CHILDREN)
 	out.PeakMiB = self
 	if child > 0 {
-		out.PeakMiB += child * min(atOnce, float64(j.Machines)) // Terraform and its provider are two, and the larger one is told
+		// Terraform and its provider are two, and the larger one is told
+		out.PeakMiB += child * min(atOnce, float64(j.Machines))
 	}
+
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
@@ -115,6 +132,7 @@ func allCPU() cpu {
 // each does the work for each machine, some at once.
 func each(n int, work func(name string) error) error {
 	var group sync.WaitGroup
+
 	slots, failed := make(chan struct{}, atOnce), make(chan error, n)
 	for i := range n {
 		group.Add(1)
@@ -127,8 +145,10 @@ func each(n int, work func(name string) error) error {
 			}
 		}()
 	}
+
 	group.Wait()
 	close(failed)
+
 	return <-failed
 }
 
@@ -139,27 +159,45 @@ func plainMachine(session *engine.Client, config engine.Config) (render.Machine,
 	if err != nil {
 		return render.Machine{}, err
 	}
+
 	cluster, err := session.Cluster(ctx, dc, "Default")
 	if err != nil {
 		return render.Machine{}, err
 	}
+
 	template, err := session.Template(ctx, dc, "ol9-k8s")
 	if err != nil {
 		return render.Machine{}, err
 	}
+
 	network, err := session.Network(ctx, dc, "kvm-vlan")
 	if err != nil {
 		return render.Machine{}, err
 	}
+
 	profile, err := session.VNICProfile(ctx, network, "kvm-vlan")
 	if err != nil {
 		return render.Machine{}, err
 	}
+
 	return render.Machine{
-		Engine:  render.Engine{URL: session.APIURL(), CA: string(config.CA), Username: config.Username, Password: config.Password},
-		Comment: "bench", ClusterID: cluster.ID.String(), TemplateID: template.ID.String(), Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
-		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
-		Guests:   []render.GuestNIC{{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}}},
+		Engine: render.Engine{
+			URL:      session.APIURL(),
+			CA:       string(config.CA),
+			Username: config.Username,
+			Password: config.Password,
+		},
+		Comment:    "bench",
+		ClusterID:  cluster.ID.String(),
+		TemplateID: template.ID.String(),
+		Cores:      2,
+		Sockets:    1,
+		Threads:    1,
+		Memory:     4 << 30,
+		NICs:       []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
+		Guests: []render.GuestNIC{
+			{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}},
+		},
 		UserData: "## template: jinja\n#cloud-config\nwrite_files: []\n",
 	}, nil
 }
@@ -175,6 +213,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 			if err != nil {
 				return false, "", err
 			}
+
 			return vm.Status == status, string(vm.Status), nil
 		}, nil)
 	}
@@ -182,25 +221,38 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 		if found, err := session.FindVMs(ctx, name); err != nil || len(found) > 0 {
 			return errors.Join(err, fmt.Errorf("%d VMs of the name", len(found)))
 		}
+
 		vm, err := session.CreateVM(ctx, &engine.VM{
-			Name: name, Comment: &machine.Comment, Cluster: engine.NewRef(engine.ID(machine.ClusterID)), Template: engine.NewRef(engine.ID(machine.TemplateID)), Memory: &machine.Memory,
+			Name:           name,
+			Comment:        &machine.Comment,
+			Cluster:        engine.NewRef(engine.ID(machine.ClusterID)),
+			Template:       engine.NewRef(engine.ID(machine.TemplateID)),
+			Memory:         &machine.Memory,
 			Initialization: &engine.Initialization{CustomScript: machine.UserData, HostName: name},
 		}, nil)
 		if err != nil {
 			return err
 		}
+
 		mu.Lock()
 		ids[name] = vm.ID.String()
 		mu.Unlock()
 		if err := waitFor(vm.ID.String(), engine.VMDown); err != nil {
 			return err
 		}
-		if _, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(engine.ID(machine.NICs[0].VNICProfileID))}); err != nil {
+
+		_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{
+			Name:        "nic1",
+			VNICProfile: engine.NewRef(engine.ID(machine.NICs[0].VNICProfileID)),
+		})
+		if err != nil {
 			return err
 		}
+
 		if err := session.StartVM(ctx, vm.ID); err != nil {
 			return err
 		}
+
 		return waitFor(vm.ID.String(), engine.VMUp)
 	}
 	remove = func(name string) error {
@@ -210,11 +262,14 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 		if err := session.StopVM(ctx, engine.ID(id), true); err != nil {
 			return err
 		}
+
 		if err := waitFor(id, engine.VMDown); err != nil {
 			return err
 		}
+
 		return session.DeleteVM(ctx, engine.ID(id))
 	}
+
 	return create, remove
 }
 
@@ -227,35 +282,53 @@ func (j job) forking(machine render.Machine) (create, remove func(name string) e
 	terraform := func(name string, args ...string) error {
 		command := exec.Command(j.Executor, args...) //nolint:noctx // ends by itself
 		command.Dir = filepath.Join(j.Dir, name)
-		command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TF_CLI_CONFIG_FILE=" + rc, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1"}
+		command.Env = []string{
+			"HOME=" + home,
+			"PATH=" + os.Getenv("PATH"),
+			"TF_CLI_CONFIG_FILE=" + rc,
+			"CHECKPOINT_DISABLE=1",
+			"TF_IN_AUTOMATION=1",
+		}
 		if output, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("terraform %s: %w\n%s", strings.Join(args, " "), err, output)
 		}
+
 		return nil
 	}
 	create = func(name string) error {
 		if failed != nil {
 			return failed
 		}
+
 		machine := machine
 		machine.Name = name
 		files, err := render.MachineFiles(machine)
 		if err != nil {
 			return err
 		}
+
 		for file, content := range files {
 			path := filepath.Join(j.Dir, name, filepath.FromSlash(file))
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
+			err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600))
+			if err != nil {
 				return err
 			}
 		}
-		for _, args := range [][]string{{"init", "-input=false"}, {"plan", "-input=false", "-out=plan"}, {"apply", "-input=false", "plan"}, {"output", "-json"}} {
+
+		for _, args := range [][]string{
+			{"init", "-input=false"},
+			{"plan", "-input=false", "-out=plan"},
+			{"apply", "-input=false", "plan"},
+			{"output", "-json"},
+		} {
 			if err := terraform(name, args...); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	}
 	remove = func(name string) error { return terraform(name, "apply", "-destroy", "-auto-approve", "-input=false") }
+
 	return create, remove
 }

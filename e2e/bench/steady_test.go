@@ -14,7 +14,8 @@ import (
 type calm struct {
 	Machines int     `json:"machines"`
 	Minutes  float64 `json:"minutes"`
-	// Runs of Terraform; CallsPerMinute of the engine, and those of a manager with one machine; Core is the share of one.
+	// Runs of Terraform; CallsPerMinute of the engine, and those of a manager with one machine; Core is the share of
+	// one.
 	Runs                int     `json:"terraformRuns"`
 	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
 	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
@@ -32,8 +33,24 @@ type calm struct {
 }
 
 func (c *calm) String() string {
-	return fmt.Sprintf("%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at after %.1f s, %d runs, %.1f KiB each",
-		c.Machines, c.Minutes, c.Runs, c.CallsPerMinute, c.CallsPerMinuteOfOne, c.Core*100, c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns, c.RestartKiBPerMachine)
+	return fmt.Sprintf(
+		"%d machines for %.1f minutes: %d runs, %.1f engine calls a minute (%.1f with one machine), %.2f %% of a "+
+			"core, %.0f MiB (%.0f without machines: %.1f KiB each); restart: ready after %.1f s, all looked at "+
+			"after %.1f s, %d runs, %.1f KiB each",
+		c.Machines,
+		c.Minutes,
+		c.Runs,
+		c.CallsPerMinute,
+		c.CallsPerMinuteOfOne,
+		c.Core*100,
+		c.MiB,
+		c.BaseMiB,
+		c.KiBPerMachine,
+		c.ReadySeconds,
+		c.RestartSeconds,
+		c.RestartRuns,
+		c.RestartKiBPerMachine,
+	)
 }
 
 // steadyState makes many machines, leaves them alone, and restarts the manager.
@@ -74,6 +91,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 			t.Logf("%4.0f requests %s", n, series)
 		}
 	}
+
 	if *profile != "" {
 		for name, family := range families {
 			if strings.HasPrefix(name, "go_mem") || name == "go_goroutines" {
@@ -81,23 +99,29 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 			}
 		}
 	}
+
 	t.Log(out)
 	s.manager.Process.Stop(time.Minute)
 	begin := time.Now()
 	if err := s.manager.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	out.ReadySeconds = time.Since(begin).Seconds()
+
 	looks := func() float64 {
 		family := s.manager.Scrape(t)["controller_runtime_reconcile_total"]
-		return testsite.Sum(family, `controller="olvmmachine"`, `result="success"`) + testsite.Sum(family, `controller="olvmmachine"`, `result="requeue_after"`)
+		return testsite.Sum(family, `controller="olvmmachine"`,
+			`result="success"`) + testsite.Sum(family, `controller="olvmmachine"`, `result="requeue_after"`)
 	}
 	for deadline := time.Now().Add(5 * time.Minute); looks() < float64(n); {
 		if time.Now().After(deadline) {
 			t.Fatalf("%.0f looks at %d machines", looks(), n)
 		}
+
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	out.RestartSeconds = time.Since(begin).Seconds()
 	s.quiet(t)
 	time.Sleep(time.Minute) // as above
@@ -105,5 +129,6 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	out.RestartKiBPerMachine = (memoryOf(s.manager.Process.PID()) - out.BaseMiB) * 1024 / float64(n)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.site.Meta("m0")}
 	s.site.Expect(m, infrav1.ReadyCondition, "True/Ready")
+
 	return out
 }

@@ -16,31 +16,43 @@ import (
 
 // resolve asks a server for the addresses of a name, from the client; none where the name is not there.
 func (l *lan) resolve(server netip.Addr, name string) ([]string, error) {
-	resolver := net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return dialIn(ctx, l.client, network, netip.AddrPortFrom(server, 53).String())
-	}}
+	resolver := net.Resolver{
+		PreferGo:     true,
+		StrictErrors: true,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialIn(ctx, l.client, network, netip.AddrPortFrom(server, 53).String())
+		},
+	}
 	ctx, cancel := context.WithTimeout(l.t.Context(), 3*time.Second)
 	defer cancel()
 	found, err := resolver.LookupNetIP(ctx, "ip", name+".")
+
 	var out []string
 	for _, address := range found {
 		out = append(out, address.Unmap().String())
 	}
+
 	slices.Sort(out)
+
 	return out, err
 }
 
-// TestEachNodeKnowsTheNamesOfItsCluster has two control planes and a worker with addresses of both families, on a network whose
-// only name server is another cluster's business.
+// TestEachNodeKnowsTheNamesOfItsCluster has two control planes and a worker with addresses of both families, on a
+// network whose only name server is another cluster's business.
 func TestEachNodeKnowsTheNamesOfItsCluster(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 71, bootstrap.NoLoadBalancer)
 	c.services.Additional = netip.MustParseAddr("fd00:99::5")
-	c.ingress = &bootstrap.VirtualAddress{Address: netip.MustParseAddr("10.99.0.6"), Additional: netip.MustParseAddr("fd00:99::6"), RouterID: 72}
+	c.ingress = &bootstrap.VirtualAddress{
+		Address:    netip.MustParseAddr("10.99.0.6"),
+		Additional: netip.MustParseAddr("fd00:99::6"),
+		RouterID:   72,
+	}
 	c.domain = "d.example.com"
 	first, second := c.start("10.99.0.11"), c.start("10.99.0.12")
 	worker := c.startNode("10.99.0.21", true)
 	all := []*node{first, second, worker}
+
 	knows := func(server netip.Addr, name string, want ...string) func() error {
 		return func() error {
 			got, err := l.resolve(server, name)
@@ -48,40 +60,53 @@ func TestEachNodeKnowsTheNamesOfItsCluster(t *testing.T) {
 				if notFound := (&net.DNSError{}); !errors.As(err, &notFound) || !notFound.IsNotFound {
 					return fmt.Errorf("%s says of %s: %v, %w", server, name, got, err)
 				}
+
 				return nil
 			}
+
 			if err != nil || !slices.Equal(got, want) {
 				return fmt.Errorf("%s says of %s: %v, %w", server, name, got, err)
 			}
+
 			return nil
 		}
 	}
-	for _, server := range []netip.Addr{first.address, second.address, worker.address, netip.MustParseAddr(v6(worker.address.String())), c.endpoint, c.services.Additional} {
+	for _, server := range []netip.Addr{first.address, second.address, worker.address,
+		netip.MustParseAddr(v6(worker.address.String())), c.endpoint, c.services.Additional} {
 		for name, want := range map[string][]string{
 			"api.d.example.com": {"10.99.0.5", "fd00:99::5"}, "api-int.d.example.com": {"10.99.0.5", "fd00:99::5"},
-			"console.apps.d.example.com": {"10.99.0.6", "fd00:99::6"}, "a.b.apps.d.example.com": {"10.99.0.6", "fd00:99::6"},
-			"d-1.d.example.com": {"10.99.0.11", "fd00:99::11"}, "d-2.d.example.com": {"10.99.0.12", "fd00:99::12"}, "d-3.d.example.com": {"10.99.0.21", "fd00:99::21"},
-			"d-9.d.example.com": nil,
+			"console.apps.d.example.com": {"10.99.0.6", "fd00:99::6"},
+			"a.b.apps.d.example.com":     {"10.99.0.6", "fd00:99::6"},
+			"d-1.d.example.com":          {"10.99.0.11", "fd00:99::11"},
+			"d-2.d.example.com":          {"10.99.0.12", "fd00:99::12"},
+			"d-3.d.example.com":          {"10.99.0.21", "fd00:99::21"},
+			"d-9.d.example.com":          nil,
 		} {
 			l.eventually(fmt.Sprintf("%s knows %s", server, name), 20*time.Second, knows(server, name, want...))
 		}
 	}
+
 	// The same node has both addresses of the endpoint, and API servers are behind both.
 	holder := c.held()
-	if out := l.in(holder.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0"); !strings.Contains(out, " fd00:99::5/") {
+	out := l.in(holder.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0")
+	if !strings.Contains(out, " fd00:99::5/") {
 		t.Errorf("%s has the endpoint's address of IPv4 alone:\n%s", holder.name, out)
 	}
+
 	if by := l.ask("[fd00:99::5]:6443"); by != holder.name {
 		t.Errorf("the endpoint's address of IPv6 is answered by %q, and %s holds it", by, holder.name)
 	}
 
 	late := c.startNode("10.99.0.22", true)
 	for _, n := range append(all, late) {
-		l.eventually(n.name+" knows a node that was made later", 20*time.Second, knows(n.address, "d-4.d.example.com", "10.99.0.22", "fd00:99::22"))
+		l.eventually(n.name+" knows a node that was made later", 20*time.Second,
+			knows(n.address, "d-4.d.example.com", "10.99.0.22", "fd00:99::22"))
 	}
+
 	c.remove(late)
 	l.eventually("nobody knows a node that is gone", 40*time.Second, knows(worker.address, "d-4.d.example.com"))
 	holder.off()
 	c.answers(failover)
-	l.eventually("the worker asks who is left", 10*time.Second, knows(worker.address, "d-2.d.example.com", "10.99.0.12", "fd00:99::12"))
+	l.eventually("the worker asks who is left", 10*time.Second,
+		knows(worker.address, "d-2.d.example.com", "10.99.0.12", "fd00:99::12"))
 }

@@ -17,7 +17,13 @@ const failover = 10 * time.Second
 
 func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.LoadBalancer) *cluster {
 	c := &cluster{lan: l, name: name, endpoint: netip.MustParseAddr(endpoint)}
-	c.services = bootstrap.APIEndpoint{VirtualAddress: bootstrap.VirtualAddress{Address: c.endpoint, RouterID: router}, Port: 6443, LoadBalancer: balancer, ServerPort: 6444}
+	c.services = bootstrap.APIEndpoint{
+		VirtualAddress: bootstrap.VirtualAddress{Address: c.endpoint, RouterID: router},
+		Port:           6443,
+		LoadBalancer:   balancer,
+		ServerPort:     6444,
+	}
+
 	return c
 }
 
@@ -29,8 +35,10 @@ func (c *cluster) answers(most time.Duration, by ...string) (string, time.Durati
 		if got = c.lan.ask(c.endpoint.String() + ":6443"); got == "" || len(by) > 0 && !slices.Contains(by, got) {
 			return fmt.Errorf("it says %q", got)
 		}
+
 		return nil
 	})
+
 	return got, took
 }
 
@@ -42,23 +50,32 @@ func (c *cluster) held() *node {
 		if out, err = c.holder(c.endpoint); err == nil && out == nil {
 			err = errors.New("none does")
 		}
+
 		return err
 	})
+
 	return out
 }
 
 // TestTheEndpointMovesWhenItsHolderDies has three control planes and a second cluster beside them on the same network.
 func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	l := newLAN(t)
-	a, b := newCluster(l, "a", "10.99.0.5", 51, bootstrap.NoLoadBalancer), newCluster(l, "b", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
+	a := newCluster(l, "a", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
+	b := newCluster(l, "b", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
+
 	for i := range 3 {
 		a.start(fmt.Sprintf("10.99.0.%d", 11+i))
 	}
+
 	b.start("10.99.0.21")
 	b.start("10.99.0.22")
+
 	for _, c := range []*cluster{a, b} {
-		l.eventually("the nodes of "+c.name+" know each other, and no others", failover, func() error { return c.knowEachOther(c.nodes, "") })
+		l.eventually("the nodes of "+c.name+" know each other, and no others", failover, func() error {
+			return c.knowEachOther(c.nodes, "")
+		})
 	}
+
 	// What a node does with a new peer may move the address once.
 	l.eventually("the addresses stay", 30*time.Second, func() error {
 		before, other := a.held(), b.held()
@@ -66,12 +83,14 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		if a.held() != before || b.held() != other {
 			return errors.New("they move")
 		}
+
 		return nil
 	})
 	first, other := a.held(), b.held()
 	if by, _ := a.answers(failover); by != first.name {
 		t.Errorf("%s answers, and %s holds the address", by, first.name)
 	}
+
 	first.fail() // its API server alone
 	_, took := a.answers(failover)
 	t.Logf("%s: the endpoint answers again %.1f s after the API server of its holder ended", first.name, took.Seconds())
@@ -79,33 +98,39 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	if second == first {
 		t.Fatalf("%s holds the address without an API server", first.name)
 	}
+
 	second.off()
 	_, took = a.answers(failover)
 	t.Logf("%s: the endpoint answers again %.1f s after its holder was switched off", second.name, took.Seconds())
 	if third := a.held(); third == first || third == second {
 		t.Errorf("%s holds the address", third.name)
 	}
+
 	if now := b.held(); now != other {
 		t.Errorf("the other cluster's address went from %s to %s", other.name, now.name)
 	}
+
 	first.serve()
 	a.held()
 }
 
-// TestAnAddressHasOneHolderWhileNodesJoin has nodes join whose API servers are up before the others know of them: addresses
-// that are lower and higher than that of the holder, because VRRP decides by them.
+// TestAnAddressHasOneHolderWhileNodesJoin has nodes join whose API servers are up before the others know of them:
+// addresses that are lower and higher than that of the holder, because VRRP decides by them.
 func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "c", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
 	c.joining = true
 	first := c.start("10.99.0.12")
 	c.answers(failover, first.name)
+
 	var joined []*node
 	for _, address := range []string{"10.99.0.11", "10.99.0.13"} {
 		joined = append(joined, c.start(address))
 	}
+
 	watch := func(long time.Duration) {
 		t.Helper()
+
 		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if now, err := c.holder(c.endpoint); err != nil || now != first {
 				t.Fatalf("%s does not hold the address alone: %v, %v", first.name, now, err)
@@ -113,21 +138,25 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 		}
 	}
 	watch(6 * time.Second) // longer than VRRP waits for a master
+
 	for _, n := range joined {
 		c.list(n)
 	}
+
 	l.eventually("the holder knows them", failover, func() error {
 		for _, n := range joined {
 			if !strings.Contains(first.config("keepalived/keepalived.conf"), "\n        "+n.address.String()+"\n") {
 				return errors.New(first.config("keepalived/keepalived.conf"))
 			}
 		}
+
 		return nil
 	})
 	c.held() // a reload may give it to another one, never to two
 	first.off()
 	_, took := c.answers(45 * time.Second) // they take part after a while
-	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off", took.Seconds())
+	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off",
+		took.Seconds())
 }
 
 // TestLoadBalancersFollowTheControlPlane begins with one node, adds two, and takes one away.
@@ -138,46 +167,58 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 	}{{bootstrap.HAProxy, "haproxy/haproxy.cfg"}, {bootstrap.Nginx, "capolvm/nginx/nginx.conf"}} {
 		t.Run(string(test.balancer), func(t *testing.T) {
 			l := newLAN(t)
-			c := newCluster(l, strings.ToLower(string(test.balancer)), fmt.Sprintf("10.99.0.%d", 5+i), 61+i, test.balancer)
+			c := newCluster(l, strings.ToLower(string(test.balancer)), fmt.Sprintf("10.99.0.%d", 5+i), 61+i,
+				test.balancer)
 			first := c.start("10.99.0.11")
 			if by, _ := c.answers(failover); by != first.name {
 				t.Errorf("%s answers", by)
 			}
+
 			second, third := c.start("10.99.0.12"), c.start("10.99.0.13")
 			all := []*node{first, second, third}
 			l.eventually("all know each other", failover, func() error { return c.knowEachOther(all, test.config) })
 			l.eventually("all API servers get connections", failover, func() error { return c.spread(all) })
 
-			third.fail()   // its load balancer goes on, with the other ones
+			third.fail() // its load balancer goes on, with the other ones
+
 			for range 20 { // also before a health check knows; a busy computer takes its time
-				if by := l.askWithin(c.endpoint.String()+":6443", 10*time.Second); by != first.name && by != second.name {
+				by := l.askWithin(c.endpoint.String()+":6443", 10*time.Second)
+				if by != first.name && by != second.name {
 					t.Errorf("%q answers, whose API server has ended", by)
 				}
 			}
-			l.eventually("the API servers that are left get connections", failover, func() error { return c.spread(all[:2]) })
+
+			l.eventually("the API servers that are left get connections", failover, func() error {
+				return c.spread(all[:2])
+			})
 
 			c.remove(third)
-			l.eventually("nobody knows it any more", failover, func() error { return c.knowEachOther(all[:2], test.config) })
+			l.eventually("nobody knows it any more", failover, func() error {
+				return c.knowEachOther(all[:2], test.config)
+			})
 			c.answers(failover, first.name, second.name)
 		})
 	}
 }
 
-// knowEachOther says whose configuration does not have just these nodes; balancer is the file of the load balancer's, if there
-// is one.
+// knowEachOther says whose configuration does not have just these nodes; balancer is the file of the load balancer's,
+// if there is one.
 func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
 	for _, n := range nodes {
 		peers, backends := n.config("keepalived/keepalived.conf"), n.config(balancer)
+
 		for _, other := range []string{"10.99.0.11", "10.99.0.12", "10.99.0.13", "10.99.0.21", "10.99.0.22"} {
 			there := slices.ContainsFunc(nodes, func(node *node) bool { return node.address.String() == other })
 			if has := strings.Contains(peers, "\n        "+other+"\n"); has != (there && other != n.address.String()) {
 				return fmt.Errorf("%s: %s is a peer: %t\n%s", n.name, other, has, peers)
 			}
+
 			if has := strings.Contains(backends, other+":6444"); balancer != "" && has != there {
 				return fmt.Errorf("%s: %s is a backend: %t\n%s", n.name, other, has, backends)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -187,13 +228,16 @@ func (c *cluster) spread(nodes []*node) error {
 	for range 30 {
 		seen[c.lan.ask(c.endpoint.String()+":6443")]++
 	}
+
 	for _, n := range nodes {
 		if seen[n.name] == 0 {
 			return fmt.Errorf("%s gets none: %v", n.name, seen)
 		}
 	}
+
 	if len(seen) != len(nodes) {
 		return fmt.Errorf("others answer, too: %v", seen)
 	}
+
 	return nil
 }

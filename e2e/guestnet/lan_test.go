@@ -58,31 +58,47 @@ func newLAN(t *testing.T) *lan {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
+
 	for _, program := range needs {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed; on Debian: apt-get install keepalived haproxy nginx libnginx-mod-stream curl iproute2", program)
+			t.Skipf(
+				"%s is not installed; on Debian: apt-get install keepalived haproxy nginx "+
+					"libnginx-mod-stream curl iproute2",
+				program,
+			)
 		}
 	}
+
 	tools, err := toolchain.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tool := func(module, name string) string {
 		if err := tools.Build(t.Context(), module); err != nil {
 			t.Fatal(err)
 		}
+
 		path, err := tools.Path(module, name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
-	l := &lan{t: t, dir: t.TempDir(), prefix: fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)), kubectl: tool("plane", "kubectl"), coredns: tool("dns", "coredns")}
+	l := &lan{
+		t:       t,
+		dir:     t.TempDir(),
+		prefix:  fmt.Sprintf("capolvm-%d-%d", os.Getpid(), lans.Add(1)),
+		kubectl: tool("plane", "kubectl"),
+		coredns: tool("dns", "coredns"),
+	}
 	l.bridge = l.namespace("lan")
 	l.in(l.bridge, "ip", "link", "add", "lan", "type", "bridge", "forward_delay", "0")
 	l.in(l.bridge, "ip", "link", "set", "lan", "up")
 	l.client = l.namespace("client")
 	l.connect(l.client, "10.99.0.250")
+
 	return l
 }
 
@@ -92,6 +108,7 @@ func (l *lan) namespace(name string) string {
 	name = l.prefix + "-" + name
 	run(l.t, "ip", "netns", "add", name)
 	l.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+
 	return name
 }
 
@@ -103,7 +120,8 @@ func (l *lan) connect(namespace, address string) {
 	l.t.Helper()
 	l.made++
 	outside := fmt.Sprintf("v%d", l.made)
-	run(l.t, "ip", "link", "add", outside, "netns", l.bridge, "type", "veth", "peer", "name", "enp1s0", "netns", namespace)
+	run(l.t, "ip", "link", "add", outside, "netns", l.bridge, "type", "veth", "peer", "name", "enp1s0", "netns",
+		namespace)
 	l.in(l.bridge, "ip", "link", "set", outside, "master", "lan", "up")
 	l.in(namespace, "ip", "address", "add", address+"/24", "dev", "enp1s0")
 	l.in(namespace, "ip", "address", "add", v6(address)+"/64", "dev", "enp1s0", "nodad")
@@ -122,6 +140,7 @@ func run(t *testing.T, name string, args ...string) string {
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
+
 	return string(out)
 }
 
@@ -130,10 +149,12 @@ func (l *lan) ask(endpoint string) string { return l.askWithin(endpoint, 2*time.
 
 // askWithin is ask by a client that is that patient.
 func (l *lan) askWithin(endpoint string, patience time.Duration) string {
-	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time", fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
+	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time",
+		fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
 	if err != nil {
 		return ""
 	}
+
 	return string(out)
 }
 
@@ -183,39 +204,56 @@ func (c *cluster) start(address string) *node {
 func (c *cluster) startNode(address string, worker bool) *node {
 	t := c.lan.t
 	t.Helper()
-	n := &node{cluster: c, worker: worker, unlisted: c.joining && len(c.nodes) > 0, name: fmt.Sprintf("%s-%d", c.name, len(c.nodes)+1), address: netip.MustParseAddr(address)}
+	n := &node{
+		cluster:  c,
+		worker:   worker,
+		unlisted: c.joining && len(c.nodes) > 0,
+		name:     fmt.Sprintf("%s-%d", c.name, len(c.nodes)+1),
+		address:  netip.MustParseAddr(address),
+	}
 	n.namespace = c.lan.namespace(n.name)
 	c.lan.connect(n.namespace, address)
 	n.root = filepath.Join(c.lan.dir, n.name)
 	c.mu.Lock()
+
 	api := c.services
 	for _, other := range c.nodes {
 		api.Nodes = append(api.Nodes, other.address)
 	}
+
 	c.nodes = append(c.nodes, n)
 	c.mu.Unlock()
 	services := &bootstrap.Services{HostName: n.name, Interface: "enp1s0", Self: n.address, Ingress: c.ingress}
 	if c.domain != "" {
 		services.DNS = &bootstrap.DNS{
-			Domain: c.domain, Addresses: []netip.Addr{n.address, netip.MustParseAddr(v6(address))}, Endpoint: api.All(), ControlPlane: !worker, Servers: append(api.All(), api.Nodes...), Image: "coredns",
-			Upstream: []netip.Addr{netip.MustParseAddr("10.99.0.250")},
+			Domain:       c.domain,
+			Addresses:    []netip.Addr{n.address, netip.MustParseAddr(v6(address))},
+			Endpoint:     api.All(),
+			ControlPlane: !worker,
+			Servers:      append(api.All(), api.Nodes...),
+			Image:        "coredns",
+			Upstream:     []netip.Addr{netip.MustParseAddr("10.99.0.250")},
 		}
 		if c.ingress != nil {
 			services.DNS.Ingress = c.ingress.All()
 		}
 	}
+
 	if !worker {
 		services.API = &api
 		if c.domain != "" {
 			services.DNS.Floating = api.All()
 		}
 	}
+
 	n.install(bootstrap.Guest{HostName: n.name, Services: services})
 	if !worker {
 		n.serve()
 	}
+
 	n.power()
 	t.Cleanup(n.off)
+
 	return n
 }
 
@@ -227,14 +265,17 @@ func (n *node) install(guest bootstrap.Guest) {
 	if !n.worker {
 		join += "controlPlane: {}\n"
 	}
+
 	stock, err := cloudinit.NewNode(&cloudinit.NodeInput{JoinConfiguration: join})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	merged, err := bootstrap.Merge(stock, bootstrap.CloudConfig, guest)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var config struct {
 		WriteFiles []struct{ Path, Permissions, Content string } `yaml:"write_files"`
 		RunCmd     []string                                      `yaml:"runcmd"`
@@ -242,21 +283,29 @@ func (n *node) install(guest bootstrap.Guest) {
 	if err := yaml.Unmarshal(merged, &config); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, folder := range []string{"etc", "work", "bin"} {
 		if err := os.MkdirAll(filepath.Join(n.root, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, file := range config.WriteFiles {
 		if rest, ok := strings.CutPrefix(file.Path, "/etc/"); ok {
 			n.write(filepath.Join("etc", rest), file.Content, file.Permissions == "0755" || file.Permissions == "0700")
 		}
 	}
-	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://%s', insecure-skip-tls-verify: true}\ncontexts:\n- name: c\n  context: {cluster: c, user: c}\ncurrent-context: c\nusers: [{name: c, user: {token: t}}]\n",
-		netip.AddrPortFrom(n.cluster.endpoint, 6443))
+
+	kubeconfig := fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\nclusters:\n- name: c\n  cluster: {server: 'https://%s', "+
+			"insecure-skip-tls-verify: true}\ncontexts:\n- name: c\n  context: {cluster: c, user: "+
+			"c}\ncurrent-context: c\nusers: [{name: c, user: {token: t}}]\n",
+		netip.AddrPortFrom(n.cluster.endpoint, 6443),
+	)
 	if !n.worker {
 		n.write("etc/kubernetes/admin.conf", kubeconfig, false)
 	}
+
 	if !n.cluster.joining {
 		n.write("etc/capolvm/joined", "", false)
 		long := time.Now().Add(-time.Hour)
@@ -264,17 +313,23 @@ func (n *node) install(guest bootstrap.Guest) {
 			t.Fatal(err)
 		}
 	}
+
 	// kubeadm and what is about the firmware are the guest's own business.
-	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool { return !strings.HasPrefix(command, "systemctl ") })
+	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool {
+		return !strings.HasPrefix(command, "systemctl ")
+	})
 	if len(commands) < 4 && !n.worker {
 		t.Fatalf("the user data starts nothing:\n%s", merged)
 	}
+
 	n.write("commands.sh", "set -e\n"+strings.Join(commands, "\n")+"\n"+n.staticPods(), true)
 	systemctl, err := os.ReadFile("testdata/systemctl")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n.write("bin/systemctl", string(systemctl), true)
+
 	for name, path := range map[string]string{"kubectl": n.cluster.lan.kubectl, "coredns": n.cluster.lan.coredns} {
 		if err := os.Symlink(path, filepath.Join(n.root, "bin", name)); err != nil {
 			t.Fatal(err)
@@ -282,35 +337,44 @@ func (n *node) install(guest bootstrap.Guest) {
 	}
 }
 
-// staticPods are the commands with which the kubelet stands in for the static pods: a container is the program that its image
-// is called, which sees its volumes where they are mounted, and is started again when it ends.
+// staticPods are the commands with which the kubelet stands in for the static pods: a container is the program that its
+// image is called, which sees its volumes where they are mounted, and is started again when it ends.
 func (n *node) staticPods() string {
 	t := n.cluster.lan.t
 	paths, err := filepath.Glob(filepath.Join(n.root, "etc/kubernetes/manifests/*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
+
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
 		var pod corev1.Pod
 		if err == nil {
 			err = kyaml.UnmarshalStrict(content, &pod)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !pod.Spec.HostNetwork {
 			t.Fatalf("%s would need the cluster's network:\n%s", path, content)
 		}
+
 		for _, container := range pod.Spec.Containers {
 			for _, mount := range container.VolumeMounts {
 				at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-				fmt.Fprintf(&out, "mkdir -p %[2]s\nmount --bind %[1]s %[2]s\n", pod.Spec.Volumes[at].HostPath.Path, mount.MountPath)
+				fmt.Fprintf(&out, "mkdir -p %[2]s\nmount --bind %[1]s %[2]s\n", pod.Spec.Volumes[at].HostPath.Path,
+					mount.MountPath)
 			}
-			fmt.Fprintf(&out, "while sleep 0.3; do %s %s; done >>\"$ROOT/%s.log\" 2>&1 &\n", container.Image, strings.Join(container.Args, " "), pod.Name)
+
+			fmt.Fprintf(&out, "while sleep 0.3; do %s %s; done >>\"$ROOT/%s.log\" 2>&1 &\n", container.Image,
+				strings.Join(container.Args, " "), pod.Name)
 		}
 	}
+
 	return out.String()
 }
 
@@ -319,11 +383,13 @@ func (n *node) write(path, content string, executable bool) {
 	if executable {
 		mode = 0o755
 	}
+
 	path = filepath.Join(n.root, path)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
 		err = os.WriteFile(path, []byte(content), mode)
 	}
+
 	if err != nil {
 		n.cluster.lan.t.Fatal(err)
 	}
@@ -336,23 +402,30 @@ func (n *node) power() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.process = exec.Command("ip", "netns", "exec", n.namespace, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/bash", script)
-	n.process.Env = append(os.Environ(), "ROOT="+n.root, "PATH="+filepath.Join(n.root, "bin")+":"+os.Getenv("PATH"), "HOME="+n.root)
+
+	n.process = exec.Command("ip", "netns", "exec", n.namespace, "unshare", "--mount", "--pid", "--fork",
+		"--kill-child", "--mount-proc", "/bin/bash", script)
+	n.process.Env = append(os.Environ(), "ROOT="+n.root, "PATH="+filepath.Join(n.root, "bin")+":"+os.Getenv("PATH"),
+		"HOME="+n.root)
 	if _, err := n.process.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
+
 	log, err := os.Create(filepath.Join(n.root, "node.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n.process.Stdout, n.process.Stderr = log, log
 	if err := n.process.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	n.cluster.lan.eventually(n.name+" has started", 20*time.Second, func() error {
 		if content, _ := os.ReadFile(log.Name()); !bytes.Contains(content, []byte("started")) {
 			return fmt.Errorf("its log: %s", content)
 		}
+
 		return nil
 	})
 }
@@ -362,6 +435,7 @@ func (n *node) off() {
 	if n.process == nil {
 		return
 	}
+
 	defer func() {
 		_ = n.process.Process.Kill()
 		_ = n.process.Wait()
@@ -369,9 +443,15 @@ func (n *node) off() {
 		n.fail()
 	}()
 	if n.cluster.lan.t.Failed() {
-		out, err := exec.Command("ip", "netns", "exec", n.namespace, n.cluster.lan.kubectl, "--kubeconfig", filepath.Join(n.root, "etc/kubernetes/admin.conf"), "--request-timeout", "5s", "get", "nodes", "--selector", "node-role.kubernetes.io/control-plane").CombinedOutput()
+		out, err := exec.Command("ip", "netns", "exec", n.namespace, n.cluster.lan.kubectl, "--kubeconfig",
+			filepath.Join(n.root, "etc/kubernetes/admin.conf"), "--request-timeout", "5s", "get", "nodes", "--selector",
+			"node-role.kubernetes.io/control-plane").
+			CombinedOutput()
 		n.cluster.lan.t.Logf("%s: kubectl: %v\n%s", n.name, err, out)
-		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log", "capolvm-nginx.service.log", "capolvm-follow.timer.log", "capolvm-dns.log", "etc/keepalived/keepalived.conf"} {
+
+		for _, name := range []string{"node.log", "keepalived.service.log", "haproxy.service.log",
+			"capolvm-nginx.service.log", "capolvm-follow.timer.log", "capolvm-dns.log",
+			"etc/keepalived/keepalived.conf"} {
 			content, _ := os.ReadFile(filepath.Join(n.root, name))
 			n.cluster.lan.t.Logf("%s %s:\n%s", n.name, name, content[max(0, len(content)-1500):])
 		}
@@ -385,11 +465,17 @@ func (n *node) serve() {
 	if n.cluster.services.LoadBalancer != bootstrap.NoLoadBalancer {
 		port = n.cluster.services.ServerPort
 	}
+
 	listener, err := listenIn(n.namespace, fmt.Sprintf(":%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: n, ReadHeaderTimeout: time.Second}, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
+
+	n.server = &httptest.Server{
+		Listener: listener,
+		Config:   &http.Server{Handler: n, ReadHeaderTimeout: time.Second},
+		TLS:      &tls.Config{MinVersion: tls.VersionTLS12},
+	}
 	n.server.Config.ErrorLog = nil
 	n.server.StartTLS()
 }
@@ -406,6 +492,7 @@ func (n *node) fail() {
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var out any
+
 	switch r.URL.Path {
 	case "/readyz":
 		_, _ = fmt.Fprint(w, n.name)
@@ -415,14 +502,20 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/apis":
 		out = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 	case "/api/v1":
-		out = metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "v1",
-			APIResources: []metav1.APIResource{{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: []string{"get", "list"}}}}
+		out = metav1.APIResourceList{
+			TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+			GroupVersion: "v1",
+			APIResources: []metav1.APIResource{
+				{Name: "nodes", SingularName: "node", Kind: "Node", Verbs: []string{"get", "list"}},
+			},
+		}
 	case "/api/v1/nodes":
 		out = n.cluster.nodeList()
 	default:
 		http.NotFound(w, r)
 		return
 	}
+
 	_ = json.NewEncoder(w).Encode(out)
 }
 
@@ -430,18 +523,28 @@ func (c *cluster) nodeList() corev1.NodeList {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
+
 	for _, n := range c.nodes {
 		if n.unlisted {
 			continue
 		}
+
 		labels := map[string]string{"kubernetes.io/hostname": n.name}
 		if !n.worker {
 			labels["node-role.kubernetes.io/control-plane"] = ""
 		}
-		out.Items = append(out.Items, corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeHostName, Address: n.name}, {Type: corev1.NodeInternalIP, Address: n.address.String()}, {Type: corev1.NodeInternalIP, Address: v6(n.address.String())},
-		}}})
+
+		out.Items = append(out.Items, corev1.Node{
+			TypeMeta:   metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
+			ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: n.name},
+				{Type: corev1.NodeInternalIP, Address: n.address.String()},
+				{Type: corev1.NodeInternalIP, Address: v6(n.address.String())},
+			}},
+		})
 	}
+
 	return out
 }
 
@@ -456,16 +559,21 @@ func (c *cluster) remove(gone *node) {
 // holder is the node that has an address; nil where none has it, and an error where two do.
 func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
+
 	for _, n := range c.nodes {
-		out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0").Output()
+		out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev",
+			"enp1s0").Output()
 		if err != nil || n.process == nil || n.worker || !bytes.Contains(out, []byte(" "+address.String()+"/")) {
 			continue
 		}
+
 		if found != nil {
 			return nil, fmt.Errorf("%s and %s both have %s", found.name, n.name, address)
 		}
+
 		found = n
 	}
+
 	return found, nil
 }
 
@@ -479,14 +587,17 @@ func (n *node) config(path string) string {
 func (l *lan) eventually(what string, most time.Duration, check func() error) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
+
 	for {
 		err := check()
 		if err == nil {
 			return time.Since(begin)
 		}
+
 		if time.Since(begin) > most {
 			l.t.Fatalf("%s: not within %s: %v", what, most, err)
 		}
+
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -520,11 +631,14 @@ func within[T any](namespace string, do func() (T, error)) (T, error) {
 			defer file.Close()
 			err = unix.Setns(int(file.Fd()), unix.CLONE_NEWNET)
 		}
+
 		if out.err = err; err == nil {
 			out.made, out.err = do()
 		}
+
 		done <- out
 	}()
 	out := <-done
+
 	return out.made, out.err
 }

@@ -28,8 +28,10 @@ func guestfish(t *testing.T, script string) string {
 		if strings.Contains(problems.String(), "mkfs.xfs") {
 			t.Skip("libguestfs cannot make XFS here; " + install)
 		}
+
 		t.Fatalf("%v: %s", err, problems.String())
 	}
+
 	return out.String()
 }
 
@@ -78,6 +80,7 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	if _, err := exec.LookPath("guestfish"); err != nil {
 		t.Skip("guestfish is not installed; " + install)
 	}
+
 	// Not every machine that says it has KVM can run it.
 	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND_SETTINGS"), "force_tcg"))
 	t.Setenv("LIBGUESTFS_BACKEND", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND"), "direct"))
@@ -88,16 +91,26 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reference := ocktest.Serve(t, nil) + "/olcne/ock:1.33"
-	ocktest.Push(t, reference, ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{Name: "disk/boot.qcow2", Content: before})))
+	ocktest.Push(t, reference, ocktest.Image(t, "amd64", ocktest.Layer(t, ocktest.File{
+		Name:    "disk/boot.qcow2",
+		Content: before,
+	})))
 	o := ockimage.Options{
-		From: reference, Arch: "amd64", Arguments: ockimage.Arguments{Platform: "openstack", More: []string{"nosmt"}}, Output: filepath.Join(dir, "node.qcow2"),
-		Say: t.Logf, Progress: func(string) func(int64, int64) { return func(int64, int64) {} },
+		From:      reference,
+		Arch:      "amd64",
+		Arguments: ockimage.Arguments{Platform: "openstack", More: []string{"nosmt"}},
+		Output:    filepath.Join(dir, "node.qcow2"),
+		Say:       t.Logf, Progress: func(string) func(int64, int64) { return func(int64, int64) {} },
 	}
 	if err := ockimage.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	entry := "title Oracle Linux Server\nversion 1\noptions rw ip=dhcp ignition.platform.id=openstack ignition.firstboot=1 console=tty0 root=UUID=0 nosmt\nlinux /ostree/ock-0/vmlinuz\n"
+
+	entry := "title Oracle Linux Server\nversion 1\noptions rw ip=dhcp ignition.platform.id=openstack " +
+		"ignition.firstboot=1 console=tty0 root=UUID=0 nosmt\nlinux /ostree/ock-0/vmlinuz\n"
+
 	got := guestfish(t, strings.ReplaceAll(readBack, "DISK", o.Output))
 	for what, want := range map[string]string{
 		"the entry":                      entry,
@@ -109,9 +122,11 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 			t.Errorf("%s is not there:\n%s", what, got)
 		}
 	}
+
 	if strings.Contains(got, "0a1b.0/etc/machine-id") {
 		t.Errorf("the machine ID is there:\n%s", got)
 	}
+
 	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

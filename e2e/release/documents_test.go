@@ -23,37 +23,56 @@ type document struct {
 	setUp    string
 }
 
-// TestCommandsOfTheDocuments runs the calls of kubectl and clusterctl in documents, as they stand, in a management cluster that
-// begins empty. Those of olvmctl are run by its own tests; that part of migration.md which needs the old provider by e2e.
+// TestCommandsOfTheDocuments runs the calls of kubectl and clusterctl in documents, as they stand, in a management
+// cluster that begins empty. Those of olvmctl are run by its own tests; that part of migration.md which needs the old
+// provider by e2e.
 func TestCommandsOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	m := newManagement(t)
 	m.others()
 	m.release("v0.1.0")
+
 	for plural, kind := range map[string]string{"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"} {
 		m.crd("monitoring.coreos.com", plural, kind)
 	}
+
 	dir := filepath.Join(m.dir, "checkout")
 	root := m.tools.Root()
 	if err := os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))); err != nil {
 		t.Fatal(err)
 	}
+
 	sample, err := os.ReadFile(filepath.Join(root, "config", "samples", "demo.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"FILE": "secret", "CA.pem": "a CA", "manifests.yaml": strings.ReplaceAll(string(sample), "ENGINE_URL", "https://engine.example.com/ovirt-engine")} {
+
+	for name, content := range map[string]string{
+		"FILE":           "secret",
+		"CA.pem":         "a CA",
+		"manifests.yaml": strings.ReplaceAll(string(sample), "ENGINE_URL", "https://engine.example.com/ovirt-engine"),
+	} {
 		m.write(filepath.Join("checkout", name), content)
 	}
+
 	texts := testenv.Documents(t)
 	const initialise = "clusterctl init --infrastructure olvm\n"
 	run, initialised := 0, false
+
 	list := []document{
 		{path: "docs/install.md"},
 		{path: "config/templates/README.md"},
 		{path: "config/samples/README.md"},
-		{path: "docs/migration.md", from: "## A new cluster beside the old one", to: "## Taking over VMs", setUp: "kubectl delete -f manifests.yaml --ignore-not-found"},
-		{path: "docs/identity.md", setUp: "kubectl create namespace vault && kubectl -n vault create secret generic engine-credentials"},
+		{
+			path:  "docs/migration.md",
+			from:  "## A new cluster beside the old one",
+			to:    "## Taking over VMs",
+			setUp: "kubectl delete -f manifests.yaml --ignore-not-found",
+		},
+		{
+			path:  "docs/identity.md",
+			setUp: "kubectl create namespace vault && kubectl -n vault create secret generic engine-credentials",
+		},
 		{path: "docs/autoscaling.md"},
 		{path: "docs/metrics.md"},
 		{path: "docs/olvmctl.md"},
@@ -65,38 +84,52 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			}
 		}
 	}
+
 	for _, d := range list {
 		text := texts[d.path]
 		if d.from != "" {
 			_, text, _ = strings.Cut(text, d.from)
 			text, _, _ = strings.Cut(text, d.to)
 		}
+
 		script := ""
+
 		for _, block := range testenv.CommandBlocks(text) {
 			if isOurs(block) {
 				script += block + "\n"
 				run++
 			}
 		}
+
 		if script == "" {
 			t.Errorf("%s has no commands", d.path)
 		}
+
 		if initialised && strings.Contains(script, initialise) { // it is to be done once, and is an error then
 			script = strings.ReplaceAll(script, initialise, "true\n")
 		}
+
 		initialised = initialised || strings.Contains(script, initialise)
+
 		// What olvmctl would write is there already.
-		script = strings.NewReplacer(" >manifests.yaml", "", "NAMESPACE", "docs", "SERVICEACCOUNT", "autoscaler", "CLUSTER", "prod", "NAME-", "new-").Replace(script)
+		script = strings.NewReplacer(" >manifests.yaml", "", "NAMESPACE", "docs", "SERVICEACCOUNT", "autoscaler",
+			"CLUSTER", "prod", "NAME-", "new-").
+			Replace(script)
 		if out, err := m.shell(dir, d.setUp+"\n"+script); err != nil {
 			t.Errorf("%s: %v\n%s", d.path, err, out)
 		}
 	}
+
 	if run < 10 {
 		t.Errorf("%d blocks were run", run)
 	}
+
 	for _, check := range []string{
-		"kubectl get secret prod-ovirt-credentials demo-ovirt-credentials", "kubectl -n docs get secret new-ovirt-credentials", "kubectl get configmap prod-ovirt-ca demo-ovirt-ca", "kubectl get olvmcluster demo",
-		"test -s prod.yaml", "kubectl -n capolvm-system get podmonitor", "kubectl get clusterrolebinding cluster-autoscaler-olvm",
+		"kubectl get secret prod-ovirt-credentials demo-ovirt-credentials", "kubectl -n docs get " +
+			"secret new-ovirt-credentials", "kubectl get configmap prod-ovirt-ca demo-ovirt-ca",
+		"kubectl get olvmcluster demo",
+		"test -s prod.yaml", "kubectl -n capolvm-system get podmonitor",
+		"kubectl get clusterrolebinding cluster-autoscaler-olvm",
 		`test "$(kubectl -n vault get secret engine-credentials -o jsonpath='{.metadata.annotations.infrastructure\.cluster\.x-k8s\.io/olvm-allowed-namespaces}')" = team-a,team-b`,
 	} {
 		if out, err := m.shell(dir, check); err != nil {
@@ -120,15 +153,24 @@ func (m *management) shell(dir, script string) (string, error) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+
 	clusterctl, err := m.tools.Path("clusterctl", "clusterctl")
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	stubs := fmt.Sprintf("set -eo pipefail\nolvmctl() { if [ \"${*: -1}\" = - ]; then cat >/dev/null; fi; }\nmake() { :; }\nkubectl() { %q \"$@\"; }\nclusterctl() { %q \"$@\" --config %q; }\n", kubectl, clusterctl, m.config)
+
+	stubs := fmt.Sprintf(
+		"set -eo pipefail\nolvmctl() { if [ \"${*: -1}\" = - ]; then cat >/dev/null; fi; }\nmake() { :; "+
+			"}\nkubectl() { %q \"$@\"; }\nclusterctl() { %q \"$@\" --config %q; }\n",
+		kubectl,
+		clusterctl,
+		m.config,
+	)
 	command := exec.CommandContext(m.t.Context(), "bash", "-c", stubs+script)
 	command.Dir = dir
 	command.Env = m.environment()
 	out, err := command.CombinedOutput()
+
 	return string(out), err
 }
 
@@ -139,10 +181,22 @@ func (m *management) crd(group, plural, kind string) {
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: group, Scope: apiextensionsv1.NamespaceScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-				Type: "object", XPreserveUnknownFields: &everything,
-			}}}},
+			Group: group,
+			Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural:   plural,
+				Singular: strings.ToLower(kind),
+				Kind:     kind,
+				ListKind: kind + "List",
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name:    "v1",
+				Served:  true,
+				Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &everything,
+				}},
+			}},
 		},
 	}
 	if err := m.client.Create(m.t.Context(), crd); err != nil {

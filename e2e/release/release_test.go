@@ -41,32 +41,44 @@ type management struct {
 
 func newManagement(t *testing.T) *management {
 	t.Helper()
+
 	m := &management{t: t, tools: testenv.Toolchain(t), dir: t.TempDir()}
 	for _, module := range []string{"plane", "clusterctl"} {
 		if err := m.tools.Build(t.Context(), module); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	assets, err := m.tools.Dir("plane")
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute}
+
+	env := &envtest.Environment{
+		BinaryAssetsDirectory:    assets,
+		ControlPlaneStartTimeout: time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
 	config, err := env.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = env.Stop() })
 	m.kubeconfig = m.write("kubeconfig", string(env.KubeConfig))
+
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterctlv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		clusterctlv1.AddToScheme, infrav1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if m.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -77,9 +89,11 @@ func (m *management) write(name, content string) string {
 	if err == nil {
 		err = os.WriteFile(path, []byte(content), 0o600)
 	}
+
 	if err != nil {
 		m.t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -90,6 +104,7 @@ func (m *management) clusterctl(args ...string) string {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(m.t.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, append(args, "--config", m.config)...)
@@ -100,67 +115,106 @@ func (m *management) clusterctl(args ...string) string {
 	if err != nil {
 		m.t.Fatalf("clusterctl %s: %v\n%s%s", strings.Join(args, " "), err, out, problems.String())
 	}
+
 	return string(out)
 }
 
 // environment of the programs: the management cluster, and values for all variables of templates.
 func (m *management) environment() []string {
-	return append(os.Environ(), "XDG_CONFIG_HOME="+m.dir, "HOME="+m.dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "KUBECONFIG="+m.kubeconfig, "GOPROXY=off",
-		"CONTROL_PLANE_ENDPOINT_HOST=10.20.30.5", "CONTROL_PLANE_ENDPOINT_IPV6=fd00::5", "OLVM_SERVER_URL=https://engine.example.com/ovirt-engine", "OLVM_VM_TEMPLATE=ol9", "OLVM_NETWORK=net", "OLVM_VNIC_PROFILE=net",
-		"OLVM_SUBNET=10.20.30.0/24", "OLVM_GATEWAY=10.20.30.1", "OLVM_CONTROL_PLANE_ADDRESSES=10.20.30.10-10.20.30.19,10.20.30.30", "OLVM_WORKER_ADDRESSES=10.20.30.100-10.20.30.199", "OLVM_NODE_ADDRESSES=10.20.30.10-10.20.30.99",
-		"OLVM_SUBNET_IPV6=fd00::/64", "OLVM_GATEWAY_IPV6=fd00::1", "OLVM_CONTROL_PLANE_ADDRESSES_IPV6=fd00::10-fd00::19", "OLVM_WORKER_ADDRESSES_IPV6=fd00::100-fd00::199", "CLUSTER_DOMAIN=prod.example.com",
-		"OLVM_FAILURE_DOMAIN_A=a", "OLVM_FAILURE_DOMAIN_B=b", "OLVM_FAILURE_DOMAIN_C=c")
+	return append(
+		os.Environ(),
+		"XDG_CONFIG_HOME="+m.dir,
+		"HOME="+m.dir,
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		"KUBECONFIG="+m.kubeconfig,
+		"GOPROXY=off",
+		"CONTROL_PLANE_ENDPOINT_HOST=10.20.30.5",
+		"CONTROL_PLANE_ENDPOINT_IPV6=fd00::5",
+		"OLVM_SERVER_URL=https://engine.example.com/ovirt-engine",
+		"OLVM_VM_TEMPLATE=ol9",
+		"OLVM_NETWORK=net",
+		"OLVM_VNIC_PROFILE=net",
+		"OLVM_SUBNET=10.20.30.0/24",
+		"OLVM_GATEWAY=10.20.30.1",
+		"OLVM_CONTROL_PLANE_ADDRESSES=10.20.30.10-10.20.30.19,10.20.30.30",
+		"OLVM_WORKER_ADDRESSES=10.20.30.100-10.20.30.199",
+		"OLVM_NODE_ADDRESSES=10.20.30.10-10.20.30.99",
+		"OLVM_SUBNET_IPV6=fd00::/64",
+		"OLVM_GATEWAY_IPV6=fd00::1",
+		"OLVM_CONTROL_PLANE_ADDRESSES_IPV6=fd00::10-fd00::19",
+		"OLVM_WORKER_ADDRESSES_IPV6=fd00::100-fd00::199",
+		"CLUSTER_DOMAIN=prod.example.com",
+		"OLVM_FAILURE_DOMAIN_A=a",
+		"OLVM_FAILURE_DOMAIN_B=b",
+		"OLVM_FAILURE_DOMAIN_C=c",
+	)
 }
 
 // release makes a release of the provider in the repository.
 func (m *management) release(version string) {
 	m.t.Helper()
-	command := exec.CommandContext(m.t.Context(), "go", "run", "./hack/release", "-manifests", "-version", version, "-out", filepath.Join(m.dir, "repository", "infrastructure-olvm", version))
+	command := exec.CommandContext(m.t.Context(), "go", "run", "./hack/release", "-manifests", "-version", version,
+		"-out", filepath.Join(m.dir, "repository", "infrastructure-olvm", version))
 	command.Dir = m.tools.Root()
 	if out, err := command.CombinedOutput(); err != nil {
 		m.t.Fatalf("%v\n%s", err, out)
 	}
 }
 
-// others puts providers into the repository that have the CRDs of Cluster API's own, and nothing that would run, and makes
-// cert-manager appear to be there: our provider needs nothing of it.
+// others puts providers into the repository that have the CRDs of Cluster API's own, and nothing that would run, and
+// makes cert-manager appear to be there: our provider needs nothing of it.
 func (m *management) others() {
 	m.t.Helper()
 	assets, err := m.tools.Dir("plane")
 	if err != nil {
 		m.t.Fatal(err)
 	}
+
 	const version = "v1.14.2"
 	config := "cert-manager:\n  version: v1.18.0\nproviders:\n"
+
 	for _, p := range []struct{ label, name, kind, components, manager string }{
 		{"cluster-api", "cluster-api", "CoreProvider", "core-components.yaml", "capi-core"},
 		{"bootstrap-kubeadm", "kubeadm", "BootstrapProvider", "bootstrap-components.yaml", "capi-bootstrap-kubeadm"},
-		{"control-plane-kubeadm", "kubeadm", "ControlPlaneProvider", "control-plane-components.yaml", "capi-controlplane-kubeadm"},
+		{"control-plane-kubeadm", "kubeadm", "ControlPlaneProvider", "control-plane-components.yaml",
+			"capi-controlplane-kubeadm"},
 		{"infrastructure-olvm", "olvm", "InfrastructureProvider", "infrastructure-components.yaml", ""},
 	} {
 		at := version
 		if p.manager == "" {
 			at = "latest"
 		}
-		config += fmt.Sprintf("- {name: %s, type: %s, url: %q}\n", p.name, p.kind, filepath.Join(m.dir, "repository", p.label, at, p.components))
+
+		config += fmt.Sprintf("- {name: %s, type: %s, url: %q}\n", p.name, p.kind,
+			filepath.Join(m.dir, "repository", p.label, at, p.components))
 		if p.manager == "" {
 			continue
 		}
+
 		components := fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s-system}\n", p.label)
 		crds, err := filepath.Glob(filepath.Join(assets, "manifests", p.manager, "crd", "*.yaml"))
 		if err != nil || len(crds) == 0 {
 			m.t.Fatalf("no CRDs of %s: %v", p.manager, err)
 		}
+
 		for _, path := range crds {
 			content, err := os.ReadFile(path)
 			if err != nil {
 				m.t.Fatal(err)
 			}
-			components += "---\n" + strings.Replace(string(content), "metadata:\n", "metadata:\n  labels: {cluster.x-k8s.io/v1beta1: v1beta1, cluster.x-k8s.io/v1beta2: v1beta2}\n", 1)
+
+			components += "---\n" + strings.Replace(string(content), "metadata:\n",
+				"metadata:\n  labels: {cluster.x-k8s.io/v1beta1: v1beta1, cluster.x-k8s.io/v1beta2: v1beta2}\n", 1)
 		}
+
 		m.write(filepath.Join("repository", p.label, version, p.components), components)
-		m.write(filepath.Join("repository", p.label, version, "metadata.yaml"), "apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: 14, contract: v1beta2}\n")
+		m.write(
+			filepath.Join("repository", p.label, version, "metadata.yaml"),
+			"apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3\nkind: Metadata\nreleaseSeries:\n- {major: 1, minor: "+
+				"14, contract: v1beta2}\n",
+		)
 	}
+
 	m.config = m.write("clusterctl.yaml", config)
 	for plural, kind := range map[string]string{"issuers": "Issuer", "certificates": "Certificate"} {
 		m.crd("cert-manager.io", plural, kind)
@@ -171,14 +225,25 @@ func (m *management) others() {
 func (m *management) expectInstalled(version string) {
 	m.t.Helper()
 	var provider clusterctlv1.Provider
-	if err := m.client.Get(m.t.Context(), client.ObjectKey{Namespace: "capolvm-system", Name: "infrastructure-olvm"}, &provider); err != nil || provider.Version != version {
+	err := m.client.Get(m.t.Context(), client.ObjectKey{
+		Namespace: "capolvm-system",
+		Name:      "infrastructure-olvm",
+	}, &provider)
+	if err != nil || provider.Version != version {
 		m.t.Errorf("clusterctl says %q, %v", provider.Version, err)
 	}
+
 	var deployment appsv1.Deployment
-	if err := m.client.Get(m.t.Context(), client.ObjectKey{Namespace: "capolvm-system", Name: "capolvm-controller-manager"}, &deployment); err != nil {
+	err = m.client.Get(m.t.Context(), client.ObjectKey{
+		Namespace: "capolvm-system",
+		Name:      "capolvm-controller-manager",
+	}, &deployment)
+	if err != nil {
 		m.t.Fatal(err)
 	}
-	if image := deployment.Spec.Template.Spec.Containers[0].Image; image != "ghcr.io/capolvm/cluster-api-provider-olvm:"+version {
+
+	image := deployment.Spec.Template.Spec.Containers[0].Image
+	if image != "ghcr.io/capolvm/cluster-api-provider-olvm:"+version {
 		m.t.Errorf("the image is %s", image)
 	}
 }
@@ -190,24 +255,38 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 	m.release("v0.1.0")
 	m.clusterctl("init", "--infrastructure", "olvm")
 	m.expectInstalled("v0.1.0")
+
 	for _, name := range []string{"olvmclusters", "olvmclustertemplates", "olvmmachines", "olvmmachinetemplates"} {
 		var crd apiextensionsv1.CustomResourceDefinition
-		if err := m.client.Get(t.Context(), client.ObjectKey{Name: name + ".infrastructure.cluster.x-k8s.io"}, &crd); err != nil || crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1" || crd.Labels["cluster.x-k8s.io/provider"] != "infrastructure-olvm" {
+		err := m.client.Get(t.Context(), client.ObjectKey{Name: name + ".infrastructure.cluster.x-k8s.io"}, &crd)
+		if err != nil || crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1" ||
+			crd.Labels["cluster.x-k8s.io/provider"] != "infrastructure-olvm" {
 			t.Errorf("%s: %v, %v", name, crd.Labels, err)
 		}
 	}
+
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := m.client.Get(t.Context(), client.ObjectKey{Name: "olvmmachines.infrastructure.cluster.x-k8s.io"}, &crd); err != nil {
+	err := m.client.Get(t.Context(), client.ObjectKey{Name: "olvmmachines.infrastructure.cluster.x-k8s.io"}, &crd)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	if about := spec.Properties["vmTemplateName"].Description; !strings.Contains(about, "made. ${KUBERNETES_VERSION} in it") || strings.Contains(about, "$$$") {
+	about := spec.Properties["vmTemplateName"].Description
+	if !strings.Contains(about, "made. ${KUBERNETES_VERSION} in it") || strings.Contains(about, "$$$") {
 		t.Errorf("clusterctl has changed a description: %s", about)
 	}
-	kept := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"}, Spec: infrav1.OLVMClusterSpec{
-		OLVMDatacenterName: "Default", ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.20.30.5", Port: 6443},
-		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{ServerURL: "https://engine.example.com/ovirt-engine", CredentialsSecret: infrav1.NamespacedName{Name: "credentials"}},
-	}}
+
+	kept := &infrav1.OLVMCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"},
+		Spec: infrav1.OLVMClusterSpec{
+			OLVMDatacenterName: "Default", ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.20.30.5", Port: 6443},
+			OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
+				ServerURL:         "https://engine.example.com/ovirt-engine",
+				CredentialsSecret: infrav1.NamespacedName{Name: "credentials"},
+			},
+		},
+	}
 	if err := m.client.Create(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +295,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 	if plan := m.clusterctl("upgrade", "plan"); !strings.Contains(plan, "v0.1.1") {
 		t.Errorf("the plan of an upgrade:\n%s", plan)
 	}
+
 	m.clusterctl("upgrade", "apply", "--infrastructure", "capolvm-system/olvm:v0.1.1")
 	m.expectInstalled("v0.1.1")
 	if err := m.client.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
@@ -224,22 +304,41 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 
 	// Each flavor is rendered by clusterctl, and taken by the API server.
 	for _, flavor := range append(clusterfile.Flavors(), "topology") {
-		args := []string{"generate", "cluster", "prod", "--infrastructure", "olvm", "--kubernetes-version", "v1.36.1", "--control-plane-machine-count", "3", "--worker-machine-count", "2", "--target-namespace", "default"}
+		args := []string{
+			"generate",
+			"cluster",
+			"prod",
+			"--infrastructure",
+			"olvm",
+			"--kubernetes-version",
+			"v1.36.1",
+			"--control-plane-machine-count",
+			"3",
+			"--worker-machine-count",
+			"2",
+			"--target-namespace",
+			"default",
+		}
 		if flavor != "default" {
 			args = append(args, "--flavor", flavor)
 		}
+
 		objects, err := manifest.Read([]byte(m.clusterctl(args...)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, object := range objects {
 			if object.GetKind() == "InClusterIPPool" {
 				continue // of another provider
 			}
-			if err := m.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")); err != nil {
+
+			err := m.client.Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict"))
+			if err != nil {
 				t.Errorf("flavor %s: %s %s: %v", flavor, object.GetKind(), object.GetName(), err)
 			}
 		}
+
 		if len(objects) < 6 {
 			t.Errorf("flavor %s has %d objects", flavor, len(objects))
 		}
@@ -254,28 +353,43 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", m.dir)
 	t.Setenv("GOPROXY", "off")
 	var said []string
-	p := &providers.Providers{Config: m.config, Timeout: 3 * time.Second, Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+	p := &providers.Providers{
+		Config:   m.config,
+		Timeout:  3 * time.Second,
+		Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+	}
 	to := providers.Management{Kubeconfig: m.kubeconfig, Client: m.client}
 	installed, err := p.Ensure(t.Context(), to)
-	if want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}; !slices.Equal(installed, want) {
+	want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}
+	if !slices.Equal(installed, want) {
 		t.Errorf("installed %v", installed)
 	}
-	if err == nil || !strings.Contains(err.Error(), "not available after 3s: Deployment capolvm-system/capolvm-controller-manager") {
+
+	if err == nil ||
+		!strings.Contains(err.Error(), "not available after 3s: Deployment capolvm-system/capolvm-controller-manager") {
 		t.Errorf("a manager that does not run: %v", err)
 	}
+
 	m.expectInstalled("v0.1.0")
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "capolvm-system", Name: "capolvm-controller-manager"}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "capolvm-system", Name: "capolvm-controller-manager"},
+	}
 	if err := m.client.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
 		t.Fatal(err)
 	}
-	deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}
+
+	deployment.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue},
+	}
 	if err := m.client.Status().Update(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
+
 	said = nil
 	if installed, err := p.Ensure(t.Context(), to); err != nil || len(installed) != 0 || len(said) != 0 {
 		t.Errorf("a second time: %v, %v, %v", installed, err, said)
 	}
+
 	content, err := os.ReadFile(m.config)
 	if err != nil || strings.Contains(string(content), "CLUSTER_TOPOLOGY") {
 		t.Errorf("the user's configuration was changed: %s, %v", content, err)
@@ -284,8 +398,12 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 
 func TestAReleaseNeedsAVersionThatItsMetadataHas(t *testing.T) {
 	tools := testenv.Toolchain(t)
-	for version, want := range map[string]string{"dev": `"dev" is not a version`, "v9.9.0": "config/metadata.yaml has no release series for v9.9.0"} {
-		command := exec.CommandContext(t.Context(), "go", "run", "./hack/release", "-manifests", "-version", version, "-out", t.TempDir())
+	for version, want := range map[string]string{
+		"dev":    `"dev" is not a version`,
+		"v9.9.0": "config/metadata.yaml has no release series for v9.9.0",
+	} {
+		command := exec.CommandContext(t.Context(), "go", "run", "./hack/release", "-manifests", "-version", version,
+			"-out", t.TempDir())
 		command.Dir = tools.Root()
 		if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%v\n%s", err, out)

@@ -21,10 +21,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// full asks for a machine that needs every kind of call: claimed and given addresses, two network interfaces, a larger root
-// disk, a data disk, a tag.
+// full asks for a machine that needs every kind of call: claimed and given addresses, two network interfaces, a larger
+// root disk, a data disk, a tag.
 func full(spec *infrav1.OLVMMachineSpec) {
-	spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"}}
+	spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{
+		{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"},
+	}
 	spec.VirtualMachine.Network.IPv4 = nil
 	spec.AdditionalNetworks = []infrav1.AdditionalNetwork{{
 		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICProfileName: "ovirtmgmt", VNICName: "storage"},
@@ -32,7 +34,8 @@ func full(spec *infrav1.OLVMMachineSpec) {
 			IPv4: &infrav1.IPv4Network{Subnet: "10.8.0.0/24", IPAddresses: []string{"10.8.0.10-10.8.0.19"}},
 		}},
 	}}
-	spec.VirtualMachine.RootDisk, spec.VirtualMachine.DataDisks = &infrav1.RootDisk{Size: "25GB"}, []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
+	spec.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "25GB"}
+	spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
 }
 
 // withoutGroups keeps what machines share out of the way.
@@ -64,9 +67,11 @@ func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
+
 		if !ptr.Deref(m.Status.Initialization.Provisioned, false) {
 			return errors.New("it is not")
 		}
+
 		return nil
 	})
 }
@@ -78,20 +83,27 @@ func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	if len(vms) != 1 || vms[0].Name != m.Name || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Status != "up" {
 		s.T.Fatalf("machine %s with %s, the engine has %+v", m.Name, m.Spec.ProviderID, vms)
 	}
+
 	if got := s.Sim.Summary(); got.NICs != 2 || got.Disks != 2 {
 		s.T.Errorf("the engine has %+v", got)
 	}
+
 	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
 	state, err := store.Load(context.Background(), m)
 	if err != nil {
 		s.T.Error(err)
-	} else if state.ResourceID("ovirt_vm") != vms[0].ID || state.AppliedDigest == "" || len(state.Instances("ovirt_nic")) != 2 {
-		s.T.Errorf("the state knows VM %q and %d network interfaces, and was applied as %q", state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), state.AppliedDigest)
+	} else if state.ResourceID("ovirt_vm") != vms[0].ID || state.AppliedDigest == "" ||
+		len(state.Instances("ovirt_nic")) != 2 {
+		s.T.Errorf("the state knows VM %q and %d network interfaces, and was applied as %q",
+			state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), state.AppliedDigest)
 	}
+
 	var claims ipamv1.IPAddressClaimList
-	if err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace)); err != nil || len(claims.Items) != 1 {
+	err = s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace))
+	if err != nil || len(claims.Items) != 1 {
 		s.T.Errorf("%d claims, %v", len(claims.Items), err)
-	} else if record := m.Annotations[infrav1.AddressesAnnotation]; m.Status.OLVM.IPAddress == "" || !strings.Contains(record, `"`+m.Status.OLVM.IPAddress+`"`) || !strings.Contains(record, `"10.8.0.1`) {
+	} else if record := m.Annotations[infrav1.AddressesAnnotation]; m.Status.OLVM.IPAddress == "" ||
+		!strings.Contains(record, `"`+m.Status.OLVM.IPAddress+`"`) || !strings.Contains(record, `"10.8.0.1`) {
 		s.T.Errorf("address %s, record %s", m.Status.OLVM.IPAddress, record)
 	}
 }
@@ -103,17 +115,22 @@ func (b *bench) expectNone(s *testsite.Site) {
 	if left := s.States(); len(left) != 0 {
 		s.T.Errorf("left of states: %d", len(left))
 	}
+
 	var claims ipamv1.IPAddressClaimList
-	if err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace)); err != nil || len(claims.Items) != 0 {
+	err := s.Client.List(context.Background(), &claims, client.InNamespace(s.Namespace))
+	if err != nil || len(claims.Items) != 0 {
 		s.T.Errorf("left of claims: %d, %v", len(claims.Items), err)
 	}
+
 	if left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
 		s.T.Errorf("left on disk: %v, %v", left, err)
 	}
+
 	s.Eventually("no process is left", func() error { // a manager that was just started asks for the executor's version
 		if left := b.Executors(); len(left) != 0 {
 			return fmt.Errorf("there are %v", left)
 		}
+
 		return nil
 	})
 }
@@ -140,18 +157,20 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s %s %s", p.fault, when, p.gate, p.at)
 }
 
-// points are the cases that follow from the calls of a life without faults: every call that changes something, before and
-// after its effect; every other call of the engine once, because a read has no effect and the second of a kind is like the
-// first. Where not everything is asked for, a connection to the API server is cut at the first write of a kind only, and
-// Terraform is not killed both before and after a state is written, nor the connection cut at a read.
+// points are the cases that follow from the calls of a life without faults: every call that changes something, before
+// and after its effect; every other call of the engine once, because a read has no effect and the second of a kind is
+// like the first. Where not everything is asked for, a connection to the API server is cut at the first write of a kind
+// only, and Terraform is not killed both before and after a state is written, nor the connection cut at a read.
 func points(b *bench, everything bool, of func(call) bool) []point {
 	var out []point
+
 	for name, g := range b.gates() {
 		for _, c := range g.seen() {
 			read := strings.HasPrefix(c.name, "GET ")
 			if !of(c) || read && c.nth > 1 || strings.HasSuffix(c.name, "/status") && c.nth > 2 {
 				continue // how often a status is written is a matter of time
 			}
+
 			for _, f := range []fault{killManager, killExecutor, cutCall} {
 				switch {
 				case f == killExecutor && !g.probed[c]: // none runs
@@ -164,15 +183,18 @@ func points(b *bench, everything bool, of func(call) bool) []point {
 			}
 		}
 	}
+
 	return out
 }
 
 func (b *bench) gates() map[string]*gate { return map[string]*gate{"engine": b.engine, "api": b.api} }
 
-// try is one case: a life with a fault. How often a state or a status is written, or a call is repeated that the engine refused
-// because it was busy, is a matter of time: where a life had not as many of them, it is tried again with one fewer.
+// try is one case: a life with a fault. How often a state or a status is written, or a call is repeated that the engine
+// refused because it was busy, is a matter of time: where a life had not as many of them, it is tried again with one
+// fewer.
 func (b *bench) try(t *testing.T, name string, p point) {
 	t.Helper()
+
 	for {
 		cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
 		if cold { // what is known already is not read again
@@ -181,13 +203,16 @@ func (b *bench) try(t *testing.T, name string, p point) {
 				t.Fatal(err)
 			}
 		}
+
 		sprung := b.during(t, p, func() { b.life(t, fmt.Sprintf("%s-%d", name, p.at.nth)) })
 		if sprung || t.Failed() {
 			return
 		}
+
 		if p.at.nth == 1 {
 			t.Fatalf("the machine's life had no %s", p.at)
 		}
+
 		p.at.nth--
 	}
 }
@@ -204,24 +229,30 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 			b.KillExecutors()
 			return false
 		}
+
 		return true
 	}}
+
 	for _, g := range b.gates() {
 		g.set(nil)
 	}
+
 	b.gates()[p.gate].set(hit)
 	ended, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		select {
 		case <-ended:
 			return
 		case <-hit.sprung:
 			sprung = true
 		}
+
 		if p.fault != killManager {
 			return
 		}
+
 		if err := b.Start(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -231,11 +262,12 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 		<-watched
 	}()
 	life()
+
 	return
 }
 
-// TestCrashMatrixOfAMachine kills the manager, kills Terraform alone, and cuts the connection, at each call of a machine's life in
-// turn, before its effect and after it.
+// TestCrashMatrixOfAMachine kills the manager, kills Terraform alone, and cuts the connection, at each call of a
+// machine's life in turn, before its effect and after it.
 func TestCrashMatrixOfAMachine(t *testing.T) {
 	const benches = 6
 	parent := t
@@ -243,30 +275,39 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 	first := newBench(t, withoutGroups)
 	probe := func() bool { return len(first.Executors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
+
 	// A call that only one of two lives has is a matter of time, and may be in none of those that follow.
 	common := map[call]int{}
+
 	for _, name := range []string{"dry", "dry-again"} {
 		first.Process.Kill() // what is known already is not read again
 		if err := first.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		first.engine.set(nil)
 		first.api.set(nil)
 		first.life(t, name)
+
 		for _, g := range first.gates() {
 			for _, c := range g.seen() {
 				common[c]++
 			}
 		}
 	}
+
 	first.engine.probe, first.api.probe = nil, nil
 	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool {
-		return common[c] == 2 && !strings.Contains(c.name, "olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name) // the cluster's, once
+		// the cluster's, once
+		return common[c] == 2 && !strings.Contains(c.name,
+			"olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
 	})
 	pool <- first
+
 	for range benches - 1 {
 		pool <- newBench(t, withoutGroups)
 	}
+
 	for i, p := range cases {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
@@ -276,6 +317,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 					b.Process.Kill()
 					b = newBench(parent, withoutGroups)
 				}
+
 				pool <- b
 			}()
 			b.try(t, fmt.Sprintf("m%d", i), p)
@@ -293,14 +335,17 @@ func (b *bench) wholeLife(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 	s.Eventually("the VM is in its group", func() error {
 		var groups []ovirtsim.AffinityGroupInfo
+
 		for _, dc := range s.Sim.State().DataCenters {
 			for _, c := range dc.Clusters {
 				groups = append(groups, c.AffinityGroups...)
 			}
 		}
+
 		if len(groups) != 1 || len(groups[0].VMs) != 1 {
 			return fmt.Errorf("the engine has %+v", groups)
 		}
+
 		return nil
 	})
 	s.Delete(m)
@@ -321,6 +366,7 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 		for _, g := range b.gates() {
 			g.set(nil)
 		}
+
 		return b
 	}
 	dry := cold(t)
@@ -329,17 +375,21 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 	if err := dry.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	dry.wholeLife(t)
 	about := func(c call) bool {
-		return strings.Contains(c.name, "affinitygroups") && !strings.HasPrefix(c.name, "GET ") || strings.Contains(c.name, "olvmclusters")
+		return strings.Contains(c.name, "affinitygroups") && !strings.HasPrefix(c.name, "GET ") ||
+			strings.Contains(c.name, "olvmclusters")
 	}
 	cases := points(dry, os.Getenv("CAPOLVM_FULL_MATRIX") != "", about)
 	if len(cases) < 10 {
 		t.Errorf("only %d cases: %v", len(cases), cases)
 	}
+
 	for _, p := range cases {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
+
 			for { // as in try: how often something is written is a matter of time
 				b := cold(t)
 				sprung := b.during(t, p, func() {
@@ -349,9 +399,11 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 				if sprung || t.Failed() || strings.HasSuffix(p.at.name, "/status") {
 					return
 				}
+
 				if p.at.nth == 1 {
 					t.Fatalf("the cluster's life had no %s", p.at)
 				}
+
 				p.at.nth--
 			}
 		})

@@ -76,22 +76,27 @@ func (g *gate) note(r *http.Request) *trap {
 	if name == "" {
 		return nil
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.nth == nil {
 		g.nth, g.probed = map[string]int{}, map[call]bool{}
 	}
+
 	g.nth[name]++
 	this := call{name: name, nth: g.nth[name]}
 	g.calls = append(g.calls, this)
 	if g.probe != nil {
 		g.probed[this] = g.probe()
 	}
+
 	if g.trap == nil || g.trap.at != this {
 		return nil
 	}
+
 	sprung := g.trap
 	g.trap = nil
+
 	return sprung
 }
 
@@ -104,27 +109,34 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 		if away != nil && away(r) {
 			panic(http.ErrAbortHandler)
 		}
+
 		t := g.note(r)
 		if t == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
+
 		defer close(t.sprung)
 		if !t.after {
 			if t.act() {
 				panic(http.ErrAbortHandler)
 			}
+
 			next.ServeHTTP(w, r)
+
 			return
 		}
+
 		answer := httptest.NewRecorder()
 		next.ServeHTTP(answer, r)
 		if t.act() {
 			panic(http.ErrAbortHandler)
 		}
+
 		for key, values := range answer.Header() {
 			w.Header()[key] = values
 		}
+
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes())
 	})
@@ -139,6 +151,7 @@ func engineCall(r *http.Request) string {
 	if r.URL.Query().Has("search") {
 		name += "?search"
 	}
+
 	return name
 }
 
@@ -150,5 +163,6 @@ func writeCall(r *http.Request) string {
 	if r.Method == http.MethodGet || match == nil || match[2] == "events" || match[2] == "leases" {
 		return ""
 	}
+
 	return r.Method + " " + match[2] + match[3]
 }

@@ -29,7 +29,13 @@ import (
 )
 
 // electing are the flags of managers that elect a leader quickly.
-var electing = []string{"--leader-elect", "--leader-elect-namespace=capolvm-system", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms"}
+var electing = []string{
+	"--leader-elect",
+	"--leader-elect-namespace=capolvm-system",
+	"--leader-elect-lease-duration=6s",
+	"--leader-elect-renew-deadline=3s",
+	"--leader-elect-retry-period=500ms",
+}
 
 // standby is a second manager for the same objects.
 func (b *bench) standby(t *testing.T) *manager {
@@ -38,6 +44,7 @@ func (b *bench) standby(t *testing.T) *manager {
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return other
 }
 
@@ -51,6 +58,7 @@ func (b *bench) on(name string, act func() bool) *trap {
 // ends waits until a process has ended.
 func ends(t *testing.T, m *manager, within time.Duration) {
 	t.Helper()
+
 	select {
 	case <-m.Process.Done():
 	case <-time.After(within):
@@ -58,11 +66,13 @@ func ends(t *testing.T, m *manager, within time.Duration) {
 	}
 }
 
-// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way, lets another manager finish the
-// machine, and then has the request arrive and the old leader go on.
+// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way, lets another manager
+// finish the machine, and then has the request arrive and the old leader go on.
 func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"POST /vms", "POST /vms/ID/nics", "POST /vms/ID/diskattachments", "POST /vms/ID/start"} {
+
+	for _, at := range []string{"POST /vms", "POST /vms/ID/nics", "POST /vms/ID/diskattachments",
+		"POST /vms/ID/start"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, withoutGroups, electing...)
@@ -72,6 +82,7 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 				_ = syscall.Kill(b.Process.PID(), syscall.SIGSTOP)
 				<-made
 				_ = syscall.Kill(b.Process.PID(), syscall.SIGCONT)
+
 				return false
 			})
 			m := s.Machine("one", full)
@@ -116,6 +127,7 @@ func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	if !took.After(ended) {
 		t.Errorf("the next leader acted %s before the last one had ended", ended.Sub(took))
 	}
+
 	b.manager = other
 	b.end(s, m)
 }
@@ -136,20 +148,25 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
 	state, err := store.Load(context.Background(), m)
 	if err != nil || state.ResourceID("ovirt_vm") == "" || len(state.Instances("ovirt_nic")) != 1 {
-		t.Errorf("the state knows VM %q and %d network interfaces, %v", state.ResourceID("ovirt_vm"), len(state.Instances("ovirt_nic")), err)
+		t.Errorf("the state knows VM %q and %d network interfaces, %v", state.ResourceID("ovirt_vm"),
+			len(state.Instances("ovirt_nic")), err)
 	}
+
 	if left := b.Executors(); len(left) != 0 {
 		t.Errorf("processes left: %v", left)
 	}
+
 	if err := b.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	b.end(s, m)
 }
 
 // TestTheAPIServerIsAway takes it away for longer than a save is tried: at all, or for states only.
 func TestTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
+
 	for name, away := range map[string]func(*http.Request) bool{
 		"at all":              all,
 		"for the states":      func(r *http.Request) bool { return strings.Contains(writeCall(r), "secrets") },
@@ -180,6 +197,7 @@ func TestAWorkingDirectoryThatVanishesIsMadeAgain(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(b.WorkDir(), s.Namespace)); err != nil {
 			t.Error(err)
 		}
+
 		return false
 	})
 	m := s.Machine("one", full)
@@ -191,24 +209,27 @@ func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	t.Parallel()
 	b := newColdBench(t, withoutGroups)
 	b.Executor = filepath.Join(t.TempDir(), "terraform")
-	if err := b.Start(context.Background()); err == nil || !strings.Contains(err.Error(), b.Executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
+	err := b.Start(context.Background())
+	if err == nil || !strings.Contains(err.Error(), b.Executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
 		t.Errorf("the manager said %v", err)
 	}
 }
 
-// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned a change of a machine. A new machine is planned
-// and applied by one process: there is nothing that a plan of it could do to anybody.
+// TestWhatHappensBetweenPlanAndApply holds the executor when it has planned a change of a machine. A new machine is
+// planned and applied by one process: there is nothing that a plan of it could do to anybody.
 func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	t.Parallel()
 	untouched := func(b *bench, t *testing.T) {
 		t.Helper()
 		time.Sleep(2 * time.Second) // a window in which nothing may happen
+
 		for _, c := range b.engine.seen() {
 			if strings.HasPrefix(c.name, "PUT ") || strings.HasPrefix(c.name, "POST /vms") {
 				t.Errorf("the engine got %s", c.name)
 			}
 		}
 	}
+
 	tests := map[string]struct {
 		act  func(*testsite.Site, *infrav1.OLVMMachine)
 		then func(*bench, *testsite.Site, *infrav1.OLVMMachine)
@@ -219,7 +240,8 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			},
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				b.expectDescription(s, m, "third")
-				if puts := slices.DeleteFunc(b.engine.seen(), func(c call) bool { return c.name != "PUT /vms/ID" }); len(puts) != 1 {
+				puts := slices.DeleteFunc(b.engine.seen(), func(c call) bool { return c.name != "PUT /vms/ID" })
+				if len(puts) != 1 {
 					s.T.Errorf("the VM was changed %d times", len(puts))
 				}
 			},
@@ -232,7 +254,9 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			},
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				untouched(b, s.T)
-				testsite.Change(s, m, func(m *infrav1.OLVMMachine) { delete(m.Annotations, clusterv1.PausedAnnotation) })
+				testsite.Change(s, m, func(m *infrav1.OLVMMachine) {
+					delete(m.Annotations, clusterv1.PausedAnnotation)
+				})
 				b.expectDescription(s, m, "second")
 			},
 		},
@@ -240,6 +264,7 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			func(s *testsite.Site, m *infrav1.OLVMMachine) { s.Delete(m) },
 			func(b *bench, s *testsite.Site, m *infrav1.OLVMMachine) {
 				s.ExpectGone(m)
+
 				for _, c := range b.engine.seen() {
 					if c.name == "PUT /vms/ID" {
 						s.T.Errorf("the engine got %s", c.name)
@@ -259,13 +284,21 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 				spec.VirtualMachine.Description = "first"
 			}
 			b.Executor = filepath.Join(dir, "terraform")
-			script := fmt.Sprintf("#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch %[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n", suite.Program.Executor.Path, planned, goOn)
+			script := fmt.Sprintf(
+				"#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch "+
+					"%[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n",
+				suite.Program.Executor.Path,
+				planned,
+				goOn,
+			)
 			if err := os.WriteFile(b.Executor, []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			s := b.site.In(t)
 			m := s.Machine("one", first)
 			b.expectReady(s, m)
@@ -279,11 +312,13 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			test.then(b, s, m)
 			if m.DeletionTimestamp.IsZero() && name != "the machine is deleted" {
 				s.Delete(m)
 				s.ExpectGone(m)
 			}
+
 			b.expectNone(s)
 		})
 	}
@@ -298,9 +333,11 @@ func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want
 		if err != nil {
 			return err
 		}
+
 		if got := vm.DescriptionText(); got != want {
 			return fmt.Errorf("it is %q", got)
 		}
+
 		return nil
 	})
 	b.expectReady(s, m)
@@ -312,15 +349,18 @@ func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
 	out := make(chan struct{})
 	go func() {
 		defer close(out)
+
 		for t.Context().Err() == nil {
 			for _, seen := range g.seen() {
 				if seen == c {
 					return
 				}
 			}
+
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
+
 	return out
 }
 
@@ -332,11 +372,12 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 	if g.last == nil {
 		t.Fatal(errors.New("no trap is set"))
 	}
+
 	return g.last.sprung
 }
 
-// TestASlowEngineSlowsNobodyElse has an engine that takes ten seconds for each answer, with more machines than a manager looks
-// at or runs at once, while another engine's machine is made.
+// TestASlowEngineSlowsNobodyElse has an engine that takes ten seconds for each answer, with more machines than a
+// manager looks at or runs at once, while another engine's machine is made.
 func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	t.Parallel()
 	slow := newShard(t, "slow-engine", "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
@@ -347,10 +388,12 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	if err := slow.site.Sim.Inject(ovirtsim.Fault{Path: "^/", DelayMillis: 10_000}); err != nil {
 		t.Fatal(err)
 	}
+
 	var waiting []*infrav1.OLVMMachine
 	for i := range 8 {
 		waiting = append(waiting, slow.site.Machine(fmt.Sprintf("slow-%d", i), nil))
 	}
+
 	time.Sleep(15 * time.Second) // all that can wait for the engine does
 	second := swift.Machine("second", nil)
 	begin := time.Now()
@@ -358,27 +401,32 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("a machine took %s because of another engine", took)
 	}
+
 	for _, m := range waiting {
 		if err := slow.site.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			t.Fatal(err)
 		}
+
 		if m.Status.Initialization.Provisioned != nil && *m.Status.Initialization.Provisioned {
 			t.Error("the engine was not slow")
 		}
 	}
+
 	slow.site.Sim.ClearFaults()
+
 	for _, m := range waiting {
 		slow.expectReady(slow.site, m)
 	}
 }
 
-// TestManyMachinesAtARestart kills a manager with many machines half made, and once more when all are made. make bench does it
-// with a thousand.
+// TestManyMachinesAtARestart kills a manager with many machines half made, and once more when all are made. make bench
+// does it with a thousand.
 func TestManyMachinesAtARestart(t *testing.T) {
 	t.Parallel()
 	const many = 40
 	b := newBench(t, withoutGroups)
 	s := b.site
+
 	var machines []*infrav1.OLVMMachine
 	for i := range many {
 		machines = append(machines, s.Machine(fmt.Sprintf("many-%d", i), func(spec *infrav1.OLVMMachineSpec) {
@@ -386,10 +434,12 @@ func TestManyMachinesAtARestart(t *testing.T) {
 			spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10-10.0.0.99"}
 		}))
 	}
+
 	s.Eventually("a third is made", func() error {
 		if n := s.Sim.Summary().VMs; n < many/3 {
 			return fmt.Errorf("%d are", n)
 		}
+
 		return nil
 	})
 	restart := func() {
@@ -400,12 +450,15 @@ func TestManyMachinesAtARestart(t *testing.T) {
 		}
 	}
 	restart()
+
 	for _, m := range machines {
 		b.expectReady(s, m)
 	}
+
 	if n := s.Sim.Summary().VMs; n != many {
 		t.Errorf("the engine has %d VMs for %d machines", n, many)
 	}
+
 	b.engine.set(nil)
 	restart()
 	s.Eventually("all are looked at", func() error {
@@ -413,31 +466,37 @@ func TestManyMachinesAtARestart(t *testing.T) {
 		if looks < many {
 			return fmt.Errorf("%.0f looks", looks)
 		}
+
 		return nil
 	})
 	if runs := b.Scrape(t)["capolvm_terraform_runs_total"]; len(runs.GetMetric()) != 0 {
 		t.Errorf("Terraform ran after the restart: %v", runs)
 	}
+
 	calls := b.engine.seen()
 	for _, c := range calls {
 		if !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "/sso/") {
 			t.Errorf("the engine got %s", c)
 		}
 	}
+
 	if len(calls) > many {
 		t.Errorf("%d calls to the engine for %d machines that want nothing", len(calls), many)
 	}
+
 	for _, m := range machines {
 		s.Delete(m)
 	}
+
 	for _, m := range machines {
 		s.ExpectGone(m)
 	}
+
 	b.expectNone(s)
 }
 
-// confine starts the manager as the Deployment does: as somebody who is not root, without capabilities, and with nothing that can
-// be written but the work directory and /tmp. The arguments are the manager and its own.
+// confine starts the manager as the Deployment does: as somebody who is not root, without capabilities, and with
+// nothing that can be written but the work directory and /tmp. The arguments are the manager and its own.
 const confine = `set -eu
 program=$1; shift
 mount --make-rprivate /
@@ -462,25 +521,32 @@ cd /
 exec setpriv --reuid=65532 --regid=65532 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all /tmp/program/manager "$@"
 `
 
-// TestTheManagerNeedsNeitherRootNorADiskToWriteTo makes and deletes a machine under the restrictions of the shipped Deployment.
+// TestTheManagerNeedsNeitherRootNorADiskToWriteTo makes and deletes a machine under the restrictions of the shipped
+// Deployment.
 func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
 	t.Parallel()
-	if err := exec.Command("unshare", "--mount", "mount", "--make-rprivate", "/").Run(); os.Getuid() != 0 || err != nil {
+	err := exec.Command("unshare", "--mount", "mount", "--make-rprivate", "/").Run()
+	if os.Getuid() != 0 || err != nil {
 		t.Skipf("only root that may mount can take rights away in this way: %v", err)
 	}
+
 	b := newColdBench(t, withoutGroups)
 	b.Wrapper = []string{"unshare", "--mount", "sh", "-c", confine, "confine"}
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Process.PID()))
-	if err != nil || !strings.Contains(string(status), "Uid:\t65532\t65532\t65532\t65532") || !strings.Contains(string(status), "CapBnd:\t0000000000000000") {
+	if err != nil || !strings.Contains(string(status),
+		"Uid:\t65532\t65532\t65532\t65532") || !strings.Contains(string(status), "CapBnd:\t0000000000000000") {
 		t.Errorf("the manager runs as %s, %v", status, err)
 	}
+
 	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", b.Process.PID()))
 	if err != nil || !regexp.MustCompile(`(?m)^\S+ / \S+ ro[, ]`).Match(mounts) {
 		t.Errorf("its file systems are %s, %v", mounts, err)
 	}
+
 	b.life(t, "one")
 	var deployment struct {
 		Spec struct {
@@ -491,8 +557,10 @@ func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(documents[len(documents)-1]), &deployment); err != nil {
 		t.Fatal(err)
 	}
+
 	container := deployment.Spec.Template.Spec.Containers[0].SecurityContext
-	if !*container.RunAsNonRoot || !*container.ReadOnlyRootFilesystem || *container.AllowPrivilegeEscalation || container.Capabilities.Drop[0] != "ALL" {
+	if !*container.RunAsNonRoot || !*container.ReadOnlyRootFilesystem || *container.AllowPrivilegeEscalation ||
+		container.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("the Deployment has %+v", container)
 	}
 }

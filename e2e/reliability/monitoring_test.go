@@ -23,6 +23,7 @@ func read(t *testing.T, path ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return content
 }
 
@@ -42,11 +43,13 @@ func queries(t *testing.T) (out []query, names []string) {
 	if err := yaml.Unmarshal(read(t, "config", "monitoring", "alerts.yaml"), &rules); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, group := range rules.Spec.Groups {
 		for _, rule := range group.Rules {
 			out, names = append(out, query{"alert " + rule.Alert, rule.Expr}), append(names, rule.Alert)
 		}
 	}
+
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -56,12 +59,14 @@ func queries(t *testing.T) (out []query, names []string) {
 	if err := json.Unmarshal(read(t, "config", "monitoring", "dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, panel := range dashboard.Panels {
 		names = append(names, panel.Title)
 		for _, target := range panel.Targets {
 			out = append(out, query{"panel " + panel.Title, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")})
 		}
 	}
+
 	return out, names
 }
 
@@ -77,6 +82,7 @@ func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 			case filter.IsRegexp:
 				return regexp.MustCompile("^(?:" + filter.Value + ")$").MatchString(l.GetValue())
 			}
+
 			return l.GetValue() == filter.Value
 		})
 	})
@@ -87,16 +93,18 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 	if family := families[name]; family != nil {
 		return family
 	}
+
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok && families[base].GetType() == dto.MetricType_HISTOGRAM {
 			return families[base]
 		}
 	}
+
 	return nil
 }
 
-// TestAlertsAndDashboardAskForWhatThereIs compares what config/monitoring asks for with what a manager says after it has made,
-// changed and deleted a machine; and docs/metrics.md with both.
+// TestAlertsAndDashboardAskForWhatThereIs compares what config/monitoring asks for with what a manager says after it
+// has made, changed and deleted a machine; and docs/metrics.md with both.
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
@@ -110,13 +118,16 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	if len(asked) < 20 {
 		t.Errorf("only %d queries were found", len(asked))
 	}
+
 	used := map[string]bool{}
+
 	for _, q := range asked {
 		expression, err := metricsql.Parse(q.text)
 		if err != nil {
 			t.Errorf("%s: %v", q.where, err)
 			continue
 		}
+
 		known := map[string]bool{"le": true}
 		var by []string
 		metricsql.VisitAll(expression, func(e metricsql.Expr) {
@@ -131,37 +142,45 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 						t.Errorf("%s asks for %s, which the manager does not have", q.where, name)
 						continue
 					}
+
 					used[family.GetName()] = true
 					for _, label := range family.Metric[0].Label {
 						known[label.GetName()] = true
 					}
+
 					for _, filter := range filters[1:] {
 						if filter.Label != "job" && !matches(family, filter) {
-							t.Errorf("%s asks for %s with %s, and no series has that", q.where, name, string(filter.AppendString(nil)))
+							t.Errorf("%s asks for %s with %s, and no series has that", q.where, name,
+								string(filter.AppendString(nil)))
 						}
 					}
 				}
 			}
 		})
+
 		for _, label := range by {
 			if !known[label] {
 				t.Errorf("%s groups by %s, which no series has", q.where, label)
 			}
 		}
 	}
+
 	text := string(read(t, "docs", "metrics.md"))
 	for _, name := range names {
 		if !strings.Contains(text, "**"+name+"**") && !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/metrics.md says nothing of %s", name)
 		}
 	}
+
 	for name, family := range families {
 		if !strings.HasPrefix(name, "capolvm_") {
 			continue
 		}
+
 		if !used[name] {
 			t.Errorf("nobody looks at %s", name)
 		}
+
 		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/metrics.md says nothing of %s: %s", name, family.GetHelp())
 		}

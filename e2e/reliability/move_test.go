@@ -48,6 +48,7 @@ func newPlane(t *testing.T, b *bench, api *testsite.APIServer) *plane {
 	if err := os.WriteFile(p.kubeconfig, testsite.Kubeconfig(t, api.Config, p.door.wrap), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -70,6 +71,7 @@ func planes(t *testing.T) (here, there *plane) {
 	if second.err != nil {
 		t.Fatal(second.err)
 	}
+
 	b := newBench(t, withoutGroups)
 	other := &bench{engine: b.engine, site: b.site.In(t)}
 	other.site.Client = second.api.Client
@@ -81,6 +83,7 @@ func planes(t *testing.T) (here, there *plane) {
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return newPlane(t, b, suite.API), newPlane(t, other, second.api)
 }
 
@@ -92,15 +95,23 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 			if err := p.api.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 				return err
 			}
+
 			set()
+
 			return p.api.Client.Status().Update(context.Background(), object)
 		})
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: s.Meta("demo")}
 	status(cluster, func() {
-		cluster.Status.Initialization.InfrastructureProvisioned, cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true), ptr.To(true)
-		conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: "Played"})
+		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+		cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		conditions.Set(cluster, metav1.Condition{
+			Type:   clusterv1.ClusterControlPlaneInitializedCondition,
+			Status: metav1.ConditionTrue,
+			Reason: "Played",
+		})
 	})
+
 	for _, name := range names {
 		m := &clusterv1.Machine{ObjectMeta: s.Meta(name)}
 		status(m, func() { m.Status.NodeRef.Name = name })
@@ -110,24 +121,29 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 // clusterctl moves the namespace from one plane to another. It is started, and its end sends the error.
 func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	t.Helper()
-	command, err := localplane.Move(context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace, t.TempDir())
+	command, err := localplane.Move(context.Background(), suite.Tools, p.kubeconfig, to.kubeconfig, p.site.Namespace,
+		t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() {
 		err := command.Wait()
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, output.String())
 		}
+
 		ended <- err
 	}()
 	t.Cleanup(func() { _ = command.Process.Kill() })
+
 	return command, ended
 }
 
@@ -143,8 +159,10 @@ func (p *plane) move(t *testing.T, to *plane) {
 // expectUntouched fails where the engine was asked to create, start, stop or delete something since its gate was set.
 func (p *plane) expectUntouched(t *testing.T) {
 	t.Helper()
+
 	for _, c := range p.engine.seen() {
-		if !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "/sso/") && c.name != "PUT /vms/ID" && c.name != "PUT /disks/ID" {
+		if !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "/sso/") && c.name != "PUT /vms/ID" &&
+			c.name != "PUT /disks/ID" {
 			t.Errorf("the engine got %s", c)
 		}
 	}
@@ -160,29 +178,45 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 	if m.UID == before.UID {
 		s.T.Error("the object is the same one")
 	}
-	if m.Spec.ProviderID != before.Spec.ProviderID || m.Annotations[infrav1.AddressesAnnotation] != before.Annotations[infrav1.AddressesAnnotation] {
-		s.T.Errorf("VM %s with addresses %s became %s with %s", before.Spec.ProviderID, before.Annotations[infrav1.AddressesAnnotation], m.Spec.ProviderID, m.Annotations[infrav1.AddressesAnnotation])
+
+	if m.Spec.ProviderID != before.Spec.ProviderID ||
+		m.Annotations[infrav1.AddressesAnnotation] != before.Annotations[infrav1.AddressesAnnotation] {
+		s.T.Errorf(
+			"VM %s with addresses %s became %s with %s",
+			before.Spec.ProviderID,
+			before.Annotations[infrav1.AddressesAnnotation],
+			m.Spec.ProviderID,
+			m.Annotations[infrav1.AddressesAnnotation],
+		)
 	}
+
 	ctx := context.Background()
-	for _, kept := range []client.Object{&corev1.Secret{ObjectMeta: s.Meta("creds")}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}} {
+	for _, kept := range []client.Object{&corev1.Secret{
+		ObjectMeta: s.Meta("creds"),
+	}, &corev1.ConfigMap{ObjectMeta: s.Meta("ca")}} {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(kept), kept); err != nil {
 			s.T.Error(err)
 		}
 	}
+
 	for _, list := range []client.ObjectList{
-		&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.ClusterList{}, &clusterv1.MachineList{}, &corev1.SecretList{}, &ipamv1.IPAddressClaimList{},
+		&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.ClusterList{}, &clusterv1.MachineList{},
+		&corev1.SecretList{}, &ipamv1.IPAddressClaimList{},
 	} {
 		if err := from.api.Client.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 			s.T.Fatal(err)
 		}
+
 		if n := meta.LenList(list); n != 0 {
 			s.T.Errorf("%d objects of %T are left", n, list)
 		}
 	}
+
 	s.Eventually("nothing is left on the disk", func() error {
 		if left, err := filepath.Glob(filepath.Join(from.WorkDir(), s.Namespace, "*")); err != nil || len(left) != 0 {
 			return fmt.Errorf("left are %v, %w", left, err)
 		}
+
 		return nil
 	})
 }
@@ -191,12 +225,16 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	m := s.Machine(name, full)
-	machine, data := &clusterv1.Machine{ObjectMeta: s.Meta(name)}, &corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap")}
+	machine := &clusterv1.Machine{ObjectMeta: s.Meta(name)}
+	data := &corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap")}
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(machine), machine); err != nil {
 		s.T.Fatal(err)
 	}
+
 	testsite.Change(s, data, func(data *corev1.Secret) { // the bootstrap provider's object is between them
-		data.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID}}
+		data.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID},
+		}
 	})
 	p.play(s, name)
 	p.expectReady(s, m)
@@ -205,12 +243,15 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
+
 		if _, blocked := m.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
 			return errors.New("the annotation is there")
 		}
+
 		return nil
 	})
 	p.engine.set(nil)
+
 	return m
 }
 
@@ -224,6 +265,7 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 	if err := there.site.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 		t.Fatal(err)
 	}
+
 	there.move(t, here)
 	here.expectMoved(here.site, there, m)
 	time.Sleep(2 * time.Second) // a window in which nothing may happen
@@ -231,41 +273,58 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 	here.end(here.site, m)
 }
 
-// finish does by hand what is left of a move that was cut off while it deleted: clusterctl does not take it up again, but all
-// objects are in the other plane by then.
+// finish does by hand what is left of a move that was cut off while it deleted: clusterctl does not take it up again,
+// but all objects are in the other plane by then.
 func (p *plane) finish(t *testing.T, to *plane) {
 	t.Helper()
 	resume(to.site)
 	ctx := context.Background()
-	mark := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation))
+	mark := client.RawPatch(
+		types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation),
+	)
 	drop := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+
 	for _, list := range []client.ObjectList{
-		&corev1.SecretList{}, &corev1.ConfigMapList{}, &ipamv1.IPAddressList{}, &ipamv1.IPAddressClaimList{}, &infrav1.OLVMMachineList{}, &clusterv1.MachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.ClusterList{},
+		&corev1.SecretList{}, &corev1.ConfigMapList{}, &ipamv1.IPAddressList{}, &ipamv1.IPAddressClaimList{},
+		&infrav1.OLVMMachineList{}, &clusterv1.MachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.ClusterList{},
 	} {
 		if err := p.api.Client.List(ctx, list, client.InNamespace(p.site.Namespace)); err != nil {
 			t.Fatal(err)
 		}
-		if err := meta.EachListItem(list, func(o runtime.Object) error {
+
+		err := meta.EachListItem(list, func(o runtime.Object) error {
 			object, ok := o.(client.Object)
 			if !ok {
 				return fmt.Errorf("%T is no object", o)
 			}
-			return client.IgnoreNotFound(errors.Join(p.api.Client.Patch(ctx, object, mark), p.api.Client.Delete(ctx, object), client.IgnoreNotFound(p.api.Client.Patch(ctx, object, drop))))
-		}); err != nil {
+
+			return client.IgnoreNotFound(
+				errors.Join(
+					p.api.Client.Patch(ctx, object, mark),
+					p.api.Client.Delete(ctx, object),
+					client.IgnoreNotFound(p.api.Client.Patch(ctx, object, drop)),
+				),
+			)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 func resume(s *testsite.Site) {
-	testsite.Change(s, &clusterv1.Cluster{ObjectMeta: s.Meta("demo")}, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) })
+	testsite.Change(s, &clusterv1.Cluster{
+		ObjectMeta: s.Meta("demo"),
+	}, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) })
 }
 
-// TestAMoveThatIsInterrupted kills clusterctl in the middle. Until everything is in the other plane, the way on is to resume
-// the Cluster where it was, and to move again; then, to finish by hand. Nobody touches the engine meanwhile, not even where
-// both planes are told to go on.
+// TestAMoveThatIsInterrupted kills clusterctl in the middle. Until everything is in the other plane, the way on is to
+// resume the Cluster where it was, and to move again; then, to finish by hand. Nobody touches the engine meanwhile, not
+// even where both planes are told to go on.
 func TestAMoveThatIsInterrupted(t *testing.T) {
 	t.Parallel()
+
 	for _, at := range []struct {
 		call     call
 		target   bool
@@ -288,6 +347,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 			if at.target {
 				door = there.door
 			}
+
 			var command *exec.Cmd
 			started := make(chan struct{})
 			trap := &trap{at: at.call, after: true, act: func() bool {
@@ -301,6 +361,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 			if err := <-ended; err == nil {
 				t.Fatalf("the move had no %s", at.call)
 			}
+
 			<-trap.sprung
 			time.Sleep(3 * time.Second) // a window in which nothing may happen
 			here.expectUntouched(t)
@@ -309,11 +370,13 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 				time.Sleep(3 * time.Second) // the first plane takes up what it still has
 				here.expectUntouched(t)
 			}
+
 			if at.deleting {
 				here.finish(t, there)
 			} else {
 				here.move(t, there)
 			}
+
 			there.expectMoved(there.site, here, m)
 			here.expectUntouched(t)
 			there.end(there.site, m)
@@ -333,24 +396,30 @@ func TestAMoveWaitsForARun(t *testing.T) {
 	})
 	testsite.Change(here.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })
 	<-changing.at.reached(t, here.engine)
+
 	_, ended := here.clusterctl(t, there)
 	select {
 	case err := <-ended:
 		t.Fatalf("the move did not wait: %v", err)
 	case <-time.After(4 * time.Second):
 	}
+
 	var machines infrav1.OLVMMachineList
-	if err := there.site.Client.List(t.Context(), &machines, client.InNamespace(there.site.Namespace)); err != nil || len(machines.Items) != 0 {
+	err := there.site.Client.List(t.Context(), &machines, client.InNamespace(there.site.Namespace))
+	if err != nil || len(machines.Items) != 0 {
 		t.Errorf("%d machines were moved, %v", len(machines.Items), err)
 	}
+
 	close(goOn)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+
 	state, err := (&tfstate.Store{Client: there.site.Client, Reader: there.site.Client}).Load(t.Context(), m)
 	if err != nil || !strings.Contains(string(state.Bytes()), `"second"`) {
 		t.Errorf("the state that was moved does not have the change, %v", err)
 	}
+
 	there.expectMoved(there.site, here, m)
 	there.expectDescription(there.site, m, "second")
 	here.expectUntouched(t)

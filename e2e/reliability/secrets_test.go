@@ -37,6 +37,7 @@ func (c *canaries) add(what, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.values[value] = what
+
 	// In a Secret's data it may be anywhere: each alignment looks different.
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", shift) + value))
@@ -48,6 +49,7 @@ func (c *canaries) add(what, value string) {
 func (c *canaries) look(t *testing.T, where, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for value, what := range c.values {
 		if key := what + " in " + where; strings.Contains(text, value) && !c.found[key] {
 			c.found[key] = true
@@ -74,21 +76,24 @@ func (c *canaries) files(t *testing.T, m *manager) {
 		if err != nil {
 			return nil //nolint:nilerr // it is gone again
 		}
+
 		info, err := entry.Info()
 		if err != nil {
 			return nil //nolint:nilerr // as above
 		}
+
 		if info.Mode().Perm()&0o077 != 0 && entry.Type().IsRegular() {
 			if content, err := os.ReadFile(path); err == nil {
 				c.look(t, "the file "+entry.Name()+" that others may read", string(content))
 			}
 		}
+
 		return nil
 	})
 }
 
-// TestSecretsAppearNowhereButWhereTheyMust follows the password, the engine's tokens and the bootstrap data through a life in
-// which the engine, too, tells what it was told; at the highest verbosity.
+// TestSecretsAppearNowhereButWhereTheyMust follows the password, the engine's tokens and the bootstrap data through a
+// life in which the engine, too, tells what it was told; at the highest verbosity.
 func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	c := &canaries{values: map[string]string{}, found: map[string]bool{}}
@@ -98,6 +103,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 		if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 			c.add("a token", token)
 		}
+
 		return name(r)
 	}
 	const bootstrap = "canary-of-the-bootstrap-data"
@@ -106,10 +112,12 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		for ctx.Err() == nil {
 			c.processes(t, b.manager)
 			c.files(t, b.manager)
@@ -118,15 +126,25 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	}()
 	s := b.site.In(t)
 	s.UserData = "#cloud-config\nruncmd:\n- echo " + bootstrap + "\n"
+
 	// An engine that repeats what it was told, as validation errors do.
-	if err := s.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Status: 400, Reason: "Operation Failed", Detail: "[echo " + bootstrap + " of " + s.Sim.Password() + "]"}); err != nil {
+	err := s.Sim.Inject(ovirtsim.Fault{
+		Method: "POST",
+		Path:   "/nics$",
+		Status: 400,
+		Reason: "Operation Failed",
+		Detail: "[echo " + bootstrap + " of " + s.Sim.Password() + "]",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := s.Machine("one", full)
 	message := s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
 	if !strings.Contains(message, "(redacted)") {
 		t.Errorf("the engine's words do not reach the condition: %s", message)
 	}
+
 	s.Sim.ClearFaults()
 	b.expectReady(s, m)
 	b.expectOne(s, m)
@@ -134,35 +152,45 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	metrics, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil || !strings.Contains(string(metrics), "capolvm_terraform_runs_total") {
 		t.Errorf("the metrics: %v", err)
 	}
+
 	c.look(t, "the metrics", string(metrics))
 	s.Delete(m)
 	s.ExpectGone(m)
 	b.expectNone(s)
 	cancel()
 	<-watched
-	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &clusterv1.MachineList{}, &clusterv1.ClusterList{}, &ipamv1.IPAddressClaimList{}, &corev1.ConfigMapList{}, &eventsv1.EventList{}} {
+
+	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{},
+		&clusterv1.MachineList{}, &clusterv1.ClusterList{}, &ipamv1.IPAddressClaimList{}, &corev1.ConfigMapList{},
+		&eventsv1.EventList{}} {
 		if err := s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)); err != nil {
 			t.Fatal(err)
 		}
+
 		text, err := json.Marshal(list)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c.look(t, fmt.Sprintf("%T", list), string(text))
 	}
+
 	log, err := os.ReadFile(b.Process.LogFile)
 	if err != nil || !strings.Contains(string(log), "Terraform run succeeded") {
 		t.Errorf("the log: %v", err)
 	}
+
 	c.look(t, "the log", string(log))
 	if strings.Contains(string(log), "Response Body") {
 		t.Error("the log has bodies of answers, in which a search may not find what it looks for")
 	}
+
 	if len(c.values) < 3 {
 		t.Errorf("only %d secrets were followed", len(c.values))
 	}

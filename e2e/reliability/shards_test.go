@@ -24,21 +24,30 @@ type shard struct {
 // newShard starts the manager; a standby of it is started with the same arguments.
 func newShard(t *testing.T, label string, args ...string) *shard {
 	t.Helper()
-	s := &shard{label: label, bench: &bench{engine: &gate{name: engineCall}}, args: append([]string{"--watch-filter=" + label}, args...)}
+	s := &shard{
+		label: label,
+		bench: &bench{engine: &gate{name: engineCall}},
+		args:  append([]string{"--watch-filter=" + label}, args...),
+	}
 	s.site = s.newSite(t, s.engine.wrap)
 	s.manager = s.replica(t)
+
 	return s
 }
 
 // newSite is a site of the shard, with an engine of its own.
 func (s *shard) newSite(t *testing.T, gate func(http.Handler) http.Handler) *testsite.Site {
 	t.Helper()
-	site := testsite.New(t, suite.API.Client, testsite.Options{Gate: gate, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		withoutGroups(c)
-		c.Labels[clusterv1.WatchLabel] = s.label
-	}})
+	site := testsite.New(t, suite.API.Client, testsite.Options{
+		Gate: gate,
+		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			withoutGroups(c)
+			c.Labels[clusterv1.WatchLabel] = s.label
+		},
+	})
 	testsite.Change(site, site.Cluster, func(c *clusterv1.Cluster) { c.Labels[clusterv1.WatchLabel] = s.label })
 	site.Label = map[string]string{clusterv1.WatchLabel: s.label}
+
 	return site
 }
 
@@ -49,6 +58,7 @@ func (s *shard) replica(t *testing.T) *manager {
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -57,9 +67,9 @@ func (s *shard) machine(name string) *infrav1.OLVMMachine {
 	return s.site.Machine(name, nil)
 }
 
-// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager leaves the others'
-// clusters alone; a leader that is killed is replaced within the lease; credentials that change are seen although Secrets
-// have no label.
+// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager leaves the
+// others' clusters alone; a leader that is killed is replaced within the lease; credentials that change are seen
+// although Secrets have no label.
 func TestShardsAndStandbys(t *testing.T) {
 	t.Parallel()
 	a, b := newShard(t, "shard-a", electing...), newShard(t, "shard-b", electing...)
@@ -75,45 +85,60 @@ func TestShardsAndStandbys(t *testing.T) {
 	if err := b.site.Client.Get(t.Context(), client.ObjectKeyFromObject(four), four); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(four.Finalizers) != 0 || len(four.Status.Conditions) != 0 {
-		t.Errorf("a machine of the other shard has finalizers %v and conditions %v", four.Finalizers, four.Status.Conditions)
+		t.Errorf("a machine of the other shard has finalizers %v and conditions %v", four.Finalizers,
+			four.Status.Conditions)
 	}
+
 	b.manager = b.replica(t)
 	b.expectReady(b.site, four)
 
 	a.Process.Kill()
 	begin := time.Now()
 	five := a.machine("five")
+
 	a.manager = standby
 	for testsite.Sum(standby.Scrape(t)["leader_election_master_status"]) == 0 {
 		if took := time.Since(begin); took > 15*time.Second { // the lease is 6 s
 			t.Fatalf("the standby does not lead after %s", took)
 		}
+
 		time.Sleep(100 * time.Millisecond)
 	}
+
 	a.expectReady(a.site, five)
 
 	if err := a.site.Sim.SetPassword(a.site.Sim.Username(), "changed"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := a.site.Sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
-	testsite.Change(a.site, &corev1.Secret{ObjectMeta: a.site.Meta("creds")}, func(s *corev1.Secret) { s.Data["password"] = []byte("changed") })
+
+	testsite.Change(a.site, &corev1.Secret{
+		ObjectMeta: a.site.Meta("creds"),
+	}, func(s *corev1.Secret) { s.Data["password"] = []byte("changed") })
 	six := a.machine("six")
 	a.expectReady(a.site, six)
+
 	for _, m := range []*infrav1.OLVMMachine{one, three, five, six} {
 		a.site.Delete(m)
 	}
+
 	for _, m := range []*infrav1.OLVMMachine{two, four} {
 		b.site.Delete(m)
 	}
+
 	for _, m := range []*infrav1.OLVMMachine{one, three, five, six} {
 		a.site.ExpectGone(m)
 	}
+
 	for _, m := range []*infrav1.OLVMMachine{two, four} {
 		b.site.ExpectGone(m)
 	}
+
 	a.expectNone(a.site)
 	b.expectNone(b.site)
 }

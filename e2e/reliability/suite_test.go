@@ -1,6 +1,6 @@
-// Package reliability tests the promise: whatever is killed or cut, and whenever, each OLVMMachine ends with exactly the VM
-// it asked for, or none once deleted. Real manager processes, with the shipped roles only, real Terraform or OpenTofu, a
-// real API server behind a gate, and an engine simulator behind another.
+// Package reliability tests the promise: whatever is killed or cut, and whenever, each OLVMMachine ends with exactly
+// the VM it asked for, or none once deleted. Real manager processes, with the shipped roles only, real Terraform or
+// OpenTofu, a real API server behind a gate, and an engine simulator behind another.
 package reliability
 
 import (
@@ -36,7 +36,11 @@ type manager struct {
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
-	m.Manager = suite.Program.New(t, m.api.wrap, append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)
+	m.Manager = suite.Program.New(
+		t,
+		m.api.wrap,
+		append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)
+
 	return m
 }
 
@@ -48,35 +52,57 @@ func provider(t *testing.T, api client.Client, namespace string) {
 	next := 1
 	go func() {
 		defer close(ended)
+
 		for ctx.Err() == nil {
 			var claims ipamv1.IPAddressClaimList
 			_ = api.List(ctx, &claims, client.InNamespace(namespace))
 			held := map[string]bool{}
+
 			for i := range claims.Items {
 				claim := &claims.Items[i]
 				held[claim.Name] = true
 				if claim.Status.AddressRef.Name != "" || !claim.DeletionTimestamp.IsZero() {
 					continue
 				}
+
 				next++
-				owner := metav1.OwnerReference{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim", Name: claim.Name, UID: claim.UID, Controller: ptr.To(true)}
-				address := &ipamv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim.Name, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: ipamv1.IPAddressSpec{
-					ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name}, PoolRef: claim.Spec.PoolRef, Address: fmt.Sprintf("10.9.%d.%d", next/250, next%250+1),
-					Prefix: ptr.To(int32(16)), Gateway: "10.9.255.1",
-				}}
+				owner := metav1.OwnerReference{
+					APIVersion: ipamv1.GroupVersion.String(),
+					Kind:       "IPAddressClaim",
+					Name:       claim.Name,
+					UID:        claim.UID,
+					Controller: ptr.To(true),
+				}
+				address := &ipamv1.IPAddress{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace:       namespace,
+						Name:            claim.Name,
+						OwnerReferences: []metav1.OwnerReference{owner},
+					},
+					Spec: ipamv1.IPAddressSpec{
+						ClaimRef: ipamv1.IPAddressClaimReference{Name: claim.Name},
+						PoolRef:  claim.Spec.PoolRef,
+						Address:  fmt.Sprintf("10.9.%d.%d", next/250, next%250+1),
+						Prefix:   ptr.To(int32(16)), Gateway: "10.9.255.1",
+					},
+				}
+
 				// One that is there already came with a move, which drops the claim's status.
 				if err := api.Create(ctx, address); err == nil || apierrors.IsAlreadyExists(err) {
 					claim.Status.AddressRef.Name = claim.Name
 					_ = api.Status().Update(ctx, claim)
 				}
 			}
+
 			var addresses ipamv1.IPAddressList
+
 			_ = api.List(ctx, &addresses, client.InNamespace(namespace))
 			for i := range addresses.Items {
 				if !held[addresses.Items[i].Name] {
 					_ = api.Delete(ctx, &addresses.Items[i])
 				}
 			}
+
 			select {
 			case <-ctx.Done():
 			case <-time.After(50 * time.Millisecond):
@@ -98,6 +124,7 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 	if err := b.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -105,12 +132,16 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 	b := &bench{engine: &gate{name: engineCall}}
-	b.site = testsite.New(t, suite.API.Client, testsite.Options{Gate: b.engine.wrap, Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		if change != nil {
-			change(c)
-		}
-	}})
+	b.site = testsite.New(t, suite.API.Client, testsite.Options{
+		Gate: b.engine.wrap,
+		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			if change != nil {
+				change(c)
+			}
+		},
+	})
 	provider(t, suite.API.Client, b.site.Namespace)
 	b.manager = newManager(t, append(args, "--namespace="+b.site.Namespace)...)
+
 	return b
 }

@@ -19,14 +19,25 @@ func newAttacker(t *testing.T, note func(*http.Request)) *attacker {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+
 	return &attacker{server}
 }
 
 // kubeconfig of a server. more and user are JSON for the cluster and the user.
 func (a *attacker) kubeconfig(server, more, user string) string {
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw}))
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
-"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q%s}}],"users":[{"name":"a","user":{%s}}]}`, server, ca, more, user)
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: a.Certificate().Raw,
+	}))
+
+	return fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
+"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q%s}}],"users":[{"name":"a","user":{%s}}]}`,
+		server,
+		ca,
+		more,
+		user,
+	)
 }
 
 // newPlainAttacker is an attacker without TLS.
@@ -37,5 +48,6 @@ func newPlainAttacker(t *testing.T, note func(*http.Request)) *attacker {
 		http.NotFound(w, r)
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+
 	return &attacker{server}
 }

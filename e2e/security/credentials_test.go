@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
-// TestM1 has an engine send the manager elsewhere, with its password on the way to the login and with its session on the
-// others: to plain HTTP, and to another server.
+// TestM1 has an engine send the manager elsewhere, with its password on the way to the login and with its session on
+// the others: to plain HTTP, and to another server.
 func TestM1(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -25,9 +25,11 @@ func TestM1(t *testing.T) {
 			if scheme == "http" {
 				elsewhere = newPlainAttacker(t, note).URL
 			}
+
 			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect) // which keeps method and body
+					// which keeps method and body
+					http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
 				})
 			}})
 			start(t, s, "")
@@ -51,15 +53,21 @@ func TestM2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := testsite.New(t, suite.API.Client, testsite.Options{Change: func(_ *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.OLVMOvirtAPIServer.ServerURL = "https://" + at.Host + "/ovirt-engine"
-		c.Spec.OLVMOvirtAPIServer.InsecureSkipTLSVerify = true
-	}})
+
+	s := testsite.New(
+		t,
+		suite.API.Client,
+		testsite.Options{Change: func(_ *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.OLVMOvirtAPIServer.ServerURL = "https://" + at.Host + "/ovirt-engine"
+			c.Spec.OLVMOvirtAPIServer.InsecureSkipTLSVerify = true
+		}},
+	)
 	start(t, s, "")
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineNotAllowedReason)
 	if got := told.Load().(string); got != "" {
 		t.Errorf("the attacker was told %s", got)
 	}
+
 	if !strings.Contains(message, "allowedServerURLs") {
 		t.Errorf("the condition says %q", message)
 	}

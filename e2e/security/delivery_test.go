@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
-// TestH3 has 8,000 strangers ask for user data at once, while a machine is made. None of them has the manager ask the API
-// server, and the saves of states do not wait for them.
+// TestH3 has 8,000 strangers ask for user data at once, while a machine is made. None of them has the manager ask the
+// API server, and the saves of states do not wait for them.
 func TestH3(t *testing.T) {
 	const strangers = 8000
 	var reads atomic.Int32
@@ -26,6 +26,7 @@ func TestH3(t *testing.T) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "-user-data") {
 				reads.Add(1)
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -33,26 +34,32 @@ func TestH3(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	at := fmt.Sprintf("127.0.0.1:%d", ports[0])
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
-	m := suite.Program.New(t, gate, "--namespace="+s.Namespace, "--bootstrap-url=https://"+at, "--bootstrap-listen="+at, "--leader-elect-namespace=capolvm-system")
+	m := suite.Program.New(t, gate, "--namespace="+s.Namespace, "--bootstrap-url=https://"+at, "--bootstrap-listen="+at,
+		"--leader-elect-namespace=capolvm-system")
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	warm := s.Machine("warm", nil)
 	s.ExpectProvisioned(warm)
 
 	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, //nolint:gosec // strangers do not look
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true, //nolint:gosec // strangers do not look
 	}}
 	answers := map[int]int{}
 	var mu sync.Mutex
+
 	var flood sync.WaitGroup
 	for i := range strangers {
 		flood.Add(1)
 		go func() {
 			defer flood.Done()
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://%s/v1/user-data/%s/warm-%d", at, s.Namespace, i%7), nil)
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+				fmt.Sprintf("https://%s/v1/user-data/%s/warm-%d", at, s.Namespace, i%7), nil)
 			request.RequestURI = ""
 			request.Header.Set("Authorization", "Bearer guess")
 			response, err := client.Do(request)
@@ -61,11 +68,13 @@ func TestH3(t *testing.T) {
 				status = response.StatusCode
 				_ = response.Body.Close()
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			answers[status]++
 		}()
 	}
+
 	machine := s.Machine("beside", nil)
 	s.ExpectProvisioned(machine)
 	flood.Wait()
@@ -73,21 +82,28 @@ func TestH3(t *testing.T) {
 	if n := reads.Load(); n != 0 {
 		t.Errorf("the strangers had the manager ask the API server %d times", n)
 	}
-	if answers[http.StatusForbidden] == 0 || answers[http.StatusServiceUnavailable] == 0 || answers[http.StatusOK] != 0 {
+
+	if answers[http.StatusForbidden] == 0 || answers[http.StatusServiceUnavailable] == 0 ||
+		answers[http.StatusOK] != 0 {
 		t.Errorf("the answers were %v", answers)
 	}
+
 	saves := m.Scrape(t)["capolvm_terraform_state_save_seconds"].GetMetric()
 	if len(saves) != 1 || saves[0].GetHistogram().GetSampleCount() < 2 {
 		t.Fatalf("the saves are %v", saves)
 	}
+
 	histogram := saves[0].GetHistogram()
 	for _, bucket := range histogram.GetBucket() {
-		t.Logf("of %d saves took at most %g s: %d", histogram.GetSampleCount(), bucket.GetUpperBound(), bucket.GetCumulativeCount())
+		t.Logf("of %d saves took at most %g s: %d", histogram.GetSampleCount(), bucket.GetUpperBound(),
+			bucket.GetCumulativeCount())
+
 		// The rate of the manager's client was used up for 40 s before. A second leaves room for a busy machine.
 		if bucket.GetUpperBound() == 1 && bucket.GetCumulativeCount() != histogram.GetSampleCount() {
 			t.Error("a save waited")
 		}
 	}
+
 	if ready := s.Expect(machine, infrav1.ReadyCondition, "True/Ready"); ready != "" {
 		t.Errorf("the machine is ready, and says %q", ready)
 	}

@@ -36,19 +36,23 @@ func liar(claims ...string) func(http.Handler) http.Handler {
 	for _, claim := range claims {
 		fmt.Fprintf(&more, "<ip><address>%s</address><version>v4</version></ip>", claim)
 	}
+
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("follow") != "reported_devices" {
 				next.ServeHTTP(w, r)
 				return
 			}
+
 			truth := httptest.NewRecorder()
 			next.ServeHTTP(truth, r)
+
 			for name, values := range truth.Header() {
 				if name != "Content-Length" {
 					w.Header()[name] = values
 				}
 			}
+
 			w.WriteHeader(truth.Code)
 			_, _ = w.Write(bytes.ReplaceAll(truth.Body.Bytes(), []byte("</ips>"), []byte(more.String()+"</ips>")))
 		})
@@ -62,65 +66,92 @@ func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateS
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: []string{node}, IPAddresses: []net.IP{net.ParseIP(address)},
+		Subject:     pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}},
+		DNSNames:    []string{node},
+		IPAddresses: []net.IP{net.ParseIP(address)},
 	}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}), SignerName: certificatesv1.KubeletServingSignerName,
-		Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
-	}}
+
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}
 }
 
-// TestH2 has a guest that reports, beside the address that it has from a DHCP server, that of the Service "kubernetes" and
-// that of another machine, and whose kubelet asks for serving certificates for them. The API server is its own workload
-// cluster here.
+// TestH2 has a guest that reports, beside the address that it has from a DHCP server, that of the Service "kubernetes"
+// and that of another machine, and whose kubelet asks for serving certificates for them. The API server is its own
+// workload cluster here.
 func TestH2(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].Networks = append(inventory.DataCenters[0].Networks, ovirtsim.Network{
-		Name: "dynamic", VNICProfiles: []string{"dynamic"}, DHCP: &ovirtsim.DHCP{First: "10.50.0.10", Last: "10.50.0.99", Bits: 24, Gateway: "10.50.0.1"},
+		Name:         "dynamic",
+		VNICProfiles: []string{"dynamic"},
+		DHCP:         &ovirtsim.DHCP{First: "10.50.0.10", Last: "10.50.0.99", Bits: 24, Gateway: "10.50.0.1"},
 	})
 	s := testsite.New(t, suite.API.Client, testsite.Options{Inventory: inventory, Gate: liar("10.96.0.1", "10.0.0.10")})
 	admin, err := suite.API.Env.AddUser(envtest.User{Name: "kubernetes-admin", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kubeconfig, err := admin.KubeConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.UseEndpoint("https://" + strings.TrimPrefix(suite.API.Config.Host, "https://"))
-	s.Create(&corev1.Secret{ObjectMeta: s.Meta("demo-kubeconfig"), Type: "cluster.x-k8s.io/secret", Data: map[string][]byte{"value": kubeconfig}})
+	s.Create(&corev1.Secret{
+		ObjectMeta: s.Meta("demo-kubeconfig"),
+		Type:       "cluster.x-k8s.io/secret",
+		Data:       map[string][]byte{"value": kubeconfig},
+	})
 	s.Create(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "nodes"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
 	})
 	m := start(t, s, "")
-	victim, guest := s.Machine("victim", nil), s.Machine("guest", func(spec *infrav1.OLVMMachineSpec) {
+	victim := s.Machine("victim", nil)
+	guest := s.Machine("guest", func(spec *infrav1.OLVMMachineSpec) {
 		spec.OLVMNetwork = infrav1.OLVMNetwork{NetworkName: "dynamic", VNICProfileName: "dynamic"}
-		spec.VirtualMachine.Network = infrav1.GuestNetwork{Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}}}
+		spec.VirtualMachine.Network = infrav1.GuestNetwork{
+			Addressing: infrav1.Addressing{IPv4: &infrav1.IPv4Network{DHCP: true}},
+		}
 	})
 	s.ExpectProvisioned(victim)
 	s.ExpectProvisioned(guest)
 	own := ""
+
 	for _, address := range guest.Status.Addresses {
 		if strings.HasPrefix(address.Address, "10.50.") {
 			own = address.Address
 		}
 	}
+
 	if len(guest.Status.Addresses) < 4 || own == "" {
 		t.Fatalf("the guest has the addresses %v, and was to claim more", guest.Status.Addresses)
 	}
 
 	config := rest.CopyConfig(suite.API.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:guest", Groups: []string{"system:nodes", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:node:guest",
+		Groups:   []string{"system:nodes", "system:authenticated"},
+	}
 	kubelet, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stolen := []string{"10.96.0.1", "10.0.0.10"}
+
 	requests := map[string]*certificatesv1.CertificateSigningRequest{}
 	for _, address := range append(stolen, own) {
 		requests[address] = requestFor(t, "guest", address)
@@ -128,26 +159,32 @@ func TestH2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	approved := func(address string) bool {
 		csr := requests[address]
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil {
 			t.Fatal(err)
 		}
+
 		return len(csr.Status.Conditions) > 0
 	}
 	s.Eventually("the request for the guest's own address is approved", func() error {
 		if !approved(own) {
 			return errors.New("it is not")
 		}
+
 		return nil
 	})
 	s.Eventually("both others are told of", func() error {
 		log, err := os.ReadFile(m.Process.LogFile)
-		if err == nil && (!strings.Contains(string(log), "of the Cluster's Services") || !strings.Contains(string(log), "OLVMMachine victim's too")) {
+		if err == nil && (!strings.Contains(string(log),
+			"of the Cluster's Services") || !strings.Contains(string(log), "OLVMMachine victim's too")) {
 			err = errors.New("the log has no word of it")
 		}
+
 		return err
 	})
+
 	for _, address := range stolen {
 		if approved(address) {
 			t.Errorf("the guest got a certificate for %s", address)

@@ -28,17 +28,23 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := string(log)
-	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{}, &eventsv1.EventList{}} {
+
+	for _, list := range []client.ObjectList{&infrav1.OLVMMachineList{}, &infrav1.OLVMClusterList{},
+		&eventsv1.EventList{}} {
 		if err := s.Client.List(context.Background(), list, client.InNamespace(s.Namespace)); err != nil {
 			t.Fatal(err)
 		}
+
 		text, err := json.Marshal(list)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out += string(text)
 	}
+
 	return out
 }
 
@@ -46,8 +52,8 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 // survive those around it: the name is the key of an object, the slash is the beginning of a path.
 const tokenInHCL = `${file(join(substr(abspath(path.root),0,1),[dirname(dirname(dirname(abspath(path.root)))),keys({token=1})[0]]))}`
 
-// TestC1 has an engine name a tag by an ID that is HCL. The machine's VM is there and its state is not, so that the manager
-// imports what the VM has.
+// TestC1 has an engine name a tag by an ID that is HCL. The machine's VM is there and its state is not, so that the
+// manager imports what the VM has.
 func TestC1(t *testing.T) {
 	for name, executor := range executors(t) {
 		t.Run(name, func(t *testing.T) {
@@ -55,17 +61,21 @@ func TestC1(t *testing.T) {
 			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					id, _ := hostileID.Load().(string)
-					if id == "" || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/vms/") || !strings.HasSuffix(r.URL.Path, "/tags") {
+					if id == "" || r.Method != http.MethodGet || !strings.Contains(r.URL.Path,
+						"/vms/") || !strings.HasSuffix(r.URL.Path, "/tags") {
 						next.ServeHTTP(w, r)
 						return
 					}
+
 					w.Header().Set("Content-Type", "application/xml")
-					fmt.Fprintf(w, `<tags><tag id="%s"><name>t</name></tag></tags>`, strings.ReplaceAll(id, `"`, "&quot;"))
+					fmt.Fprintf(w, `<tags><tag id="%s"><name>t</name></tag></tags>`,
+						strings.ReplaceAll(id, `"`, "&quot;"))
 				})
 			}})
 			if _, err := s.Session().CreateTag(t.Context(), &engine.Tag{Name: "t"}); err != nil {
 				t.Fatal(err)
 			}
+
 			tagged := func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.Tags = []string{"t"} }
 			m := start(t, s, executor)
 			machine := s.Machine("one", tagged)
@@ -77,22 +87,27 @@ func TestC1(t *testing.T) {
 				if err := s.Client.Update(t.Context(), &state); err != nil {
 					t.Fatal(err)
 				}
+
 				s.Delete(&state)
 			}
+
 			again := suite.Program.New(t, nil, "--namespace="+s.Namespace)
 			again.Executor = executor
 			if err := os.WriteFile(filepath.Join(again.Dir, "token"), []byte(canary), 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			hostileID.Store(tokenInHCL)
 			if err := again.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
 
 			if !strings.Contains(message, "an ID that is none") {
 				t.Errorf("the condition says %q", message)
 			}
+
 			if text := everywhere(t, s, again); strings.Contains(text, canary) {
 				t.Errorf("the token is in %s", text)
 			}
@@ -100,34 +115,54 @@ func TestC1(t *testing.T) {
 	}
 }
 
-// TestM7 has code in the place of the executor: whatever an engine or a tenant makes it do, it has nothing to give away.
+// TestM7 has code in the place of the executor: whatever an engine or a tenant makes it do, it has nothing to give
+// away.
 func TestM7(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret := token(t)
 	neighbour := fmt.Sprintf("%s/%s", t.TempDir(), "terraform.tfvars.json")
 	if err := os.WriteFile(neighbour, []byte(`{"ovirt_password":"`+canary+`"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := testsite.New(t, suite.API.Client, testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // their runs would be the executor's too
-	}})
+
+	s := testsite.New(
+		t,
+		suite.API.Client,
+		testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // their runs would be the executor's too
+		}},
+	)
 	m := suite.Program.New(t, nil, "--namespace="+s.Namespace, "--require-confinement")
 	m.Executor = self
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	kubeconfig := m.Dir + "/kubeconfig"
-	attempts := []string{"read:" + secret, "read:" + neighbour, "read:" + kubeconfig, "write:" + m.WorkDir() + "/new", "run:/bin/sh", "connect:" + strings.Trim(strings.TrimPrefix(suite.API.Config.Host, "https:"), "/"), "spy:"}
+
+	attempts := []string{
+		"read:" + secret,
+		"read:" + neighbour,
+		"read:" + kubeconfig,
+		"write:" + m.WorkDir() + "/new",
+		"run:/bin/sh",
+		"connect:" + strings.Trim(strings.TrimPrefix(suite.API.Config.Host, "https:"), "/"),
+		"spy:",
+	}
 	for i, attempt := range attempts { // each in a description, which is short
-		machine := s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.Description = hostile.Attempts(attempt) })
+		machine := s.Machine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
+			spec.VirtualMachine.Description = hostile.Attempts(attempt)
+		})
 		message := s.Expect(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.ApplyFailedReason)
 		if !strings.Contains(message, "permission denied") || strings.Contains(message, hostile.Got) {
 			t.Errorf("the executor reached something: %s", message)
 		}
 	}
+
 	if text := everywhere(t, s, m); strings.Contains(text, canary) {
 		t.Error("the canary is told")
 	}
@@ -143,29 +178,40 @@ func TestC2(t *testing.T) {
 	})
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	s.UseEndpoint(attacker.URL)
-	secret := &corev1.Secret{ObjectMeta: s.Meta("demo-kubeconfig"), Type: "cluster.x-k8s.io/secret", Data: map[string][]byte{"value": []byte("x")}}
+	secret := &corev1.Secret{
+		ObjectMeta: s.Meta("demo-kubeconfig"),
+		Type:       "cluster.x-k8s.io/secret",
+		Data:       map[string][]byte{"value": []byte("x")},
+	}
 	s.Create(secret)
 	m := start(t, s, "")
 
 	path := token(t)
 	for field, config := range map[string]string{
-		"users[].user.tokenFile":           attacker.kubeconfig(attacker.URL, "", `"tokenFile":"`+path+`"`),
-		"users[].user.exec":                attacker.kubeconfig(attacker.URL, "", `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`),
-		"users[].user.client-key":          attacker.kubeconfig(attacker.URL, "", `"client-certificate-data":"eA==","client-key":"`+path+`"`),
-		"clusters[].cluster.proxy-url":     attacker.kubeconfig(attacker.URL, `,"proxy-url":"`+attacker.URL+`"`, `"token":"x"`),
+		"users[].user.tokenFile": attacker.kubeconfig(attacker.URL, "", `"tokenFile":"`+path+`"`),
+		"users[].user.exec": attacker.kubeconfig(attacker.URL, "",
+			`"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`),
+		"users[].user.client-key": attacker.kubeconfig(attacker.URL, "",
+			`"client-certificate-data":"eA==","client-key":"`+path+`"`),
+		"clusters[].cluster.proxy-url": attacker.kubeconfig(attacker.URL, `,"proxy-url":"`+attacker.URL+`"`,
+			`"token":"x"`),
 		"clusters[].cluster.server: it is": attacker.kubeconfig("https://127.0.0.2:1", "", `"token":"x"`),
 	} {
 		t.Run(field, func(t *testing.T) {
 			s := s.In(t)
 			testsite.Change(s, secret, func(secret *corev1.Secret) { secret.Data["value"] = []byte(config) })
 			s.Eventually("the condition names the field", func() error {
-				if message := s.Expect(s.OLVM, infrav1.KubeconfigAcceptedCondition, "False/"+infrav1.KubeconfigRefusedReason); !strings.Contains(message, field) {
+				message := s.Expect(s.OLVM, infrav1.KubeconfigAcceptedCondition,
+					"False/"+infrav1.KubeconfigRefusedReason)
+				if !strings.Contains(message, field) {
 					return fmt.Errorf("it says %q", message)
 				}
+
 				return nil
 			})
 		})
 	}
+
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the attacker was asked %d times, with %q", n, authorization.Load())
 	}
@@ -179,6 +225,7 @@ func TestC2(t *testing.T) {
 		if asked.Load() == 0 {
 			return fmt.Errorf("nobody asked; the log is %s", m.Process.LogFile)
 		}
+
 		return nil
 	})
 	if got := authorization.Load(); got != "Bearer its-own" {

@@ -23,14 +23,17 @@ func peakMemory(t *testing.T, pid int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	match := peak.FindSubmatch(status)
 	if match == nil {
 		t.Fatalf("there is no peak in %s", status)
 	}
+
 	kilobytes, err := strconv.Atoi(string(match[1]))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return kilobytes >> 10
 }
 
@@ -49,7 +52,9 @@ func TestM5(t *testing.T) {
 						next.ServeHTTP(w, r)
 						return
 					}
+
 					w.Header().Set("Content-Type", "application/xml")
+
 					_, err := io.WriteString(w, test.begin)
 					for err == nil {
 						_, err = io.WriteString(w, test.again)
@@ -61,6 +66,7 @@ func TestM5(t *testing.T) {
 			if !strings.Contains(message, test.says) {
 				t.Errorf("the condition says %q", message)
 			}
+
 			mebibytes := peakMemory(t, m.Process.PID())
 			t.Logf("the peak was %d MiB", mebibytes)
 			if mebibytes > 1024 { // what the Deployment gives to the manager

@@ -24,33 +24,39 @@ func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config := filepath.Join(t.TempDir(), "config")
 	if err := os.CopyFS(config, os.DirFS(filepath.Join(suite.Tools.Root(), "config"))); err != nil {
 		t.Fatal(err)
 	}
+
 	settings := filepath.Join(config, "namespaced", "settings.yaml")
 	content, err := os.ReadFile(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	changed := bytes.Replace(content, []byte("namespace: clusters"), []byte("namespace: "+namespace), 1)
 	if err := os.WriteFile(settings, changed, 0o600); err != nil || bytes.Equal(changed, content) {
 		t.Fatalf("the settings are %s, %v", changed, err)
 	}
 
-	rendered, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join(config, "namespaced")).Output()
+	rendered, err := exec.CommandContext(t.Context(), kubectl, "kustomize",
+		filepath.Join(config, "namespaced")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	objects, err := manifest.Read(rendered)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return objects
 }
 
-// TestM7Namespaced runs a manager with the Roles of config/namespaced: it makes and deletes a machine, and may read no Secret
-// of another namespace.
+// TestM7Namespaced runs a manager with the Roles of config/namespaced: it makes and deletes a machine, and may read no
+// Secret of another namespace.
 func TestM7Namespaced(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	objects := namespaced(t, s.Namespace)
@@ -65,6 +71,7 @@ func TestM7Namespaced(t *testing.T) {
 		if object.GetKind() == "ClusterRole" && strings.Contains(fmt.Sprint(rules), "secrets") {
 			t.Errorf("ClusterRole %s has rights to secrets: %v", object.GetName(), rules)
 		}
+
 		if object.GetKind() == "Deployment" {
 			containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
 			args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
@@ -73,14 +80,26 @@ func TestM7Namespaced(t *testing.T) {
 			}
 		}
 	}
-	for namespace, want := range map[string]bool{s.Namespace: true, "kube-system": false, "": false, "capolvm-system": false} {
+
+	for namespace, want := range map[string]bool{
+		s.Namespace:      true,
+		"kube-system":    false,
+		"":               false,
+		"capolvm-system": false,
+	} {
 		for _, verb := range []string{"get", "list", "watch"} {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: "secrets"},
+				User: user,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace,
+					Verb:      verb,
+					Resource:  "secrets",
+				},
 			}}
 			if err := suite.API.Client.Create(t.Context(), review); err != nil {
 				t.Fatal(err)
 			}
+
 			if review.Status.Allowed != want {
 				t.Errorf("%s secrets in %q is allowed: %t", verb, namespace, review.Status.Allowed)
 			}
@@ -91,6 +110,7 @@ func TestM7Namespaced(t *testing.T) {
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	machine := s.Machine("one", nil)
 	s.ExpectProvisioned(machine)
 	s.Delete(machine)
@@ -100,6 +120,7 @@ func TestM7Namespaced(t *testing.T) {
 	if err != nil || !strings.Contains(string(log), "own namespace only") {
 		t.Errorf("the log says nothing of the namespace, %v", err)
 	}
+
 	if at := strings.Index(string(log), "forbidden"); at >= 0 {
 		t.Errorf("the manager asks for what it may not have: %s", log[max(0, at-300):at+100])
 	}

@@ -25,7 +25,9 @@ func children(t *testing.T, program string) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out [][]string
+
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		_, rest, ok := strings.Cut(string(stat), ") ")
@@ -33,11 +35,14 @@ func children(t *testing.T, program string) [][]string {
 		if err != nil || !ok || len(fields) < 2 || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
 		}
+
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if arguments := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00"); filepath.Base(arguments[0]) == program {
+		arguments := strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+		if filepath.Base(arguments[0]) == program {
 			out = append(out, arguments)
 		}
 	}
+
 	return out
 }
 
@@ -47,28 +52,39 @@ func argument(line []string, name string) string {
 	if at < 0 {
 		return ""
 	}
+
 	return strings.TrimPrefix(line[at], "--"+name+"=")
 }
 
-// TestH1 looks at the etcd of local planes as any process of the machine can: at its arguments, and by asking it. That of a
-// plane whose data stay must write them to the disk.
+// TestH1 looks at the etcd of local planes as any process of the machine can: at its arguments, and by asking it. That
+// of a plane whose data stay must write them to the disk.
 func TestH1(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {
-			options := localplane.Options{Tools: suite.Tools, Dir: filepath.Join(suite.Dir, fmt.Sprintf("plane-%t", persistent)), NoSimulator: true, NoProvider: true}
+			options := localplane.Options{
+				Tools:       suite.Tools,
+				Dir:         filepath.Join(suite.Dir, fmt.Sprintf("plane-%t", persistent)),
+				NoSimulator: true,
+				NoProvider:  true,
+			}
 			if persistent {
 				options.DataDir = filepath.Join(options.Dir, "data")
 			}
+
 			before := children(t, "etcd")
 			plane, err := localplane.Start(t.Context(), options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer plane.Stop()
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, StringData: map[string]string{"a": canary}}
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"},
+				StringData: map[string]string{"a": canary},
+			}
 			if err := plane.Client.Create(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
+
 			etcds := slices.DeleteFunc(children(t, "etcd"), func(line []string) bool {
 				return slices.ContainsFunc(before, func(other []string) bool { return slices.Equal(line, other) })
 			})
@@ -80,13 +96,17 @@ func TestH1(t *testing.T) {
 			if unsafe := argument(line, "unsafe-no-fsync") == "true"; unsafe == persistent {
 				t.Errorf("data that stay: %t; etcd runs with %q", persistent, line)
 			}
-			for _, url := range []string{argument(line, "listen-client-urls"), argument(line, "listen-peer-urls"), argument(line, "listen-metrics-urls")} {
-				for _, path := range []string{"/v3/kv/range", "/v3/maintenance/snapshot", "/version", "/members", "/raft"} {
+
+			for _, url := range []string{argument(line, "listen-client-urls"), argument(line, "listen-peer-urls"),
+				argument(line, "listen-metrics-urls")} {
+				for _, path := range []string{"/v3/kv/range", "/v3/maintenance/snapshot", "/version", "/members",
+					"/raft"} {
 					if status := ask(t.Context(), url+path); status != 0 && status != http.StatusNotFound {
 						t.Errorf("somebody without a certificate gets HTTP %d for %s%s", status, url, path)
 					}
 				}
 			}
+
 			if info, err := os.Stat(argument(line, "key-file")); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("the key is %v, %v", info, err)
 			}
@@ -96,15 +116,21 @@ func TestH1(t *testing.T) {
 
 // ask sends what reads the whole of etcd, and returns the status; 0 where there is no answer.
 func ask(ctx context.Context, url string) int {
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"key":"AA==","range_end":"AA=="}`))
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url,
+		strings.NewReader(`{"key":"AA==","range_end":"AA=="}`))
 	if err != nil {
 		return -1
 	}
+
 	response, err := client.Do(request)
 	if err != nil {
 		return 0
 	}
+
 	_ = response.Body.Close()
+
 	return response.StatusCode
 }

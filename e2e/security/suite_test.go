@@ -1,6 +1,6 @@
-// Package security replays attacks. Each test is one item of the table in docs/security.md, by its letter: somebody who may
-// write objects in one namespace, an engine that is the enemy, or a guest. The managers are real processes with the shipped
-// roles and no others.
+// Package security replays attacks. Each test is one item of the table in docs/security.md, by its letter: somebody who
+// may write objects in one namespace, an engine that is the enemy, or a guest. The managers are real processes with the
+// shipped roles and no others.
 package security
 
 import (
@@ -29,6 +29,7 @@ func token(t *testing.T) string {
 	if err := os.WriteFile(path, []byte(canary), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -39,6 +40,7 @@ func executors(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatalf("%v (make test-security builds it)", err)
 	}
+
 	return map[string]string{"OpenTofu": tofu, suite.Program.Executor.Product: suite.Program.Executor.Path}
 }
 
@@ -50,5 +52,6 @@ func start(t *testing.T, s *testsite.Site, executor string, args ...string) *tes
 	if err := m.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }

@@ -13,22 +13,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 )
 
-// TestM3 has somebody of another namespace write down the addresses of a cluster: as endpoints of OLVMClusters that were never
-// connected to the engine, and as records of machines that are nobody's.
+// TestM3 has somebody of another namespace write down the addresses of a cluster: as endpoints of OLVMClusters that
+// were never connected to the engine, and as records of machines that are nobody's.
 func TestM3(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	thief := "thief-" + s.Namespace
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: thief}})
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: thief, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}}
+		return metav1.ObjectMeta{
+			Namespace: thief,
+			Name:      name,
+			Labels:    map[string]string{clusterv1.ClusterNameLabel: "demo"},
+		}
 	}
+
 	for i := 10; i < 20; i++ { // the whole range of the site's machines
 		address := fmt.Sprintf("10.0.0.%d", i)
 		claims := &infrav1.OLVMCluster{ObjectMeta: meta(fmt.Sprintf("c%d", i)), Spec: *s.OLVM.Spec.DeepCopy()}
 		claims.Spec.ControlPlaneEndpoint.Host = address
 		s.Create(claims)
 		m := &infrav1.OLVMMachine{ObjectMeta: meta(fmt.Sprintf("m%d", i)), Spec: s.MachineSpec()}
-		m.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["` + address + `"]}`, infrav1.CreateRequestedAnnotation: "x"}
+		m.Annotations = map[string]string{
+			infrav1.AddressesAnnotation:       `{"nic1":["` + address + `"]}`,
+			infrav1.CreateRequestedAnnotation: "x",
+		}
 		m.Spec.ProviderID = "olvm://11111111-1111-4111-8111-111111111111"
 		s.Create(m)
 	}
@@ -41,18 +49,27 @@ func TestM3(t *testing.T) {
 	}
 }
 
-// TestM3Names has two namespaces share an engine and a range, so that one has what the other wants. The message says so, and
-// not whose it is.
+// TestM3Names has two namespaces share an engine and a range, so that one has what the other wants. The message says
+// so, and not whose it is.
 func TestM3Names(t *testing.T) {
 	a := testsite.New(t, suite.API.Client, testsite.Options{})
-	b := testsite.New(t, suite.API.Client, testsite.Options{Change: func(secret *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-		for key, value := range map[string]string{"username": a.Sim.Username(), "password": a.Sim.Password(), infrav1.AllowedServerURLsKey: a.Sim.URL()} {
-			secret.StringData[key] = value
-		}
-		ca.Data["ca.crt"] = string(a.Sim.CA())
-		c.Spec.OLVMOvirtAPIServer.ServerURL = a.Sim.URL()
-		c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"
-	}})
+	b := testsite.New(
+		t,
+		suite.API.Client,
+		testsite.Options{Change: func(secret *corev1.Secret, ca *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+			for key, value := range map[string]string{
+				"username":                   a.Sim.Username(),
+				"password":                   a.Sim.Password(),
+				infrav1.AllowedServerURLsKey: a.Sim.URL(),
+			} {
+				secret.StringData[key] = value
+			}
+
+			ca.Data["ca.crt"] = string(a.Sim.CA())
+			c.Spec.OLVMOvirtAPIServer.ServerURL = a.Sim.URL()
+			c.Spec.ControlPlaneEndpoint.Host = "10.0.0.6"
+		}},
+	)
 	start(t, a, "")
 	start(t, b, "")
 	one := func(spec *infrav1.OLVMMachineSpec) {
@@ -71,19 +88,32 @@ func TestM3Names(t *testing.T) {
 // TestForeignSecrets has a tenant name Secrets of another namespace, one that is there and one that is not.
 func TestForeignSecrets(t *testing.T) {
 	messages := map[string]string{}
+
 	for _, name := range []string{"there", "missing"} {
-		s := testsite.New(t, suite.API.Client, testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-			c.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{Namespace: "kube-system", Name: name}
-		}})
+		s := testsite.New(
+			t,
+			suite.API.Client,
+			testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+				c.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{
+					Namespace: "kube-system",
+					Name:      name,
+				}
+			}},
+		)
 		if name == "there" {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, StringData: map[string]string{"username": "u", "password": canary}}
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name},
+				StringData: map[string]string{"username": "u", "password": canary},
+			}
 			s.Create(secret)
 			t.Cleanup(func() { s.Delete(secret) })
 		}
+
 		start(t, s, "")
 		message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason)
 		messages[name] = strings.NewReplacer(name, "NAME", s.Namespace, "NAMESPACE").Replace(message)
 	}
+
 	if messages["there"] != messages["missing"] {
 		t.Errorf("a tenant can tell which Secrets there are: %q and %q", messages["there"], messages["missing"])
 	}

@@ -40,12 +40,17 @@ func owners(topology bool) ownerAssertions {
 			return framework.HasExactOwners(got, want...)
 		}
 	}
+
 	return ownerAssertions{
 		"OLVMCluster":         exactly(reference(core, "Cluster", topology)),
 		"OLVMClusterTemplate": exactly(reference(core, "ClusterClass", false)),
 		"OLVMMachine":         exactly(reference(core, "Machine", true)),
 		"OLVMMachineTemplate": func(_ types.NamespacedName, got []metav1.OwnerReference) error {
-			return framework.HasOneOfExactOwners(got, []metav1.OwnerReference{reference(core, "Cluster", false)}, []metav1.OwnerReference{reference(core, "ClusterClass", false)})
+			return framework.HasOneOfExactOwners(
+				got,
+				[]metav1.OwnerReference{reference(core, "Cluster", false)},
+				[]metav1.OwnerReference{reference(core, "ClusterClass", false)},
+			)
 		},
 		"ConfigMap": exactly(), // the user's
 		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
@@ -57,6 +62,7 @@ func owners(topology bool) ownerAssertions {
 			case strings.HasPrefix(name.Name, statePrefix):
 				return framework.HasExactOwners(got, reference(ours, "OLVMMachine", true))
 			}
+
 			return framework.KubernetesReferenceAssertions["Secret"](name, got)
 		},
 	}
@@ -70,6 +76,7 @@ var finalizers = finalizerAssertions{
 		if strings.HasPrefix(name.Name, statePrefix) {
 			return []string{tfstate.Finalizer}
 		}
+
 		return access(name)
 	},
 	"ConfigMap": access,
@@ -80,29 +87,35 @@ func access(name types.NamespacedName) []string {
 	if name.Name == "ovirt-credentials" || name.Name == "ovirt-ca" {
 		return []string{infrav1.AccessFinalizer}
 	}
+
 	return nil
 }
 
-// resilient takes owners and finalizers away from all objects of a cluster, as a restored backup does, and expects them back;
-// then it expects nobody to write anything.
+// resilient takes owners and finalizers away from all objects of a cluster, as a restored backup does, and expects them
+// back; then it expects nobody to write anything.
 func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, string, string) {
 	return func(proxy framework.ClusterProxy, namespace, cluster string) {
 		filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
 		all := []ownerAssertions{
-			framework.CoreOwnerReferenceAssertion, framework.ExpOwnerReferenceAssertions, framework.KubeadmBootstrapOwnerReferenceAssertions,
-			framework.KubeadmControlPlaneOwnerReferenceAssertions(topology), owners(topology),
+			framework.CoreOwnerReferenceAssertion,
+			framework.ExpOwnerReferenceAssertions,
+			framework.KubeadmBootstrapOwnerReferenceAssertions,
+			framework.KubeadmControlPlaneOwnerReferenceAssertions(topology),
+			owners(topology),
 		}
 		core := framework.CoreFinalizersAssertionWithLegacyClusters
 		if topology {
 			core = framework.CoreFinalizersAssertionWithClassyClusters
 		}
+
 		expectStates(ctx, proxy, namespace)
 		ginkgo.By("Checking that owner references are resilient")
 		framework.ValidateOwnerReferencesResilience(ctx, proxy, namespace, cluster, filter, all...)
 		ginkgo.By("Checking that owner references are updated to the correct API version")
 		framework.ValidateOwnerReferencesOnUpdate(ctx, proxy, namespace, cluster, filter, all...)
 		ginkgo.By("Checking that finalizers are resilient")
-		framework.ValidateFinalizersResilience(ctx, proxy, namespace, cluster, filter, core, framework.KubeadmControlPlaneFinalizersAssertion, framework.ExpFinalizersAssertion, finalizers)
+		framework.ValidateFinalizersResilience(ctx, proxy, namespace, cluster, filter, core,
+			framework.KubeadmControlPlaneFinalizersAssertion, framework.ExpFinalizersAssertion, finalizers)
 		ginkgo.By("Checking that resource versions are stable")
 		framework.ValidateResourceVersionStable(ctx, framework.ValidateResourceVersionStableInput{
 			ClusterProxy: proxy, Namespace: namespace, OwnerGraphFilterFunction: filter,
@@ -115,11 +128,16 @@ func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, 
 // expectStates looks for the Terraform states that the owners above are about: without them nothing would be checked.
 func expectStates(ctx context.Context, proxy framework.ClusterProxy, namespace string) {
 	var states corev1.SecretList
-	gomega.Expect(proxy.GetClient().List(ctx, &states, client.InNamespace(namespace), client.MatchingLabels{"tfstate": "true"})).To(gomega.Succeed())
+	gomega.Expect(proxy.GetClient().List(ctx, &states, client.InNamespace(namespace), client.MatchingLabels{
+		"tfstate": "true",
+	})).To(gomega.Succeed())
+
 	var names []string
 	for _, state := range states.Items {
 		names = append(names, state.Name)
 	}
+
 	gomega.Expect(names).To(gomega.ContainElement(gomega.HavePrefix(clusterStatePrefix)))
-	gomega.Expect(len(names)).To(gomega.BeNumerically(">=", 3), "the states of a cluster and two machines are %v", names)
+	gomega.Expect(len(names)).To(gomega.BeNumerically(">=", 3), "the states of a cluster and two machines are %v",
+		names)
 }

@@ -74,7 +74,9 @@ func writeRepository(root, dir string) string {
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		return string(content)
 	}
-	plain, topology, class := read("cluster-template.yaml"), read("cluster-template-topology.yaml"), read("clusterclass-olvm.yaml")
+	plain := read("cluster-template.yaml")
+	topology := read("cluster-template-topology.yaml")
+	class := read("clusterclass-olvm.yaml")
 	files := map[string]string{
 		"cluster-template.yaml":         plain,
 		"clusterclass-olvm.yaml":        class,
@@ -86,22 +88,35 @@ func writeRepository(root, dir string) string {
 		flavorFile(flavorRollout): edit(strings.Replace(topology, "name: olvm\n", "name: olvm-rollout\n", 1),
 			after{"    controlPlane:\n", taints, 6},
 			after{"        name: md-0\n", taints, 8}),
-		// The spec forgets an OLVMCluster without deleting it, and affinity groups that it had would stay in the engine.
+		// The spec forgets an OLVMCluster without deleting it, and affinity groups that it had would stay in the
+		// engine.
 		flavorFile(flavorAdoption): strings.Replace(topology, "name: olvm\n", "name: olvm-adoption\n", 1),
 		"clusterclass-olvm-adoption.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-adoption\n", 1),
 			after{"      olvmDatacenterName: patched\n", "affinityGroups: []", 6}),
-		"clusterclass-olvm-rollout.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-rollout\n", 1),
+		"clusterclass-olvm-rollout.yaml": edit(
+			strings.Replace(class, "  name: olvm\n", "  name: olvm-rollout\n", 1),
 			after{"  controlPlane:\n", nodeMetadata, 4},
 			after{"    - class: default-worker\n", nodeMetadata, 6},
 			after{"  name: olvm-cluster\nspec:\n  template:\n", metadata, 4},
-			after{"kind: OLVMMachineTemplate\nmetadata:\n  name: olvm-control-plane\nspec:\n  template:\n", metadata, 4},
-			after{"kind: OLVMMachineTemplate\nmetadata:\n  name: olvm-default-worker\nspec:\n  template:\n", metadata, 4}),
+			after{
+				"kind: OLVMMachineTemplate\nmetadata:\n  name: olvm-control-plane\nspec:\n  template:\n",
+				metadata,
+				4,
+			},
+			after{
+				"kind: OLVMMachineTemplate\nmetadata:\n  name: olvm-default-worker\nspec:\n  template:\n",
+				metadata,
+				4,
+			},
+		),
 	}
 	folder := filepath.Join(dir, "infrastructure-olvm", providerVersion)
 	gomega.Expect(os.MkdirAll(folder, 0o700)).To(gomega.Succeed())
+
 	for name, content := range files {
 		gomega.Expect(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600)).To(gomega.Succeed())
 	}
+
 	content, err := yaml.Marshal(map[string]any{
 		"providers": []map[string]string{{
 			"name": "olvm", "type": string(clusterctlv1.InfrastructureProviderType),
@@ -113,6 +128,7 @@ func writeRepository(root, dir string) string {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	path := filepath.Join(dir, "clusterctl.yaml")
 	gomega.Expect(os.WriteFile(path, content, 0o600)).To(gomega.Succeed())
+
 	return path
 }
 
@@ -126,11 +142,13 @@ type after struct {
 
 func edit(template string, additions ...after) string {
 	for _, a := range additions {
-		gomega.Expect(strings.Count(template, a.anchor)).To(gomega.Equal(1), "a template has changed: look for %q", a.anchor)
+		gomega.Expect(strings.Count(template, a.anchor)).
+			To(gomega.Equal(1), "a template has changed: look for %q", a.anchor)
 		margin := strings.Repeat(" ", a.indent)
 		text := margin + strings.ReplaceAll(strings.TrimSuffix(a.text, "\n"), "\n", "\n"+margin) + "\n"
 		template = strings.Replace(template, a.anchor, a.anchor+text, 1)
 	}
+
 	return template
 }
 
@@ -138,16 +156,23 @@ func edit(template string, additions ...after) string {
 func clusterctlConfig(subnet int) string {
 	address := func(host string) string { return fmt.Sprintf("127.20.%d.%s", subnet, host) }
 	path := filepath.Join(filepath.Dir(suite.ClusterctlConfig), fmt.Sprintf("clusterctl-%d.yaml", subnet))
-	gomega.Expect(clusterctl.CopyAndAmendClusterctlConfig(context.Background(), clusterctl.CopyAndAmendClusterctlConfigInput{
-		ClusterctlConfigPath: suite.ClusterctlConfig, OutputPath: path,
-		Variables: map[string]string{
-			"OLVM_SERVER_URL": suite.Engine.URL, "OLVM_CREDENTIALS_SECRET": credentialsSecret, "OLVM_CA_CONFIGMAP": caConfigMap,
-			"OLVM_VM_TEMPLATE": vmTemplate, "OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan",
-			"OLVM_CONTROL_PLANE_MEMORY": "4GB", "OLVM_WORKER_MEMORY": "4GB",
-			"CONTROL_PLANE_ENDPOINT_HOST": address("5"), "OLVM_SUBNET": address("0/24"), "OLVM_GATEWAY": address("1"),
-			"OLVM_CONTROL_PLANE_ADDRESSES": address("10") + "-" + address("19"), "OLVM_WORKER_ADDRESSES": address("100") + "-" + address("119"),
-		},
-	})).To(gomega.Succeed())
+	gomega.Expect(clusterctl.CopyAndAmendClusterctlConfig(context.Background(),
+		clusterctl.CopyAndAmendClusterctlConfigInput{
+			ClusterctlConfigPath: suite.ClusterctlConfig, OutputPath: path,
+			Variables: map[string]string{
+				"OLVM_SERVER_URL":         suite.Engine.URL,
+				"OLVM_CREDENTIALS_SECRET": credentialsSecret,
+				"OLVM_CA_CONFIGMAP":       caConfigMap,
+				"OLVM_VM_TEMPLATE":        vmTemplate, "OLVM_NETWORK": "kvm-vlan", "OLVM_VNIC_PROFILE": "kvm-vlan",
+				"OLVM_CONTROL_PLANE_MEMORY": "4GB", "OLVM_WORKER_MEMORY": "4GB",
+				"CONTROL_PLANE_ENDPOINT_HOST": address("5"), "OLVM_SUBNET": address("0/24"),
+				"OLVM_GATEWAY":                 address("1"),
+				"OLVM_CONTROL_PLANE_ADDRESSES": address("10") + "-" + address("19"),
+				"OLVM_WORKER_ADDRESSES":        address("100") + "-" + address("119"),
+			},
+		})).
+		To(gomega.Succeed())
+
 	return path
 }
 
@@ -156,11 +181,17 @@ func clusterctlConfig(subnet int) string {
 func recordProviders(ctx context.Context, s shared) {
 	configuration, err := clusterctlconfig.New(ctx, s.ClusterctlConfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	inventory := clusterctlcluster.New(clusterctlcluster.Kubeconfig{Path: s.Kubeconfig}, configuration).ProviderInventory()
+	inventory := clusterctlcluster.New(clusterctlcluster.Kubeconfig{
+		Path: s.Kubeconfig,
+	}, configuration).ProviderInventory()
 	gomega.Expect(inventory.EnsureCustomResourceDefinitions(ctx)).To(gomega.Succeed())
 	gomega.Expect(inventory.Create(ctx, clusterctlv1.Provider{
-		TypeMeta:     metav1.TypeMeta{APIVersion: clusterctlv1.GroupVersion.String(), Kind: "Provider"},
-		ObjectMeta:   metav1.ObjectMeta{Namespace: "capolvm-system", Name: "infrastructure-olvm", Labels: map[string]string{clusterctlv1.ClusterctlLabel: ""}},
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterctlv1.GroupVersion.String(), Kind: "Provider"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "capolvm-system",
+			Name:      "infrastructure-olvm",
+			Labels:    map[string]string{clusterctlv1.ClusterctlLabel: ""},
+		},
 		ProviderName: "olvm", Type: string(clusterctlv1.InfrastructureProviderType), Version: providerVersion,
 	})).To(gomega.Succeed())
 
@@ -168,15 +199,22 @@ func recordProviders(ctx context.Context, s shared) {
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	var crds apiextensionsv1.CustomResourceDefinitionList
 	gomega.Expect(c.List(ctx, &crds)).To(gomega.Succeed())
+
 	for i := range crds.Items {
 		crd := &crds.Items[i]
 		provider, ok := map[string]string{
-			"cluster.x-k8s.io": "cluster-api", "addons.cluster.x-k8s.io": "cluster-api", "ipam.cluster.x-k8s.io": "cluster-api", "runtime.cluster.x-k8s.io": "cluster-api",
-			"bootstrap.cluster.x-k8s.io": "bootstrap-kubeadm", "controlplane.cluster.x-k8s.io": "control-plane-kubeadm", "infrastructure.cluster.x-k8s.io": "infrastructure-olvm",
+			"cluster.x-k8s.io":                "cluster-api",
+			"addons.cluster.x-k8s.io":         "cluster-api",
+			"ipam.cluster.x-k8s.io":           "cluster-api",
+			"runtime.cluster.x-k8s.io":        "cluster-api",
+			"bootstrap.cluster.x-k8s.io":      "bootstrap-kubeadm",
+			"controlplane.cluster.x-k8s.io":   "control-plane-kubeadm",
+			"infrastructure.cluster.x-k8s.io": "infrastructure-olvm",
 		}[crd.Spec.Group]
 		if !ok {
 			continue
 		}
+
 		before := crd.DeepCopy()
 		crd.Labels[clusterctlv1.ClusterctlLabel], crd.Labels["cluster.x-k8s.io/provider"] = "", provider
 		gomega.Expect(c.Patch(ctx, crd, client.MergeFrom(before))).To(gomega.Succeed())

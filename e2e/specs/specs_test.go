@@ -25,14 +25,19 @@ import (
 
 var ctx = context.Background()
 
-// Within one container the specs are begun in this order, by whichever process is free: the long ones come first. Each has a
-// subnet of its own.
+// Within one container the specs are begun in this order, by whichever process is free: the long ones come first. Each
+// has a subnet of its own.
 var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Owners and finalizers of a cluster of a ClusterClass are restored", func() {
 		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
 			return e2e.QuickStartSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(42), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), PostMachinesProvisioned: resilient(ctx, true),
+				E2EConfig:               e2eConfig,
+				ClusterctlConfigPath:    clusterctlConfig(42),
+				BootstrapClusterProxy:   management,
+				ArtifactFolder:          suite.Artifacts,
+				PostNamespaceCreated:    credentials,
+				Flavor:                  ptr.To(flavorTopology),
+				PostMachinesProvisioned: resilient(ctx, true),
 			}
 		})
 	})
@@ -40,8 +45,11 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Owners and finalizers of a cluster are restored", func() {
 		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
 			return e2e.QuickStartSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(43), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, PostMachinesProvisioned: resilient(ctx, false),
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(43),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials, PostMachinesProvisioned: resilient(ctx, false),
 			}
 		})
 	})
@@ -49,9 +57,15 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("A cluster of a ClusterClass is upgraded", func() {
 		e2e.ClusterUpgradeConformanceSpec(ctx, func() e2e.ClusterUpgradeConformanceSpecInput {
 			return e2e.ClusterUpgradeConformanceSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(41), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology),
-				ControlPlaneMachineCount: ptr.To[int64](3), WorkerMachineCount: ptr.To[int64](1), SkipConformanceTests: true, // nothing runs in the workload cluster
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(41),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials, Flavor: ptr.To(flavorTopology),
+				// nothing runs in the workload cluster
+				ControlPlaneMachineCount: ptr.To[int64](3),
+				WorkerMachineCount:       ptr.To[int64](1),
+				SkipConformanceTests:     true,
 			}
 		})
 	})
@@ -59,8 +73,14 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Machines whose objects were lost are adopted", func() {
 		e2e.KCPInfraAdoptionSpec(ctx, func() e2e.KCPInfraAdoptionSpecInput {
 			return e2e.KCPInfraAdoptionSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(49), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorAdoption), ControlPlaneMachineCount: ptr.To[int64](3), BeforeForceDelete: keepStates,
+				E2EConfig:                e2eConfig,
+				ClusterctlConfigPath:     clusterctlConfig(49),
+				BootstrapClusterProxy:    management,
+				ArtifactFolder:           suite.Artifacts,
+				PostNamespaceCreated:     credentials,
+				Flavor:                   ptr.To(flavorAdoption),
+				ControlPlaneMachineCount: ptr.To[int64](3),
+				BeforeForceDelete:        keepStates,
 			}
 		})
 	})
@@ -68,11 +88,20 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("A cluster is rebased to another ClusterClass", func() {
 		e2e.ClusterClassChangesSpec(ctx, func() e2e.ClusterClassChangesSpecInput {
 			return e2e.ClusterClassChangesSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(44), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: flavorTopology,
-				ModifyControlPlaneFields:                                   map[string]any{"spec.kubeadmConfigSpec.verbosity": int64(4)},
-				ModifyMachineDeploymentBootstrapConfigTemplateFields:       map[string]any{"spec.template.spec.verbosity": int64(4)},
-				ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{"spec.template.spec.virtualMachine.description": "changed"},
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(44),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials, Flavor: flavorTopology,
+				ModifyControlPlaneFields: map[string]any{
+					"spec.kubeadmConfigSpec.verbosity": int64(4),
+				},
+				ModifyMachineDeploymentBootstrapConfigTemplateFields: map[string]any{
+					"spec.template.spec.verbosity": int64(4),
+				},
+				ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{
+					"spec.template.spec.virtualMachine.description": "changed",
+				},
 			}
 		})
 	})
@@ -80,8 +109,13 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("A change of a ClusterClass is rolled out", func() {
 		e2e.ClusterClassRolloutSpec(ctx, func() e2e.ClusterClassRolloutSpecInput {
 			return e2e.ClusterClassRolloutSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(40), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: flavorRollout, FilterMetadataBeforeValidation: withoutRecords,
+				E2EConfig:                      e2eConfig,
+				ClusterctlConfigPath:           clusterctlConfig(40),
+				BootstrapClusterProxy:          management,
+				ArtifactFolder:                 suite.Artifacts,
+				PostNamespaceCreated:           credentials,
+				Flavor:                         flavorRollout,
+				FilterMetadataBeforeValidation: withoutRecords,
 			}
 		})
 	})
@@ -92,19 +126,31 @@ var _ = ginkgo.Describe("Cluster API", func() {
 				return slices.Contains(kinds, object.Kind)
 			}
 		}
+
 		// ofKindOrMachineOf selects kinds, and the Machines that one of them owns.
 		ofKindOrMachineOf := func(kinds ...string) func(corev1.ObjectReference, []metav1.OwnerReference) bool {
 			return func(object corev1.ObjectReference, owners []metav1.OwnerReference) bool {
-				owned := slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return slices.Contains(kinds, owner.Kind) })
+				owned := slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
+					return slices.Contains(kinds, owner.Kind)
+				})
+
 				return object.Kind == "Machine" && owned || slices.Contains(kinds, object.Kind)
 			}
 		}
 		e2e.ClusterDeletionSpec(ctx, func() e2e.ClusterDeletionSpecInput {
 			return e2e.ClusterDeletionSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(48), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), ControlPlaneMachineCount: ptr.To[int64](3),
+				E2EConfig:                e2eConfig,
+				ClusterctlConfigPath:     clusterctlConfig(48),
+				BootstrapClusterProxy:    management,
+				ArtifactFolder:           suite.Artifacts,
+				PostNamespaceCreated:     credentials,
+				Flavor:                   ptr.To(flavorTopology),
+				ControlPlaneMachineCount: ptr.To[int64](3),
 				ClusterDeletionPhases: []e2e.ClusterDeletionPhase{
-					{ObjectFilter: ofKindOrMachineOf("MachineDeployment", "MachineSet"), BlockingObjectFilter: kind("Machine")},
+					{
+						ObjectFilter:         ofKindOrMachineOf("MachineDeployment", "MachineSet"),
+						BlockingObjectFilter: kind("Machine"),
+					},
 					{ObjectFilter: ofKindOrMachineOf("KubeadmControlPlane"), BlockingObjectFilter: kind("Machine")},
 					{ObjectFilter: kind("OLVMCluster"), BlockingObjectFilter: kind("OLVMCluster")},
 				},
@@ -115,9 +161,16 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Many clusters are made, upgraded and deleted at once", func() {
 		e2e.ScaleSpec(ctx, func() e2e.ScaleSpecInput {
 			return e2e.ScaleSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(50), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorTopology), PostScaleClusterNamespaceCreated: ownSubnet,
-				ClusterCount: ptr.To[int64](3), Concurrency: ptr.To[int64](3), WorkerPerMachineDeploymentCount: ptr.To[int64](1),
+				E2EConfig:                        e2eConfig,
+				ClusterctlConfigPath:             clusterctlConfig(50),
+				BootstrapClusterProxy:            management,
+				ArtifactFolder:                   suite.Artifacts,
+				PostNamespaceCreated:             credentials,
+				Flavor:                           ptr.To(flavorTopology),
+				PostScaleClusterNamespaceCreated: ownSubnet,
+				ClusterCount:                     ptr.To[int64](3),
+				Concurrency:                      ptr.To[int64](3),
+				WorkerPerMachineDeploymentCount:  ptr.To[int64](1),
 			}
 		})
 	})
@@ -125,8 +178,11 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Control plane and MachineDeployment are rolled out", func() {
 		e2e.KCPAndMachineDeploymentRolloutSpec(ctx, func() e2e.KCPAndMachineDeploymentRolloutSpecInput {
 			return e2e.KCPAndMachineDeploymentRolloutSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(45), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: flavorTaints,
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(45),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials, Flavor: flavorTaints,
 			}
 		})
 	})
@@ -134,8 +190,11 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("A machine whose Node is unhealthy is replaced", func() {
 		e2e.MachineDeploymentRemediationSpec(ctx, func() e2e.MachineDeploymentRemediationSpecInput {
 			return e2e.MachineDeploymentRemediationSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(47), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials, Flavor: ptr.To(flavorMDRemediation),
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(47),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials, Flavor: ptr.To(flavorMDRemediation),
 			}
 		})
 	})
@@ -143,8 +202,11 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("A MachineDeployment is scaled", func() {
 		e2e.MachineDeploymentScaleSpec(ctx, func() e2e.MachineDeploymentScaleSpecInput {
 			return e2e.MachineDeploymentScaleSpecInput{
-				E2EConfig: e2eConfig, ClusterctlConfigPath: clusterctlConfig(46), BootstrapClusterProxy: management, ArtifactFolder: suite.Artifacts,
-				PostNamespaceCreated: credentials,
+				E2EConfig:             e2eConfig,
+				ClusterctlConfigPath:  clusterctlConfig(46),
+				BootstrapClusterProxy: management,
+				ArtifactFolder:        suite.Artifacts,
+				PostNamespaceCreated:  credentials,
 			}
 		})
 	})
@@ -154,15 +216,18 @@ var _ = ginkgo.Describe("Cluster API", func() {
 func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	out := clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: maps.Clone(object.GetAnnotations())}
 	records := []string{clusterctlv1.BlockMoveAnnotation}
+
 	switch object.GetObjectKind().GroupVersionKind().Kind {
 	case "OLVMCluster":
 		records = append(records, infrav1.GroupsRequestedAnnotation, infrav1.RouterIDsAnnotation)
 	case "OLVMMachine":
 		records = append(records, infrav1.AddressesAnnotation, infrav1.CreateRequestedAnnotation)
 	}
+
 	for _, record := range records {
 		delete(out.Annotations, record)
 	}
+
 	return out
 }
 
@@ -175,11 +240,17 @@ func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []by
 
 // keepStates takes their owners from the Terraform states, as the spec does with the certificates, so that the garbage
 // collector leaves them for those who adopt the machines.
-func keepStates(ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects) error {
+func keepStates(
+	ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects,
+) error {
 	var states corev1.SecretList
-	if err := proxy.GetClient().List(ctx, &states, client.InNamespace(cluster.Namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+	err := proxy.GetClient().List(ctx, &states, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		"tfstate": "true",
+	})
+	if err != nil {
 		return err
 	}
+
 	for i := range states.Items {
 		before := states.Items[i].DeepCopy()
 		states.Items[i].OwnerReferences = nil
@@ -187,5 +258,6 @@ func keepStates(ctx context.Context, proxy framework.ClusterProxy, cluster *clus
 			return err
 		}
 	}
+
 	return nil
 }

@@ -70,9 +70,11 @@ var _ = ginkgo.SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	suite = start(ctx)
 	content, err := json.Marshal(suite)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+
 	return content
 }, func(content []byte) {
 	gomega.Expect(json.Unmarshal(content, &suite)).To(gomega.Succeed())
+
 	// The framework leaves a kubeconfig of each cluster behind.
 	temporary := filepath.Join(suite.Dir, "tmp")
 	gomega.Expect(os.MkdirAll(temporary, 0o700)).To(gomega.Succeed())
@@ -85,6 +87,7 @@ var _ = ginkgo.SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
 	if plane == nil {
 		return
 	}
+
 	// Whatever is wrong below, no process must be left.
 	defer plane.Stop()
 	gomega.Expect(plane.Failed()).To(gomega.Succeed())
@@ -118,6 +121,7 @@ func start(ctx context.Context) shared {
 	out.Kubeconfig, out.Engine, out.EngineCA = plane.Kubeconfig, plane.Engine, plane.EngineCA
 	out.ClusterctlConfig = writeRepository(tools.Root(), filepath.Join(dir, "repository"))
 	recordProviders(ctx, out)
+
 	return out
 }
 
@@ -125,14 +129,17 @@ func start(ctx context.Context) shared {
 func inventory() ovirtsim.Inventory {
 	out := ovirtsim.DefaultInventory()
 	dc := &out.DataCenters[0]
+
 	image := dc.Templates[0]
 	for _, version := range []string{kubernetesVersion, olderKubernetes} {
 		image.Kubernetes, image.Name = version, strings.Replace(vmTemplate, "${KUBERNETES_VERSION}", version, 1)
 		dc.Templates = append(dc.Templates, image)
 	}
+
 	for i := 4; i <= 8; i++ {
 		dc.Clusters[0].Hosts = append(dc.Clusters[0].Hosts, ovirtsim.Host{Name: fmt.Sprintf("host-%d", i)})
 	}
+
 	return out
 }
 
@@ -140,6 +147,7 @@ func scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	framework.TryAddDefaultSchemes(scheme)
 	gomega.Expect(infrav1.AddToScheme(scheme)).To(gomega.Succeed())
+
 	return scheme
 }
 
@@ -173,10 +181,16 @@ func credentials(proxy framework.ClusterProxy, namespace string) {
 	ctx := context.Background()
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: credentialsSecret},
-		StringData: map[string]string{"username": suite.Engine.Username, "password": suite.Engine.Password, "scope": "ovirt-app-api", "allowedServerURLs": suite.Engine.URL},
+		StringData: map[string]string{
+			"username":          suite.Engine.Username,
+			"password":          suite.Engine.Password,
+			"scope":             "ovirt-app-api",
+			"allowedServerURLs": suite.Engine.URL,
+		},
 	})).To(gomega.Succeed())
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caConfigMap}, Data: map[string]string{"ca.crt": string(suite.EngineCA)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caConfigMap},
+		Data:       map[string]string{"ca.crt": string(suite.EngineCA)},
 	})).To(gomega.Succeed())
 }
 

@@ -13,17 +13,23 @@ import (
 
 // notHere are tests of go-ovirt-client that are left out, with the reason.
 var notHere = map[string]string{
-	"TestBadURL":                                "it asks a web site on the internet",
-	"TestVMNICWithMacCreation":                  "it wants a multicast MAC address on a network interface, which an engine refuses",
-	"TestVMNICUpdate":                           "it removes a vNIC profile while a network interface uses it, which an engine refuses",
-	"TestVMRemovalShouldRemoveAttachedDisks":    "it wants disks to be gone at once, but an engine removes them in the background",
-	"TestVMSoundcardEnabled":                    "its VMs have names of more than 64 letters, which an engine 4.5.8 refuses",
-	"TestAffinityGroupCreation":                 "it looks for a 404 where an engine 4.5.8 answers 400 for a group that is gone",
+	"TestBadURL": "it asks a web site on the internet",
+	"TestVMNICWithMacCreation": "it wants a multicast MAC address on a network " +
+		"interface, which an engine refuses",
+	"TestVMNICUpdate": "it removes a vNIC profile while a network interface uses it, " +
+		"which an engine refuses",
+	"TestVMRemovalShouldRemoveAttachedDisks": "it wants disks to be gone at once, but an engine " +
+		"removes them in the background",
+	"TestVMSoundcardEnabled": "its VMs have names of more than 64 letters, " +
+		"which an engine 4.5.8 refuses",
+	"TestAffinityGroupCreation": "it looks for a 404 where an engine 4.5.8 answers 400 " +
+		"for a group that is gone",
 	"TestCannotRemoveTemplateIfVMIsNotCloned":   "the client repeats the refused call for 17 minutes",
 	"TestCannotRemoveTemplateIfVMCloneIsNotSet": "the client repeats the refused call for 17 minutes",
 }
 
-// Its authors wrote these tests for real engines: what they expect is the best description of an engine that can be run.
+// Its authors wrote these tests for real engines: what they expect is the best description of an engine that can be
+// run.
 func TestTheClientsOwnTestsPassAgainstTheSimulator(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "client.test")
@@ -31,20 +37,25 @@ func TestTheClientsOwnTestsPassAgainstTheSimulator(t *testing.T) {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the tests of the client do not compile: %v\n%s", err, output)
 	}
+
 	list, err := exec.CommandContext(t.Context(), program, "-test.list", ".", "-client=live").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment := append(os.Environ(), "OVIRT_URL="+sim.URL+"/api", "OVIRT_USERNAME="+sim.Username, "OVIRT_PASSWORD="+sim.Password, "OVIRT_CAFILE="+sim.CAFile)
+
+	environment := append(os.Environ(), "OVIRT_URL="+sim.URL+"/api", "OVIRT_USERNAME="+sim.Username,
+		"OVIRT_PASSWORD="+sim.Password, "OVIRT_CAFILE="+sim.CAFile)
 	t.Run("each", func(t *testing.T) {
 		for name := range strings.FieldsSeq(string(list)) {
 			if !strings.HasPrefix(name, "Test") {
 				continue
 			}
+
 			t.Run(name, func(t *testing.T) {
 				if why := notHere[name]; why != "" {
 					t.Skip(why)
 				}
+
 				t.Parallel()
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()

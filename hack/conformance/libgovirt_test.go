@@ -9,19 +9,22 @@ import (
 	"time"
 )
 
-// TestLibgovirtRunsAVM needs libgovirt with its bindings: gir1.2-govirt-1.0 and python3-gi of Debian and its relatives. It
-// looks at all requests of the simulator, so that it does not run beside other tests.
+// TestLibgovirtRunsAVM needs libgovirt with its bindings: gir1.2-govirt-1.0 and python3-gi of Debian and its relatives.
+// It looks at all requests of the simulator, so that it does not run beside other tests.
 func TestLibgovirtRunsAVM(t *testing.T) {
 	python := ""
+
 	for _, one := range []string{"/usr/bin/python3", "python3"} { // packages are for that of the system
 		if exec.CommandContext(t.Context(), one, "-c", `import gi; gi.require_version("GoVirt", "1.0")`).Run() == nil {
 			python = one
 			break
 		}
 	}
+
 	if python == "" {
 		t.Skip("libgovirt with its Python bindings is not installed")
 	}
+
 	newVM(t, connect(t), "libgovirt", nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -50,12 +53,17 @@ type seen struct {
 // requestsSeen are the requests that the simulator answered so far, the oldest first.
 func requestsSeen(t *testing.T) []seen {
 	t.Helper()
-	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, sim.ControlURL+"/requests", nil))
+	request := must[*http.Request](
+		t,
+	)(
+		http.NewRequestWithContext(t.Context(), http.MethodGet, sim.ControlURL+"/requests", nil),
+	)
 	response, err := sim.http.Do(request)
 	check(t, err)
 	defer response.Body.Close()
 
 	var requests []seen
 	check(t, json.NewDecoder(response.Body).Decode(&requests))
+
 	return requests
 }

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
+
 	os.Exit(code)
 }
 
@@ -58,15 +59,19 @@ func run(m *testing.M) (int, error) {
 		}
 		defer stop()
 	}
+
 	var err error
 	if sim, err = load(file); err != nil {
 		return 1, err
 	}
+
 	flag.Parse()
+
 	// Tests wait for the simulator and for the pauses between a client's attempts; they hardly need the processor.
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		return 1, err
 	}
+
 	return m.Run(), nil
 }
 
@@ -77,30 +82,37 @@ func startSimulator(folder, file string) (stop func(), err error) {
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("the simulator does not compile: %w\n%s", err, output)
 	}
+
 	var output bytes.Buffer
-	simulator := exec.CommandContext(context.Background(), program, "--connection", file, "--speed", "10", "--no-guests")
+	simulator := exec.CommandContext(context.Background(), program, "--connection", file, "--speed", "10",
+		"--no-guests")
 	simulator.Stdout, simulator.Stderr = &output, &output
 	simulator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // also when go test gives up on us
 	if err := simulator.Start(); err != nil {
 		return nil, err
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- simulator.Wait() }()
 	stop = func() {
 		_ = simulator.Process.Signal(os.Interrupt)
 		<-ended
 	}
+
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat(file); err == nil {
 			return stop, nil
 		}
+
 		select {
 		case err := <-ended:
 			return nil, fmt.Errorf("the simulator ended: %w\n%s", err, output.String())
 		default:
 		}
 	}
+
 	stop()
+
 	return nil, errors.New("the simulator does not serve")
 }
 
@@ -109,26 +121,35 @@ func load(file string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c := &connection{file: file}
 	if err := json.Unmarshal(content, c); err != nil {
 		return nil, err
 	}
+
 	if c.ca, err = os.ReadFile(c.CAFile); err != nil {
 		return nil, err
 	}
+
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca)
-	c.http = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}, Timeout: 20 * time.Second}
+	c.http = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		Timeout:   20 * time.Second,
+	}
+
 	return c, nil
 }
 
 // eventually waits for what the engine does in the background.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
+
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if done() {
 			return
 		}
 	}
+
 	t.Fatalf("it never happened: %s", what)
 }

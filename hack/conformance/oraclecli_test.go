@@ -72,8 +72,14 @@ type (
 
 func newOracleCLI(t *testing.T) *oracleCLI {
 	t.Helper()
-	form := url.Values{"grant_type": {"password"}, "scope": {"ovirt-app-api"}, "username": {sim.Username}, "password": {sim.Password}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, sim.URL+"/sso/oauth/token", strings.NewReader(form.Encode()))
+	form := url.Values{
+		"grant_type": {"password"},
+		"scope":      {"ovirt-app-api"},
+		"username":   {sim.Username},
+		"password":   {sim.Password},
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, sim.URL+"/sso/oauth/token",
+		strings.NewReader(form.Encode()))
 	check(t, err)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -87,6 +93,7 @@ func newOracleCLI(t *testing.T) *oracleCLI {
 	check(t, json.NewDecoder(response.Body).Decode(&reply))
 	cli := &oracleCLI{t: t, token: reply.Token}
 	cli.call(http.MethodGet, "", nil, nil) // does the token work?
+
 	return cli
 }
 
@@ -97,6 +104,7 @@ func (c *oracleCLI) call(method, path string, in, out any) {
 	if status < 200 || status > 204 {
 		c.t.Fatalf("%s %s: %d %s", method, path, status, body)
 	}
+
 	if out != nil {
 		if err := json.Unmarshal(body, out); err != nil {
 			c.t.Fatalf("%s %s: %v in %s", method, path, err, body)
@@ -110,22 +118,29 @@ func (c *oracleCLI) try(method, path string, in any) (int, []byte) {
 	if in != nil {
 		body = bytes.NewReader(must[[]byte](c.t)(json.Marshal(in)))
 	}
+
 	request := must[*http.Request](c.t)(http.NewRequestWithContext(c.t.Context(), method, sim.URL+"/api"+path, body))
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Accept", "application/json")
 	if in != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
+
 	response, err := sim.http.Do(request)
 	check(c.t, err)
 	defer response.Body.Close()
+
 	return response.StatusCode, must[[]byte](c.t)(io.ReadAll(response.Body))
 }
 
 // put sends one piece of an image; the ticket in the URL is all the right that it needs.
 func (c *oracleCLI) put(to string, content []byte, at, total int, query string) {
 	c.t.Helper()
-	request := must[*http.Request](c.t)(http.NewRequestWithContext(c.t.Context(), http.MethodPut, to+query, bytes.NewReader(content)))
+	request := must[*http.Request](
+		c.t,
+	)(
+		http.NewRequestWithContext(c.t.Context(), http.MethodPut, to+query, bytes.NewReader(content)),
+	)
 	request.Header.Set("Content-Type", "application/octet-stream")
 	request.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", at, at+len(content)-1, total))
 	response, err := sim.http.Do(request)
@@ -141,20 +156,24 @@ func (c *oracleCLI) begin(name string, size int) (oracleDisk, oracleTransfer) {
 	c.t.Helper()
 	var domains oracleDomains
 	c.call(http.MethodGet, "/storagedomains", nil, &domains)
+
 	in := oracleNewDisk{Name: name, ProvisionedSize: strconv.Itoa(size), Format: "cow", Backup: "none"}
 	for _, domain := range domains.Domains {
 		if domain.Name == "olvm-data" {
 			in.Domains.Domain = []oracleDomain{{ID: domain.ID}}
 		}
 	}
+
 	if len(in.Domains.Domain) == 0 {
 		c.t.Fatalf("the storage domain is not in the list: %v", domains)
 	}
+
 	var disk oracleDisk
 	c.call(http.MethodPost, "/disks", in, &disk)
 	if disk.ProvisionedSize != strconv.Itoa(size) || disk.Name != name || len(disk.Domains.Domain) != 1 {
 		c.t.Errorf("the disk is %v", disk)
 	}
+
 	eventually(c.t, "the disk is ok", func() bool {
 		c.call(http.MethodGet, "/disks/"+disk.ID, nil, &disk)
 		return disk.Status == "ok"
@@ -170,6 +189,7 @@ func (c *oracleCLI) begin(name string, size int) (oracleDisk, oracleTransfer) {
 	if transfer.ProxyURL == "" || transfer.Timeout != "180" {
 		c.t.Fatalf("the transfer is %v", transfer)
 	}
+
 	return disk, transfer
 }
 
@@ -178,19 +198,24 @@ func TestOraclesCLIUploadsAnImage(t *testing.T) {
 	cli := newOracleCLI(t)
 	image := qcow2(gib)
 	disk, transfer := cli.begin("ock-image", gib)
+
 	const piece = 100_000 // not a multiple of anything
 	for at := 0; at < len(image); at += piece {
 		end, query := min(at+piece, len(image)), "?flush=y"
 		if end == len(image) {
 			query = "?close=y"
 		}
+
 		cli.put(transfer.ProxyURL, image[at:end], at, len(image), query)
 	}
+
 	cli.call(http.MethodGet, "/imagetransfers/"+transfer.ID, nil, &transfer)
 	if transfer.Transferred != strconv.Itoa(len(image)) {
 		t.Errorf("%s of %d bytes were transferred", transfer.Transferred, len(image))
 	}
-	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/finalize", struct{}{}, nil) // an action without a document is 415
+
+	// an action without a document is 415
+	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/finalize", struct{}{}, nil)
 	eventually(t, "the transfer has succeeded", func() bool {
 		cli.call(http.MethodGet, "/imagetransfers/"+transfer.ID, nil, &transfer)
 		return transfer.Phase == "finished_success"
@@ -199,6 +224,7 @@ func TestOraclesCLIUploadsAnImage(t *testing.T) {
 	if disk.Status != "ok" {
 		t.Errorf("the disk is %s", disk.Status)
 	}
+
 	cli.call(http.MethodDelete, "/disks/"+disk.ID, nil, nil)
 	eventually(t, "the disk is gone", func() bool {
 		status, _ := cli.try(http.MethodGet, "/disks/"+disk.ID, nil)

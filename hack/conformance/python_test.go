@@ -20,17 +20,19 @@ var requirements string
 // ansible is the package of PyPI that holds the collection ovirt.ovirt among many others, of which none is kept.
 const ansible = "ansible==9.13.0"
 
-// pythonHome is a virtual environment with the clients of Python, below the user's cache. It is made once. The error says
-// why there is none: no Python that can make it, or no PyPI.
+// pythonHome is a virtual environment with the clients of Python, below the user's cache. It is made once. The error
+// says why there is none: no Python that can make it, or no PyPI.
 var pythonHome = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
+
 	version, err := exec.CommandContext(context.Background(), "python3", "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("no python3: %w", err)
 	}
+
 	key := sha256.Sum256([]byte(requirements + ansible + string(version)))
 	home := filepath.Join(cache, "capolvm", fmt.Sprintf("python-%x", key[:6]))
 	if _, err := os.Stat(filepath.Join(home, "complete")); err == nil {
@@ -40,7 +42,9 @@ var pythonHome = sync.OnceValues(func() (string, error) {
 	if err := os.RemoveAll(home); err != nil {
 		return "", err
 	}
+
 	pip := filepath.Join(home, "bin", "pip")
+
 	wheels := filepath.Join(home, "wheels")
 	for _, command := range [][]string{
 		{"python3", "-m", "venv", home},
@@ -55,9 +59,11 @@ var pythonHome = sync.OnceValues(func() (string, error) {
 			return "", fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, output)
 		}
 	}
+
 	if err := os.RemoveAll(wheels); err != nil {
 		return "", err
 	}
+
 	return home, os.WriteFile(filepath.Join(home, "complete"), nil, 0o600)
 })
 
@@ -75,14 +81,18 @@ func python(t *testing.T, environment []string, program string, args ...string) 
 	if err != nil {
 		t.Skipf("the clients of Python cannot be installed: %v", err)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(home, "bin", program), args...)
-	command.Env = append(os.Environ(), append(environment, "ANSIBLE_COLLECTIONS_PATH="+filepath.Join(home, "collections"))...)
+	command.Env = append(
+		os.Environ(),
+		append(environment, "ANSIBLE_COLLECTIONS_PATH="+filepath.Join(home, "collections"))...)
 	output, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
+
 	return string(output)
 }
 
@@ -96,8 +106,14 @@ func TestThePythonSDKWalksThroughTheEngine(t *testing.T) {
 func TestAnsibleMakesUsesAndRemovesThings(t *testing.T) {
 	t.Parallel()
 	output := python(t, []string{
-		"ANSIBLE_LOCALHOST_WARNING=false", "ANSIBLE_NOCOWS=1", "ANSIBLE_RETRY_FILES_ENABLED=false", "ANSIBLE_LOCAL_TEMP=" + t.TempDir(),
-		"OVIRT_URL=" + sim.URL + "/api", "OVIRT_USERNAME=" + sim.Username, "OVIRT_PASSWORD=" + sim.Password, "OVIRT_CAFILE=" + sim.CAFile,
+		"ANSIBLE_LOCALHOST_WARNING=false",
+		"ANSIBLE_NOCOWS=1",
+		"ANSIBLE_RETRY_FILES_ENABLED=false",
+		"ANSIBLE_LOCAL_TEMP=" + t.TempDir(),
+		"OVIRT_URL=" + sim.URL + "/api",
+		"OVIRT_USERNAME=" + sim.Username,
+		"OVIRT_PASSWORD=" + sim.Password,
+		"OVIRT_CAFILE=" + sim.CAFile,
 	}, "ansible-playbook", "--inventory", "localhost,", "ansible.yml")
 
 	_, recap, _ := strings.Cut(output, "PLAY RECAP")

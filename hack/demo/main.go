@@ -34,6 +34,7 @@ func main() {
 		if d.dir != "" {
 			fmt.Fprintf(os.Stderr, "the logs of all processes are in %s\n", d.dir)
 		}
+
 		os.Exit(1)
 	}
 }
@@ -44,22 +45,27 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	tools.Progress = d.say
 	if err := tools.Build(ctx, "plane"); err != nil {
 		return "", err
 	}
+
 	if d.executor, err = tools.EnsureExecutor(ctx); err != nil {
 		return "", err
 	}
+
 	d.say("executor: %s", d.executor)
 	binDir := filepath.Join(tools.Root(), "bin")
 	d.say("building manager, olvmctl and ovirtsim")
 	if err := tools.BuildProject(ctx, binDir, "manager", "olvmctl", "ovirtsim"); err != nil {
 		return "", err
 	}
+
 	d.tools = tools
 	runs := filepath.Join(toolchain.CacheDir(), "demo")
 	d.dir = filepath.Join(runs, time.Now().Format("20060102-150405"))
+
 	return binDir, removeOld(runs)
 }
 
@@ -70,10 +76,12 @@ func removeOld(runs string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("failed to list earlier runs: %w", err)
 	}
+
 	for i := 0; i < len(entries)-kept; i++ {
 		if err := os.RemoveAll(filepath.Join(runs, entries[i].Name())); err != nil {
 			return fmt.Errorf("failed to remove an earlier run: %w", err)
 		}
 	}
+
 	return nil
 }

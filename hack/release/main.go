@@ -1,5 +1,5 @@
-// Command release makes what a release consists of: the files that clusterctl takes from a repository, binaries with their
-// bills of materials, and checksums.
+// Command release makes what a release consists of: the files that clusterctl takes from a repository, binaries with
+// their bills of materials, and checksums.
 package main
 
 import (
@@ -56,79 +56,101 @@ func run(ctx context.Context, version, out string, manifestsOnly bool) error {
 	if err != nil || !strings.HasPrefix(version, "v") {
 		return fmt.Errorf("%q is not a version; write for example VERSION=v0.1.0", version)
 	}
+
 	tools, err := toolchain.New()
 	if err != nil {
 		return err
 	}
+
 	if err := os.RemoveAll(out); err != nil {
 		return fmt.Errorf("failed to empty the folder: %w", err)
 	}
+
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return fmt.Errorf("failed to make the folder: %w", err)
 	}
+
 	if err := manifests(ctx, tools, parsed, version, out); err != nil {
 		return err
 	}
+
 	if !manifestsOnly {
 		if err := programs(ctx, tools, version, out); err != nil {
 			return err
 		}
+
 		if err := executorBill(ctx, tools, out); err != nil {
 			return err
 		}
 	}
+
 	return checksums(out)
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...) }
 
 // manifests writes what clusterctl reads.
-func manifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, version, out string) error {
+func manifests(
+	ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, version, out string,
+) error {
 	config := filepath.Join(tools.Root(), "config")
 	metadata, err := os.ReadFile(filepath.Join(config, "metadata.yaml"))
 	if err != nil {
 		return fmt.Errorf("failed to read the metadata: %w", err)
 	}
+
 	var known clusterctlv1.Metadata
 	if err := yaml.UnmarshalStrict(metadata, &known); err != nil {
 		return fmt.Errorf("config/metadata.yaml: %w", err)
 	}
+
 	if known.GetReleaseSeriesForVersion(parsed) == nil {
 		return fmt.Errorf("config/metadata.yaml has no release series for %s; add it", version)
 	}
+
 	kubectl, err := tools.Path("plane", "kubectl")
 	if err != nil {
 		return err
 	}
+
 	command := exec.CommandContext(ctx, kubectl, "kustomize", filepath.Join(config, "default"))
 	command.Stderr = os.Stderr
 	components, err := command.Output()
 	if err != nil {
 		return fmt.Errorf("kubectl kustomize config/default: %w", err)
 	}
+
 	image := strings.TrimSuffix(devImage, "dev") + version
 	if bytes.Count(components, []byte(devImage)) != 1 {
 		return fmt.Errorf("config/default does not have the image %s once", devImage)
 	}
+
 	components = bytes.Replace(components, []byte(devImage), []byte(image), 1)
+
 	// Descriptions speak of variables; clusterctl would ask for their values.
-	components = variables.ReplaceAllFunc(components, func(match []byte) []byte { return bytes.ReplaceAll(match, []byte("$"), []byte("$$")) })
+	components = variables.ReplaceAllFunc(components, func(match []byte) []byte {
+		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
+	})
 	files := map[string][]byte{"metadata.yaml": metadata, "infrastructure-components.yaml": components}
 	templates, err := filepath.Glob(filepath.Join(config, "templates", "*.yaml"))
 	if err != nil || len(templates) == 0 {
 		return fmt.Errorf("no templates: %w", errors.Join(err, os.ErrNotExist))
 	}
+
 	for _, path := range templates {
 		if files[filepath.Base(path)], err = os.ReadFile(path); err != nil {
 			return fmt.Errorf("failed to read a template: %w", err)
 		}
 	}
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(out, name), content, 0o644); err != nil {
 			return fmt.Errorf("failed to write %s: %w", name, err)
 		}
 	}
+
 	say("%d manifests, with the image %s", len(files), image)
+
 	return nil
 }
 
@@ -138,18 +160,24 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 	if err != nil {
 		return fmt.Errorf("failed to resolve the folder: %w", err)
 	}
+
 	bill, err := tools.Path("sbom", "cyclonedx-gomod")
 	if err != nil {
 		return err
 	}
+
 	for name, platforms := range binaries {
 		for _, platform := range platforms {
 			system, architecture, _ := strings.Cut(platform, "/")
 			path := filepath.Join(out, fmt.Sprintf("%s-%s-%s", name, system, architecture))
 			say("building %s", filepath.Base(path))
-			environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=-buildvcs=false")
+			environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture,
+				"GOFLAGS=-buildvcs=false")
+
 			for _, args := range [][]string{
-				{"go", "build", "-trimpath", "-ldflags", "-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=" + version, "-o", path, "./cmd/" + name},
+				{"go", "build", "-trimpath", "-ldflags",
+					"-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=" + version, "-o",
+					path, "./cmd/" + name},
 				{bill, "app", "-json", "-output", path + ".cdx.json", "-main", "cmd/" + name, "."},
 			} {
 				command := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -160,6 +188,7 @@ func programs(ctx context.Context, tools *toolchain.Toolchain, version, out stri
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -169,15 +198,19 @@ func executorBill(ctx context.Context, tools *toolchain.Toolchain, out string) e
 	if err != nil {
 		return err
 	}
+
 	path, err := filepath.Abs(filepath.Join(out, "opentofu.cdx.json"))
 	if err != nil {
 		return fmt.Errorf("failed to resolve the folder: %w", err)
 	}
+
 	command := exec.CommandContext(ctx, bill, "mod", "-json", "-output", path, ".")
-	command.Dir, command.Env = filepath.Join(tools.Root(), "hack", "tools", "tofu"), append(os.Environ(), "GOFLAGS=-mod=mod")
+	command.Dir = filepath.Join(tools.Root(), "hack", "tools", "tofu")
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("the bill of materials of OpenTofu: %w\n%s", err, output)
 	}
+
 	return nil
 }
 
@@ -187,17 +220,23 @@ func checksums(out string) error {
 	if err != nil {
 		return fmt.Errorf("failed to read the folder: %w", err)
 	}
+
 	var sums strings.Builder
+
 	for _, entry := range entries {
 		content, err := os.ReadFile(filepath.Join(out, entry.Name()))
 		if err != nil {
 			return fmt.Errorf("failed to read %s: %w", entry.Name(), err)
 		}
+
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), entry.Name())
 	}
+
 	if err := os.WriteFile(filepath.Join(out, "checksums.txt"), []byte(sums.String()), 0o644); err != nil {
 		return fmt.Errorf("failed to write the checksums: %w", err)
 	}
+
 	say("%d files in %s", len(entries)+1, out)
+
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 const base = "base"
 
 // Kustomize reads the variables of clusterctl as texts, and writes them without quotes and one to a line. Lists that a
-// variable is all of, with commas, and texts that look like numbers once the variable is filled in, get back what they need.
+// variable is all of, with commas, and texts that look like numbers once the variable is filled in, get back what they
+// need.
 var (
 	lists   = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses):)\n +- (\$\{[A-Z0-9_]+\})$`)
 	numbers = regexp.MustCompile(`(?m)^( +cluster\.x-k8s\.io/[a-z-]+: )(\$\{[^}]+\})$`)
@@ -39,28 +40,34 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	kubectl, err := tools.Path("plane", "kubectl")
 	if err != nil {
 		return err
 	}
+
 	folder := filepath.Join(tools.Root(), "config", "templates")
 	flavors, err := filepath.Glob(filepath.Join(folder, "flavors", "*"))
 	if err != nil || len(flavors) == 0 {
 		return fmt.Errorf("no flavors in %s: %w", folder, err)
 	}
+
 	for _, flavor := range flavors {
 		name := "cluster-template.yaml"
 		if short := filepath.Base(flavor); short != base {
 			name = "cluster-template-" + short + ".yaml"
 		}
+
 		text, err := build(ctx, kubectl, flavor)
 		if err != nil {
 			return err
 		}
+
 		if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
 			return fmt.Errorf("failed to write a template: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -70,18 +77,25 @@ func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read a flavor: %w", err)
 	}
+
 	about, _, ok := bytes.Cut(kustomization, []byte("apiVersion:"))
 	if !ok || len(about) == 0 {
 		return nil, fmt.Errorf("%s: say at the head of kustomization.yaml what the flavor is", flavor)
 	}
+
 	command := exec.CommandContext(ctx, kubectl, "kustomize", flavor)
 	command.Stderr = os.Stderr
 	text, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("kubectl kustomize %s: %w", flavor, err)
 	}
+
 	text = lists.ReplaceAll(text, []byte("$1$2 [$3]"))
 	text = numbers.ReplaceAll(text, []byte(`$1"$2"`))
-	about = append(about, "# It refers to a Secret and a ConfigMap that hold the way to the engine, see README.md. Made by make generate.\n"...)
+	about = append(
+		about,
+		"# It refers to a Secret and a ConfigMap that hold the way to the engine, see README.md. "+
+			"Made by make generate.\n"...)
+
 	return append(about, text...), nil
 }

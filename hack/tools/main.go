@@ -2,8 +2,8 @@
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
-// Groups are plane (the management plane), ipam (an IPAM provider for it), clusterctl, executor, dns (CoreDNS), dev and apidocs
-// (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
+// Groups are plane (the management plane), ipam (an IPAM provider for it), clusterctl, executor, dns (CoreDNS), dev and
+// apidocs (generators), lint, sbom and vuln (govulncheck); none means plane and executor.
 package main
 
 import (
@@ -35,6 +35,7 @@ func run(ctx context.Context, path string, groups []string) error {
 	if err != nil {
 		return err
 	}
+
 	start := time.Now()
 	tools.Progress = func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "tools %4.0fs  %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
@@ -45,29 +46,38 @@ func run(ctx context.Context, path string, groups []string) error {
 		if err != nil {
 			return err
 		}
+
 		fmt.Println(found)
+
 		return nil
 	}
+
 	if len(groups) == 0 {
 		groups = []string{"plane", "executor"}
 	}
+
 	for _, group := range groups {
 		if group == "executor" {
 			found, err := tools.EnsureExecutor(ctx)
 			if err != nil {
 				return err
 			}
+
 			tools.Progress("executor: %s", found)
 			continue
 		}
+
 		if err := tools.Build(ctx, group); err != nil {
 			return err
 		}
+
 		dir, err := tools.Dir(group)
 		if err != nil {
 			return err
 		}
+
 		tools.Progress("%s: %s", group, dir)
 	}
+
 	return nil
 }

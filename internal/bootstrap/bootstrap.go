@@ -36,8 +36,8 @@ const ProviderIDPrefix = "olvm://"
 type Guest struct {
 	// HostName of the guest. The engine sets it where cloud-init reads the data, Ignition gets it as a file.
 	HostName string
-	// Interfaces are the guest's network interfaces that have a configuration. The engine configures them where cloud-init
-	// reads the data, Ignition gets them as files of NetworkManager.
+	// Interfaces are the guest's network interfaces that have a configuration. The engine configures them where
+	// cloud-init reads the data, Ignition gets them as files of NetworkManager.
 	Interfaces []Interface
 	// DNSServers and SearchDomains of the guest, which go the same way.
 	DNSServers    []netip.Addr
@@ -130,7 +130,8 @@ type Extra struct {
 	Data []byte
 }
 
-// MaxInput is how many bytes may be merged: the bootstrap data with all that users add. It is twice what can be delivered.
+// MaxInput is how many bytes may be merged: the bootstrap data with all that users add. It is twice what can be
+// delivered.
 const MaxInput = 2 << 20
 
 // Merge adds the guest's configuration to bootstrap data. More than MaxInput is refused before any of it is parsed.
@@ -139,8 +140,14 @@ func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	for _, extra := range guest.Extra {
 		size += len(extra.Data)
 	}
+
 	if size > MaxInput {
-		return nil, fmt.Errorf("the bootstrap data and what userData adds have %d KiB together, and can have %d; have the guest fetch the rest", size>>10, MaxInput>>10)
+		return nil, fmt.Errorf(
+			"the bootstrap data and what userData adds have %d KiB together, and can have %d; have "+
+				"the guest fetch the rest",
+			size>>10,
+			MaxInput>>10,
+		)
 	}
 
 	switch format {
@@ -149,6 +156,7 @@ func Merge(data []byte, format Format, guest Guest) ([]byte, error) {
 	case CloudConfig, "":
 		return mergeCloudConfig(data, guest)
 	}
+
 	return nil, fmt.Errorf("bootstrap data has format %q; cloud-config and ignition are supported", format)
 }
 
@@ -163,9 +171,11 @@ func (s sources) of(where string) string {
 			best = place
 		}
 	}
+
 	if best == "" {
 		return providerSource
 	}
+
 	return s[best]
 }
 

@@ -56,6 +56,7 @@ func read(t *testing.T, data []byte) parsed {
 	if err := yaml.Unmarshal(data, &p); err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}
+
 	return p
 }
 
@@ -64,17 +65,23 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.HasPrefix(string(merged), "## template: jinja\n#cloud-config\n") {
 		t.Errorf("the header is gone:\n%s", merged)
 	}
+
 	before, after := read(t, []byte(initData)), read(t, merged)
-	if len(after.WriteFiles) != 3 || after.WriteFiles[0] != before.WriteFiles[0] || after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
+	if len(after.WriteFiles) != 3 || after.WriteFiles[0] != before.WriteFiles[0] ||
+		after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
 		t.Errorf("files or users changed:\n%s", merged)
 	}
-	if len(after.RunCmd) != 3 || !strings.HasPrefix(after.RunCmd[0], "sed -i ") || !strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml") ||
+
+	if len(after.RunCmd) != 3 || !strings.HasPrefix(after.RunCmd[0], "sed -i ") ||
+		!strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml") ||
 		after.RunCmd[1] != before.RunCmd[0] || after.RunCmd[2] != before.RunCmd[1] {
 		t.Errorf("commands: %q", after.RunCmd)
 	}
+
 	decoder := yaml.NewDecoder(strings.NewReader(after.WriteFiles[1].Content))
 	var cluster, init struct {
 		Kind      string
@@ -89,22 +96,29 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	if err := decoder.Decode(&cluster); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := decoder.Decode(&init); err != nil {
 		t.Fatal(err)
 	}
-	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 || init.NodeRegistration.Name != "demo-1" {
+
+	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 ||
+		init.NodeRegistration.Name != "demo-1" {
 		t.Errorf("kubeadm's configuration changed: %+v, %+v", cluster, init)
 	}
-	if args := init.NodeRegistration.KubeletExtraArgs; len(args) != 1 || args[0]["name"] != "provider-id" || args[0]["value"] != "olvm://__OLVM_VM_UUID__" {
+
+	args := init.NodeRegistration.KubeletExtraArgs
+	if len(args) != 1 || args[0]["name"] != "provider-id" || args[0]["value"] != "olvm://__OLVM_VM_UUID__" {
 		t.Errorf("kubelet arguments: %v", args)
 	}
+
 	again, err := Merge(merged, CloudConfig, Guest{})
 	if err != nil || string(again) != string(merged) {
 		t.Errorf("a second merge changes it: %v", err)
 	}
 }
 
-// TestWhatTheEngineOpensIsClosed has what an engine puts before the data, and what its command for later boots does: D10, D12.
+// TestWhatTheEngineOpensIsClosed has what an engine puts before the data, and what its command for later boots does:
+// D10, D12.
 func TestWhatTheEngineOpensIsClosed(t *testing.T) {
 	for name, test := range map[string]struct {
 		data string
@@ -113,23 +127,33 @@ func TestWhatTheEngineOpensIsClosed(t *testing.T) {
 		not  string
 	}{
 		"data that says nothing": {"#cloud-config\nruncmd: [last]\n", nil,
-			[]string{"\nssh_pwauth: false\n", "\ndisable_root: true\n", "path: /etc/cloud/cloud.cfg.d/99-capolvm.cfg", "datasource_list: [NoCloud, ConfigDrive]"}, ""},
-		"a flow mapping, which cannot stand behind the engine's part": {"{runcmd: [last]}\n", nil, []string{"#cloud-config\nruncmd: [last]\n", "\nssh_pwauth: false\n"}, "{"},
-		"data that wants passwords":                                   {"#cloud-config\nssh_pwauth: true\ndisable_root: false\n", nil, []string{"ssh_pwauth: true\n", "disable_root: false\n"}, "disable_root: true"},
-		"keys for root":                                               {"#cloud-config\nruncmd: [last]\n", &SSH{User: "root", AuthorizedKeys: []string{"ssh-ed25519 AAAA"}}, []string{"disable_root: false\n"}, ""},
-		"sources of its own":                                          {"#cloud-config\ndatasource_list: [OpenStack]\n", nil, nil, "99-capolvm"},
-		"sources of its own in a file of cloud-init's":                {"#cloud-config\nwrite_files:\n- path: /etc/cloud/cloud.cfg.d/my.cfg\n  content: 'datasource_list: [None]'\n", nil, nil, "99-capolvm"},
+			[]string{"\nssh_pwauth: false\n", "\ndisable_root: true\n", "path: /etc/cloud/cloud.cfg.d/99-capolvm.cfg",
+				"datasource_list: [NoCloud, ConfigDrive]"}, ""},
+		"a flow mapping, which cannot stand behind the engine's part": {"{runcmd: [last]}\n", nil,
+			[]string{"#cloud-config\nruncmd: [last]\n", "\nssh_pwauth: false\n"}, "{"},
+		"data that wants passwords": {"#cloud-config\nssh_pwauth: " +
+			"true\ndisable_root: false\n", nil, []string{"ssh_pwauth: true\n", "disable_root: false\n"},
+			"disable_root: true"},
+		"keys for root": {"#cloud-config\nruncmd: [last]\n", &SSH{
+			User:           "root",
+			AuthorizedKeys: []string{"ssh-ed25519 AAAA"},
+		}, []string{"disable_root: false\n"}, ""},
+		"sources of its own": {"#cloud-config\ndatasource_list: [OpenStack]\n", nil, nil, "99-capolvm"},
+		"sources of its own in a file of cloud-init's": {"#cloud-config\nwrite_files:\n- path: " +
+			"/etc/cloud/cloud.cfg.d/my.cfg\n  content: 'datasource_list: [None]'\n", nil, nil, "99-capolvm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merged, err := Merge([]byte(test.data), CloudConfig, Guest{HostName: "demo-1", SSH: test.ssh})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, want := range test.want {
 				if !strings.Contains(string(merged), want) {
 					t.Errorf("%q is missing:\n%s", want, merged)
 				}
 			}
+
 			if test.not != "" && strings.Contains(string(merged), test.not) {
 				t.Errorf("%q is there:\n%s", test.not, merged)
 			}
@@ -138,8 +162,11 @@ func TestWhatTheEngineOpensIsClosed(t *testing.T) {
 }
 
 func TestWhatIsLeftAlone(t *testing.T) {
-	join := strings.NewReplacer("kubeadm.yaml", "kubeadm-join-config.yaml", "InitConfiguration", "JoinConfiguration").Replace(initData)
-	named := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n        - name: provider-id\n          value: mine://1", 1)
+	join := strings.NewReplacer("kubeadm.yaml", "kubeadm-join-config.yaml", "InitConfiguration", "JoinConfiguration").
+		Replace(initData)
+
+	named := strings.Replace(join, "        taints: null",
+		"        kubeletExtraArgs:\n        - name: provider-id\n          value: mine://1", 1)
 	for name, data := range map[string]string{
 		"a provider ID of the user": strings.ReplaceAll(named, "{{ ds.meta_data.local_hostname }}", "demo-1"),
 		"data without kubeadm":      "#cloud-config\nruncmd: [reboot]\n",
@@ -148,16 +175,20 @@ func TestWhatIsLeftAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		before, after := read(t, []byte(data)), read(t, merged)
 		if len(before.WriteFiles) > 0 {
-			before.WriteFiles = append(before.WriteFiles, after.WriteFiles[len(after.WriteFiles)-1]) // which names the sources of later boots
+			// which names the sources of later boots
+			before.WriteFiles = append(before.WriteFiles, after.WriteFiles[len(after.WriteFiles)-1])
 		} else {
 			after.WriteFiles = nil
 		}
+
 		if !reflect.DeepEqual(before, after) {
 			t.Errorf("%s:\n%s", name, merged)
 		}
 	}
+
 	older := strings.Replace(join, "        taints: null", "        kubeletExtraArgs:\n          v: \"2\"", 1)
 	merged, err := Merge([]byte(older), "", Guest{HostName: "demo-1"})
 	if err != nil || !strings.Contains(string(merged), "provider-id: olvm://__OLVM_VM_UUID__") {
@@ -185,20 +216,27 @@ func TestDataThatIsNoneIsRefused(t *testing.T) {
 
 func FuzzMergeCloudConfig(f *testing.F) {
 	f.Add([]byte(initData))
-	f.Add([]byte("#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'kind: InitConfiguration'\n"))
+	f.Add(
+		[]byte(
+			"#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm.yaml\n  content: 'kind: InitConfiguration'\n",
+		),
+	)
 	f.Add([]byte("a: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		merged, err := Merge(data, CloudConfig, Guest{HostName: "demo-1"})
 		if err != nil {
 			return
 		}
+
 		var before, after map[string]any
 		if yaml.Unmarshal(data, &before) != nil {
 			return // keys that are no strings
 		}
+
 		if err := yaml.Unmarshal(merged, &after); err != nil {
 			t.Fatalf("%v\n%s", err, merged)
 		}
+
 		for key := range before {
 			if _, ok := after[key]; !ok {
 				t.Fatalf("%s was lost:\n%s", key, merged)
@@ -207,32 +245,47 @@ func FuzzMergeCloudConfig(f *testing.F) {
 	})
 }
 
-// TestM6 merges as many small parts as there is room for: each is looked up, and not compared with all others. Quadratic, each
-// of them takes minutes.
+// TestM6 merges as many small parts as there is room for: each is looked up, and not compared with all others.
+// Quadratic, each of them takes minutes.
 func TestM6(t *testing.T) {
 	many := func(begin string, part func(int) string, end string) []byte {
 		var out strings.Builder
 		out.WriteString(begin)
+
 		for i := 0; out.Len() < MaxInput/8; i++ {
 			out.WriteString(part(i))
 		}
+
 		return []byte(out.String() + end)
 	}
-	cloudFiles := many("#cloud-config\nwrite_files:\n", func(i int) string { return fmt.Sprintf("- {path: /%d}\n", i) }, "")
+	cloudFiles := many("#cloud-config\nwrite_files:\n", func(i int) string {
+		return fmt.Sprintf("- {path: /%d}\n", i)
+	}, "")
 	cloudKeys := many("#cloud-config\n", func(i int) string { return fmt.Sprintf("k%d: 1\n", i) }, "")
-	ignition := many(`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/first"}`, func(i int) string { return fmt.Sprintf(`,{"path":"/%d"}`, i) }, "]}}")
+	ignition := many(`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"/first"}`, func(i int) string {
+		return fmt.Sprintf(`,{"path":"/%d"}`, i)
+	}, "]}}")
 
 	for name, test := range map[string]struct {
 		data   []byte
 		format Format
-	}{"files of a cloud-config": {cloudFiles, CloudConfig}, "keys of a cloud-config": {cloudKeys, CloudConfig}, "files of Ignition": {ignition, Ignition}} {
+	}{
+		"files of a cloud-config": {cloudFiles, CloudConfig},
+		"keys of a cloud-config":  {cloudKeys, CloudConfig},
+		"files of Ignition":       {ignition, Ignition},
+	} {
 		begin := time.Now()
-		if _, err := Merge(test.data, test.format, Guest{Extra: []Extra{{Source: "Secret x", Data: test.data}}}); err != nil {
+		_, err := Merge(test.data, test.format, Guest{Extra: []Extra{{Source: "Secret x", Data: test.data}}})
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		t.Logf("%s: %d KiB and as many again in %s", name, len(test.data)>>10, time.Since(begin))
 	}
-	_, err := Merge(cloudFiles, CloudConfig, Guest{Extra: []Extra{{Source: "Secret x", Data: bytes.Repeat(cloudFiles, 8)}}})
+
+	_, err := Merge(cloudFiles, CloudConfig, Guest{
+		Extra: []Extra{{Source: "Secret x", Data: bytes.Repeat(cloudFiles, 8)}},
+	})
 	if err == nil || !strings.Contains(err.Error(), "can have 2048") {
 		t.Errorf("too much was merged: %v", err)
 	}

@@ -14,7 +14,9 @@ import (
 
 // hostNameVariable are the spellings of the guest's host name in a jinja template. The engine puts its own first line
 // before the data, so that cloud-init does not see that it is one.
-var hostNameVariable = regexp.MustCompile(`\{\{-?\s*(ds\.meta_data\.(local_hostname|local-hostname|hostname)|v1\.local_hostname|local_hostname)\s*-?\}\}`)
+var hostNameVariable = regexp.MustCompile(
+	`\{\{-?\s*(ds\.meta_data\.(local_hostname|local-hostname|hostname)|v1\.local_hostname|local_hostname)\s*-?\}\}`,
+)
 
 // cloudConfig is a cloud-config document that is being merged.
 type cloudConfig struct {
@@ -27,42 +29,52 @@ type cloudConfig struct {
 	files map[string]*yaml.Node
 }
 
-// mergeCloudConfig merges into a cloud-config. The result is a block mapping, which is what can stand behind the engine's part:
-// the engine puts the data behind its own, as text.
+// mergeCloudConfig merges into a cloud-config. The result is a block mapping, which is what can stand behind the
+// engine's part: the engine puts the data behind its own, as text.
 func mergeCloudConfig(data []byte, guest Guest) ([]byte, error) {
 	if hostNameVariable.Match(data) {
 		if guest.HostName == "" {
 			return nil, errors.New("the cloud-config asks for the host name, and there is none")
 		}
+
 		data = hostNameVariable.ReplaceAllLiteral(data, []byte(guest.HostName))
 	}
+
 	root, err := parseCloudConfig(data, "bootstrap data")
 	if err != nil {
 		return nil, err
 	}
+
 	c := &cloudConfig{root: root, sources: sources{}, files: map[string]*yaml.Node{}}
 	c.indexFiles()
+
 	for _, extra := range guest.Extra {
 		more, err := parseCloudConfig(extra.Data, extra.Source)
 		if err != nil {
 			return nil, err
 		}
+
 		if err := c.add(more, extra.Source); err != nil {
 			return nil, err
 		}
 	}
+
 	init, err := c.addKubelet(guest)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.addFiles(guest, init); err != nil {
 		return nil, err
 	}
+
 	c.addKeys(guest.SSH)
 	if err := c.secure(guest.SSH); err != nil {
 		return nil, err
 	}
+
 	c.prependCommands()
+
 	return c.encode(data)
 }
 
@@ -72,6 +84,7 @@ func (c *cloudConfig) indexFiles() {
 	if files == nil {
 		return
 	}
+
 	for _, file := range files.Content {
 		if path := value(file, "path"); path != nil && c.files[path.Value] == nil {
 			c.files[path.Value] = file
@@ -85,9 +98,12 @@ func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return nil, fmt.Errorf("%s is not a cloud-config: %w", source, err)
 	}
-	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 ||
+		document.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s is not a cloud-config: it is no mapping", source)
 	}
+
 	return document.Content[0], nil
 }
 
@@ -96,6 +112,7 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 	if len(more.Content) == 0 {
 		return nil
 	}
+
 	if files := value(more, "write_files"); files != nil {
 		for _, file := range files.Content {
 			if err := c.addFile(file, source); err != nil {
@@ -103,18 +120,21 @@ func (c *cloudConfig) add(more *yaml.Node, source string) error {
 			}
 		}
 	}
+
 	return c.merge(c.root, more, "", source)
 }
 
 // merge adds the keys of one mapping to another; write_files at the root is merged by addFile.
 func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 	known := keysOf(into)
+
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, given := from.Content[i].Value, from.Content[i+1]
 		at := strings.TrimPrefix(path+"."+key, ".")
 		if at == "write_files" {
 			continue
 		}
+
 		there := known[key]
 		switch {
 		case there == nil:
@@ -129,33 +149,41 @@ func (c *cloudConfig) merge(into, from *yaml.Node, path, source string) error {
 			}
 		case there.Kind == yaml.SequenceNode && given.Kind == yaml.SequenceNode:
 			there.Content = append(there.Content, given.Content...)
-		case given.Tag == "!!null" || there.Kind == yaml.ScalarNode && given.Kind == yaml.ScalarNode && there.Value == given.Value:
+		case given.Tag == "!!null" ||
+			there.Kind == yaml.ScalarNode && given.Kind == yaml.ScalarNode && there.Value == given.Value:
 		default:
 			return conflict(at+" of the cloud-config", c.sources.of(at), source)
 		}
 	}
+
 	return nil
 }
 
-// addFile adds one of write_files, unless it is there already. Two may write to one path only where the later one appends.
+// addFile adds one of write_files, unless it is there already. Two may write to one path only where the later one
+// appends.
 func (c *cloudConfig) addFile(file *yaml.Node, source string) error {
 	path := value(file, "path")
 	if path == nil {
 		return fmt.Errorf("%s: a file of write_files has no path", source)
 	}
+
 	files := ensure(c.root, "write_files", yaml.SequenceNode)
 	appends := value(file, "append")
 	if other := c.files[path.Value]; other != nil && (appends == nil || appends.Value != "true") {
 		if sameFile(other, file) {
 			return nil
 		}
+
 		return conflict("the file "+path.Value, c.sources.of("write_files["+path.Value+"]"), source)
 	}
+
 	files.Content = append(files.Content, file)
 	if c.files[path.Value] == nil {
 		c.files[path.Value] = file
 	}
+
 	c.sources["write_files["+path.Value+"]"] = source
+
 	return nil
 }
 
@@ -167,34 +195,43 @@ func sameFile(a, b *yaml.Node) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
 // addFiles adds what the guest gets as files: its own, those of its units, those for SLAAC, and those for the proxy.
 func (c *cloudConfig) addFiles(guest Guest, init bool) error {
-	files, units := slices.Concat(guest.Files, guest.Services.files(init)), slices.Concat(guest.Units, guest.Services.units())
+	files := slices.Concat(guest.Files, guest.Services.files(init))
+
+	units := slices.Concat(guest.Units, guest.Services.units())
 	for _, unit := range units {
 		if unit.Contents != "" {
 			files = append(files, File{Path: "/etc/systemd/system/" + unit.Name, Content: unit.Contents, Mode: 0o644})
 		}
 	}
+
 	profiles, networking := guest.slaac()
 	c.before = append(c.before, networking...)
+
 	proxied := guest.Proxy.files()
 	for _, file := range slices.Concat(files, profiles, proxied) {
 		if err := c.addFile(file.node(), machineSource); err != nil {
 			return err
 		}
 	}
+
 	if len(proxied)+len(units) > 0 {
 		c.before = append(c.before, "systemctl daemon-reload")
 	}
+
 	if len(proxied) > 0 {
 		c.before = append(c.before, "systemctl try-restart "+strings.Join(proxiedServices, " "))
 	}
+
 	for _, unit := range units {
 		c.before = append(c.before, "systemctl enable --now "+unit.Name)
 	}
+
 	return nil
 }
 
@@ -203,23 +240,28 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 	if ssh == nil || len(ssh.AuthorizedKeys) == 0 {
 		return
 	}
+
 	at := c.root
 	if ssh.User != "" {
 		users := ensure(c.root, "users", yaml.SequenceNode)
 		if len(users.Content) == 0 {
 			users.Content = []*yaml.Node{text("default")} // without it the image's own user is not made
 		}
+
 		at = nil
+
 		for _, user := range users.Content {
 			if name := value(user, "name"); name != nil && name.Value == ssh.User {
 				at = user
 			}
 		}
+
 		if at == nil {
 			at = mapping("name", ssh.User)
 			users.Content = append(users.Content, at)
 		}
 	}
+
 	keys := ensure(at, "ssh_authorized_keys", yaml.SequenceNode)
 	for _, key := range ssh.AuthorizedKeys {
 		keys.Content = append(keys.Content, text(key))
@@ -228,39 +270,53 @@ func (c *cloudConfig) addKeys(ssh *SSH) {
 
 // laterBoots names where a guest looks for its data when it boots again. There is no drive then, and a guest that looks
 // further takes itself for a new one. The engine has a command for that, which the commands of the data replace.
-var laterBoots = File{Path: "/etc/cloud/cloud.cfg.d/99-capolvm.cfg", Content: "datasource_list: [NoCloud, ConfigDrive]\n", Mode: 0o644}
+var laterBoots = File{
+	Path:    "/etc/cloud/cloud.cfg.d/99-capolvm.cfg",
+	Content: "datasource_list: [NoCloud, ConfigDrive]\n",
+	Mode:    0o644,
+}
 
-// secure takes back what the engine's part of the cloud-config opens, logins with passwords and those of root, and keeps later
-// boots from looking elsewhere, where the data does not say anything about it.
+// secure takes back what the engine's part of the cloud-config opens, logins with passwords and those of root, and
+// keeps later boots from looking elsewhere, where the data does not say anything about it.
 func (c *cloudConfig) secure(ssh *SSH) error {
 	closed := map[string]string{"ssh_pwauth": "false", "disable_root": "true"}
 	if ssh != nil && ssh.User == "root" {
 		closed["disable_root"] = "false"
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(closed)) {
 		if value(c.root, key) == nil {
-			c.root.Content = append(c.root.Content, text(key), &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: closed[key]})
+			c.root.Content = append(c.root.Content, text(key), &yaml.Node{
+				Kind:  yaml.ScalarNode,
+				Tag:   "!!bool",
+				Value: closed[key],
+			})
 		}
 	}
 
 	if value(c.root, "datasource_list") != nil {
 		return nil
 	}
+
 	if files := value(c.root, "write_files"); files != nil {
 		for _, file := range files.Content {
 			path, content := value(file, "path"), value(file, "content")
-			if path != nil && content != nil && strings.HasPrefix(path.Value, "/etc/cloud/") && strings.Contains(content.Value, "datasource_list") {
+			if path != nil && content != nil && strings.HasPrefix(path.Value,
+				"/etc/cloud/") && strings.Contains(content.Value, "datasource_list") {
 				return nil
 			}
 		}
 	}
+
 	return c.addFile(laterBoots.node(), machineSource)
 }
 
 // node is the file as one of write_files.
 func (f File) node() *yaml.Node {
-	node := mapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content", f.Content)
+	node := mapping("path", f.Path, "owner", "root:root", "permissions", fmt.Sprintf("%04o", f.Mode), "content",
+		f.Content)
 	node.Content[7].Style, node.Content[5].Style = yaml.LiteralStyle, yaml.SingleQuotedStyle
+
 	return node
 }
 
@@ -270,23 +326,28 @@ func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 	if files == nil {
 		return false, nil
 	}
+
 	for _, file := range files.Content {
 		path, content := value(file, "path"), value(file, "content")
 		if path == nil || content == nil || !isKubeadmFile(path.Value) {
 			continue
 		}
+
 		edit, err := editKubeadm(content.Value, guest)
 		if err != nil {
 			return false, fmt.Errorf("bootstrap data: %s: %w", path.Value, err)
 		}
+
 		init = init || edit.init
 		if edit.changed {
 			content.Value, content.Style = edit.text, yaml.LiteralStyle
 		}
+
 		if edit.needsUUID {
 			c.before = append(c.before, putUUID(path.Value))
 		}
 	}
+
 	return init, nil
 }
 
@@ -295,11 +356,14 @@ func (c *cloudConfig) prependCommands() {
 	if len(c.before) == 0 {
 		return
 	}
+
 	list := ensure(c.root, "runcmd", yaml.SequenceNode)
+
 	var first []*yaml.Node
 	for _, command := range c.before {
 		first = append(first, text(command))
 	}
+
 	list.Content = append(first, list.Content...)
 }
 
@@ -311,25 +375,31 @@ func (c *cloudConfig) encode(data []byte) ([]byte, error) {
 	if len(c.root.Content) > 0 { // the first lines are written already
 		c.root.Content[0].HeadComment = ""
 	}
+
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(c.root); err != nil {
 		return nil, fmt.Errorf("failed to encode the cloud-config: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
 // header is the comment lines that tell cloud-init what the data is.
 func header(data []byte) string {
 	var lines strings.Builder
+
 	for line := range strings.Lines(string(data)) {
 		if !strings.HasPrefix(line, "#") {
 			break
 		}
+
 		lines.WriteString(line)
 	}
+
 	if lines.Len() == 0 {
 		return "#cloud-config\n"
 	}
+
 	return lines.String()
 }

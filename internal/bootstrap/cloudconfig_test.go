@@ -10,15 +10,24 @@ import (
 
 func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 	guest := ignitionGuest()
-	guest.SSH.User, guest.NodeIPs = "ops", []netip.Addr{netip.MustParseAddr("10.20.30.7"), netip.MustParseAddr("fd00::7")}
+	guest.SSH.User = "ops"
+	guest.NodeIPs = []netip.Addr{netip.MustParseAddr("10.20.30.7"), netip.MustParseAddr("fd00::7")}
 	guest.Extra = []Extra{
-		{Source: "extra 1", Data: []byte("#cloud-config\nntp: {servers: [a]}\npackages: [keepalived]\nwrite_files:\n- {path: /etc/more, content: more}\n- {path: /etc/kubernetes/pki/ca.crt, append: true, content: more}\nruncmd: [last]\n")},
+		{
+			Source: "extra 1",
+			Data: []byte(
+				"#cloud-config\nntp: {servers: [a]}\npackages: [keepalived]\nwrite_files:\n- {path: /etc/more, " +
+					"content: more}\n- {path: /etc/kubernetes/pki/ca.crt, append: true, " +
+					"content: more}\nruncmd: [last]\n",
+			),
+		},
 		{Source: "extra 2", Data: []byte("ntp: {enabled: true}\npackages: [nginx]\npower_state:\n")},
 	}
 	merged, err := Merge([]byte(initData), CloudConfig, guest)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got struct {
 		parsed   `yaml:",inline"`
 		Packages []string
@@ -32,69 +41,110 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("%v\n%s", err, merged)
 	}
+
 	if err := yaml.Unmarshal(merged, &users); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(users.Users) != 2 || users.Users[1].(map[string]any)["name"] != "ops" {
 		t.Errorf("users: %v", users.Users)
 	}
+
 	if strings.Join(got.Packages, " ") != "keepalived nginx" || !got.NTP.Enabled || len(got.NTP.Servers) != 1 {
 		t.Errorf("what users added: %+v", got)
 	}
+
 	files := map[string]string{}
 	for _, file := range got.WriteFiles {
 		files[file.Path] += file.Permissions + " " + file.Content
 	}
+
 	for path, want := range map[string]string{
-		"/etc/more": " more", "/etc/ours": "0600 " + guest.Files[0].Content, "/etc/systemd/system/ours.service": "0644 " + guest.Units[1].Contents,
-		"/etc/kubernetes/pki/ca.crt": "0640 -----BEGIN CERTIFICATE-----\n more",
+		"/etc/more":                        " more",
+		"/etc/ours":                        "0600 " + guest.Files[0].Content,
+		"/etc/systemd/system/ours.service": "0644 " + guest.Units[1].Contents,
+		"/etc/kubernetes/pki/ca.crt":       "0640 -----BEGIN CERTIFICATE-----\n more",
 	} {
 		if files[path] != want {
 			t.Errorf("%s: %q", path, files[path])
 		}
 	}
-	if !strings.Contains(files["/run/kubeadm/kubeadm.yaml"], "value: 10.20.30.7,fd00::7") || files["/etc/systemd/system/containerd.service.d/10-capolvm-proxy.conf"] == "" {
+
+	if !strings.Contains(files["/run/kubeadm/kubeadm.yaml"],
+		"value: 10.20.30.7,fd00::7") || files["/etc/systemd/system/containerd.service.d/10-capolvm-proxy.conf"] == "" {
 		t.Errorf("files: %q", files)
 	}
+
 	if files["/etc/hostname"] != "" {
 		t.Error("there is /etc/hostname, and the engine tells cloud-init the host name")
 	}
-	want := []string{putUUID("/run/kubeadm/kubeadm.yaml"), "nmcli connection reload", "nmcli --wait 60 connection up enp1s0", "nmcli --wait 60 connection up enp2s0", "systemctl daemon-reload", "systemctl try-restart containerd.service crio.service kubelet.service", "systemctl enable --now keepalived.service", "systemctl enable --now ours.service",
-		`echo "a && b" > /tmp/x`}
-	if len(got.RunCmd) != 11 || strings.Join(got.RunCmd[:9], "\n") != strings.Join(want, "\n") || got.RunCmd[10] != "last" {
+
+	want := []string{
+		putUUID("/run/kubeadm/kubeadm.yaml"),
+		"nmcli connection reload",
+		"nmcli --wait 60 connection up enp1s0",
+		"nmcli --wait 60 connection up enp2s0",
+		"systemctl daemon-reload",
+		"systemctl try-restart containerd.service crio.service kubelet.service",
+		"systemctl enable --now keepalived.service",
+		"systemctl enable --now ours.service",
+		`echo "a && b" > /tmp/x`,
+	}
+	if len(got.RunCmd) != 11 || strings.Join(got.RunCmd[:9], "\n") != strings.Join(want, "\n") ||
+		got.RunCmd[10] != "last" {
 		t.Errorf("commands: %q", got.RunCmd)
 	}
 }
 
 func TestKeysOfTheDefaultUser(t *testing.T) {
-	merged, err := Merge([]byte("#cloud-config\nssh_authorized_keys: [a]\n"), CloudConfig, Guest{SSH: &SSH{AuthorizedKeys: []string{"b"}}})
+	merged, err := Merge([]byte("#cloud-config\nssh_authorized_keys: [a]\n"), CloudConfig, Guest{
+		SSH: &SSH{AuthorizedKeys: []string{"b"}},
+	})
 	if err != nil || !strings.Contains(string(merged), "ssh_authorized_keys: [a, b]") {
 		t.Errorf("%v\n%s", err, merged)
 	}
-	merged, err = Merge([]byte("#cloud-config\n{}\n"), CloudConfig, Guest{SSH: &SSH{User: "ops", AuthorizedKeys: []string{"b"}}})
-	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(merged)), " "), "users: - default") && !strings.Contains(string(merged), "default") {
+
+	merged, err = Merge([]byte("#cloud-config\n{}\n"), CloudConfig, Guest{
+		SSH: &SSH{User: "ops", AuthorizedKeys: []string{"b"}},
+	})
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(merged)), " "),
+		"users: - default") && !strings.Contains(string(merged), "default") {
 		t.Errorf("%v\n%s", err, merged)
 	}
 }
 
 // TestSLAACOfACloudInitGuest: the engine refuses to hand SLAAC to cloud-init, so NetworkManager is told.
 func TestSLAACOfACloudInitGuest(t *testing.T) {
-	static := Interface{Name: "enp1s0", DefaultRoute: true, IPv4: IP{Method: Static, Address: netip.MustParsePrefix("10.0.0.5/24"), Gateway: netip.MustParseAddr("10.0.0.1")}}
+	static := Interface{
+		Name:         "enp1s0",
+		DefaultRoute: true,
+		IPv4: IP{
+			Method:  Static,
+			Address: netip.MustParsePrefix("10.0.0.5/24"),
+			Gateway: netip.MustParseAddr("10.0.0.1"),
+		},
+	}
 	slaac := static
 	slaac.IPv6.Method = AutoConf
 	data := []byte("#cloud-config\nruncmd: [last]\n")
 
 	without, err := Merge(data, CloudConfig, Guest{Interfaces: []Interface{static}})
-	if err != nil || strings.Contains(string(without), "NetworkManager") || !strings.Contains(string(without), "runcmd: [last]") {
+	if err != nil || strings.Contains(string(without),
+		"NetworkManager") || !strings.Contains(string(without), "runcmd: [last]") {
 		t.Errorf("a guest without SLAAC: %v\n%s", err, without)
 	}
 
-	merged, err := Merge(data, CloudConfig, Guest{Interfaces: []Interface{slaac}, DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53")}})
+	merged, err := Merge(data, CloudConfig, Guest{
+		Interfaces: []Interface{slaac},
+		DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53")},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{
-		"path: /etc/NetworkManager/system-connections/enp1s0.nmconnection", "permissions: '0600'", "autoconnect-priority=200",
+		"path: /etc/NetworkManager/system-connections/enp1s0.nmconnection", "permissions: '0600'",
+		"autoconnect-priority=200",
 		"address1=10.0.0.5/24,10.0.0.1", "dns=10.0.0.53;", "[ipv6]\n      method=auto\n      addr-gen-mode=eui64",
 		`runcmd: [nmcli connection reload, nmcli --wait 60 connection up enp1s0, last]`,
 	} {
@@ -110,6 +160,7 @@ func TestConflictsInACloudConfigAreNamed(t *testing.T) {
 		for i, text := range texts {
 			out = append(out, Extra{Source: "extra " + string(rune('1'+i)), Data: []byte(text)})
 		}
+
 		return out
 	}
 	for name, test := range map[string]struct {
@@ -117,15 +168,32 @@ func TestConflictsInACloudConfigAreNamed(t *testing.T) {
 		guest Guest
 		want  string
 	}{
-		"a file of the bootstrap data": {"write_files: [{path: /a, content: b}]\n", Guest{Files: []File{{Path: "/a", Content: "c"}}}, "the file /a is set differently by the bootstrap data and by the OLVMMachine or OLVMCluster"},
-		"a file of a user":             {"{}\n", Guest{Files: []File{{Path: "/a", Content: "c"}}, Extra: extra("write_files: [{path: /a, content: b}]")}, "the file /a is set differently by extra 1 and by"},
-		"a value":                      {"timezone: UTC\n", Guest{Extra: extra("timezone: CET")}, "timezone of the cloud-config is set differently by the bootstrap data and by extra 1"},
-		"a value within":               {"{}\n", Guest{Extra: extra("ntp: {enabled: true}", "ntp: {enabled: false}")}, "ntp.enabled of the cloud-config is set differently by extra 1 and by extra 2"},
-		"a list and a value":           {"packages: [a]\n", Guest{Extra: extra("packages: a")}, "packages of the cloud-config is set differently"},
-		"a file without a path":        {"{}\n", Guest{Extra: extra("write_files: [{content: b}]")}, "extra 1: a file of write_files has no path"},
-		"no cloud-config":              {"{}\n", Guest{Extra: extra("- a")}, "extra 1 is not a cloud-config"},
-		"a port of the API server":     {"write_files: [{path: /run/kubeadm/kubeadm.yaml, content: \"kind: InitConfiguration\\nlocalAPIEndpoint: {bindPort: 6443}\"}]\n", Guest{Services: &Services{API: &APIEndpoint{LoadBalancer: HAProxy, ServerPort: 6444}}}, "bootstrap data: /run/kubeadm/kubeadm.yaml: localAPIEndpoint.bindPort is 6443, and the load balancer of controlPlaneServices looks for API servers at port 6444"},
-		"nobody knows the host name":   {"a: '{{ local_hostname }}'\n", Guest{}, "there is none"},
+		"a file of the bootstrap data": {"write_files: [{path: /a, content: b}]\n", Guest{
+			Files: []File{{Path: "/a", Content: "c"}},
+		}, "the file /a is set differently by the bootstrap data and by the OLVMMachine or OLVMCluster"},
+		"a file of a user": {"{}\n", Guest{
+			Files: []File{{Path: "/a", Content: "c"}},
+			Extra: extra("write_files: [{path: /a, content: b}]"),
+		}, "the file /a is set differently by extra 1 and by"},
+		"a value": {"timezone: UTC\n", Guest{
+			Extra: extra("timezone: CET"),
+		}, "timezone of the cloud-config is set differently by the bootstrap data and by extra 1"},
+		"a value within": {"{}\n", Guest{
+			Extra: extra("ntp: {enabled: true}", "ntp: {enabled: false}"),
+		}, "ntp.enabled of the cloud-config is set differently by extra 1 and by extra 2"},
+		"a list and a value": {"packages: [a]\n", Guest{
+			Extra: extra("packages: a"),
+		}, "packages of the cloud-config is set differently"},
+		"a file without a path": {"{}\n", Guest{
+			Extra: extra("write_files: [{content: b}]"),
+		}, "extra 1: a file of write_files has no path"},
+		"no cloud-config": {"{}\n", Guest{Extra: extra("- a")}, "extra 1 is not a cloud-config"},
+		"a port of the API server": {"write_files: [{path: /run/kubeadm/kubeadm.yaml, content: \"kind: " +
+			"InitConfiguration\\nlocalAPIEndpoint: {bindPort: 6443}\"}]\n", Guest{
+			Services: &Services{API: &APIEndpoint{LoadBalancer: HAProxy, ServerPort: 6444}},
+		}, "bootstrap data: /run/kubeadm/kubeadm.yaml: localAPIEndpoint.bindPort is 6443, and the load balancer of " +
+			"controlPlaneServices looks for API servers at port 6444"},
+		"nobody knows the host name": {"a: '{{ local_hostname }}'\n", Guest{}, "there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merged, err := Merge([]byte(test.data), CloudConfig, test.guest)
@@ -134,7 +202,10 @@ func TestConflictsInACloudConfigAreNamed(t *testing.T) {
 			}
 		})
 	}
-	merged, err := Merge([]byte("write_files: [{path: /a, content: b}]\ntimezone: UTC\n"), CloudConfig, Guest{Extra: extra("write_files: [{path: /a, content: b}]\ntimezone: UTC")})
+
+	merged, err := Merge([]byte("write_files: [{path: /a, content: b}]\ntimezone: UTC\n"), CloudConfig, Guest{
+		Extra: extra("write_files: [{path: /a, content: b}]\ntimezone: UTC"),
+	})
 	if err != nil || strings.Count(string(merged), "/a") != 1 {
 		t.Errorf("what both say the same: %v\n%s", err, merged)
 	}

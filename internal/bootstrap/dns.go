@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// DNS answers for the names of a cluster on one of its nodes: CoreDNS as a static pod, which the kubelet runs without the
-// cluster's help. The nodes of the control plane know all nodes; the other ones ask them, and know the rest themselves.
+// DNS answers for the names of a cluster on one of its nodes: CoreDNS as a static pod, which the kubelet runs without
+// the cluster's help. The nodes of the control plane know all nodes; the other ones ask them, and know the rest
+// themselves.
 type DNS struct {
 	// Domain of the cluster, without a dot at its end.
 	Domain string
@@ -43,6 +44,7 @@ func (d *DNS) APINames() []string {
 	if d == nil {
 		return nil
 	}
+
 	return []string{"api." + d.Domain, "api-int." + d.Domain}
 }
 
@@ -50,22 +52,31 @@ func (d *DNS) files(hostName string) []File {
 	if d == nil {
 		return nil
 	}
+
 	file := func(name, content string) File {
 		return File{Path: dnsFolder + "/" + name, Mode: 0o644, Content: content}
 	}
 	out := []File{
 		file("Corefile", render("Corefile", map[string]any{
-			"Domain": d.Domain, "Folder": dnsPodFolder, "Bind": join(slices.Concat(d.Addresses, d.Floating), " "), "API": strings.Join(d.APINames(), " "), "Apps": len(d.Ingress) > 0,
-			"ControlPlane": d.ControlPlane, "Servers": join(d.Servers[:min(len(d.Servers), maxServers)], " "), "Upstream": join(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
+			"Domain":       d.Domain,
+			"Folder":       dnsPodFolder,
+			"Bind":         join(slices.Concat(d.Addresses, d.Floating), " "),
+			"API":          strings.Join(d.APINames(), " "),
+			"Apps":         len(d.Ingress) > 0,
+			"ControlPlane": d.ControlPlane,
+			"Servers":      join(d.Servers[:min(len(d.Servers), maxServers)], " "),
+			"Upstream":     join(d.Upstream[:min(len(d.Upstream), maxServers)], " "),
 		})),
 		file("endpoint.zone", zone("@", d.Endpoint)),
 	}
 	if len(d.Ingress) > 0 {
 		out = append(out, file("apps.zone", zone("*", d.Ingress)))
 	}
+
 	if d.ControlPlane {
 		out = append(out, file("nodes.zone", zone(strings.TrimSuffix(hostName, "."+d.Domain), d.Addresses)))
 	}
+
 	return append(out, File{Path: "/etc/kubernetes/manifests/capolvm-dns.yaml", Mode: 0o600, Content: d.pod()})
 }
 
@@ -73,13 +84,16 @@ func (d *DNS) files(hostName string) []File {
 func zone(name string, addresses []netip.Addr) string {
 	var out strings.Builder
 	out.WriteString(render("zone", "1"))
+
 	for _, address := range addresses {
 		kind := "A"
 		if address.Is6() {
 			kind = "AAAA"
 		}
+
 		fmt.Fprintf(&out, "%s IN %s %s\n", name, kind, address)
 	}
+
 	return out.String()
 }
 
@@ -90,18 +104,36 @@ func (d *DNS) pod() string {
 		Spec: corev1.PodSpec{
 			HostNetwork: true, DNSPolicy: corev1.DNSDefault,
 			PriorityClassName: "system-node-critical",
-			SecurityContext:   &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}, // reads files of the host
+			// reads files of the host
+			SecurityContext: &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}},
 			Containers: []corev1.Container{{
-				Name: "coredns", Image: d.Image, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"-conf", dnsPodFolder + "/Corefile"},
-				// A capability of the file would be lost without privilege escalation, so it is root's; nothing else is.
+				Name:            "coredns",
+				Image:           d.Image,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Args:            []string{"-conf", dnsPodFolder + "/Corefile"},
+				// A capability of the file would be lost without privilege escalation, so it is root's; nothing else
+				// is.
 				SecurityContext: &corev1.SecurityContext{
-					RunAsUser: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-					Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
+					RunAsUser:                ptr.To[int64](0),
+					AllowPrivilegeEscalation: ptr.To(false),
+					ReadOnlyRootFilesystem:   ptr.To(true),
+					Capabilities: &corev1.Capabilities{
+						Add:  []corev1.Capability{"NET_BIND_SERVICE"},
+						Drop: []corev1.Capability{"ALL"},
+					},
 				},
 				VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: dnsPodFolder, ReadOnly: true}},
 			}},
-			Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dnsFolder, Type: ptr.To(corev1.HostPathDirectory)}}}},
+			Volumes: []corev1.Volume{
+				{
+					Name: "config",
+					VolumeSource: corev1.VolumeSource{
+						HostPath: &corev1.HostPathVolumeSource{Path: dnsFolder, Type: ptr.To(corev1.HostPathDirectory)},
+					},
+				},
+			},
 		},
 	}
+
 	return manifest(pod)
 }

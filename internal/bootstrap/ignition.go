@@ -25,8 +25,8 @@ import (
 // kubeadmUnit is the unit in which the kubeadm bootstrap provider runs kubeadm.
 const kubeadmUnit = "kubeadm.service"
 
-// ignitionConfig is an Ignition configuration of the third generation that is being merged: JSON, so that what this version
-// of Ignition does not know is kept until Ignition's own parser judges it.
+// ignitionConfig is an Ignition configuration of the third generation that is being merged: JSON, so that what this
+// version of Ignition does not know is kept until Ignition's own parser judges it.
 type ignitionConfig struct {
 	root map[string]any
 	// version is the highest that a part of it needs.
@@ -41,28 +41,35 @@ func mergeIgnition(data []byte, guest Guest) ([]byte, error) {
 	if err := c.add(data, providerSource); err != nil {
 		return nil, fmt.Errorf("bootstrap data: %w", err)
 	}
+
 	for _, extra := range guest.Extra {
 		raw := extra.Data
 		if !isJSON(raw) {
 			var messages report.Report
 			var err error
-			if raw, messages, err = butane.TranslateBytes(raw, butanecommon.TranslateBytesOptions{Raw: true}); err != nil {
+			raw, messages, err = butane.TranslateBytes(raw, butanecommon.TranslateBytesOptions{Raw: true})
+			if err != nil {
 				return nil, fmt.Errorf("%s is neither Ignition nor Butane: %w", extra.Source, refusal(err, messages))
 			} else if len(messages.Entries) > 0 {
-				return nil, fmt.Errorf("%s: %w", extra.Source, refusal(errors.New("it has warnings of Butane"), messages))
+				return nil, fmt.Errorf("%s: %w", extra.Source,
+					refusal(errors.New("it has warnings of Butane"), messages))
 			}
 		}
+
 		if err := c.add(raw, extra.Source); err != nil {
 			return nil, fmt.Errorf("%s: %w", extra.Source, err)
 		}
 	}
+
 	ours, err := c.overlay(guest)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.merge(c.root, ours, "", machineSource); err != nil {
 		return nil, err
 	}
+
 	return c.encode()
 }
 
@@ -74,51 +81,63 @@ func (c *ignitionConfig) add(data []byte, source string) error {
 	if err != nil {
 		return err
 	}
+
 	version, messages, err := util.GetConfigVersion(data)
 	if err != nil {
 		return refusal(fmt.Errorf("it is not an Ignition configuration: %w", err), messages)
 	}
+
 	if version.Major == 2 {
 		if data, err = translate2(data); err != nil {
 			return err
 		}
+
 		version = semver.Version{Major: 3}
 	}
+
 	if _, messages, err := v3_6.ParseCompatibleVersion(data); err != nil {
 		return refusal(fmt.Errorf("it is not a valid Ignition configuration: %w", err), messages)
 	}
+
 	var root map[string]any
 	if err := json.Unmarshal(data, &root); err != nil {
 		return fmt.Errorf("it is not JSON: %w", err)
 	}
+
 	if c.version.LessThan(version) {
 		c.version = version
 	}
+
 	delete(root["ignition"].(map[string]any), "version") // which the parser saw
+
 	return c.merge(c.root, root, "", source)
 }
 
-// withoutEmptyReplace takes out a config.replace that names nothing, as Oracle's command writes it: Ignition itself would refuse
-// its URL. Everything else comes back as it is.
+// withoutEmptyReplace takes out a config.replace that names nothing, as Oracle's command writes it: Ignition itself
+// would refuse its URL. Everything else comes back as it is.
 func withoutEmptyReplace(data []byte) ([]byte, error) {
 	if !json.Valid(data) {
 		return data, nil // which is told later
 	}
+
 	var root map[string]any
 	if err := json.Unmarshal(data, &root); err != nil {
 		return nil, fmt.Errorf("it is not an Ignition configuration: %w", err)
 	}
+
 	ignition, _ := root["ignition"].(map[string]any)
 	config, _ := ignition["config"].(map[string]any)
 	replace, _ := config["replace"].(map[string]any)
 	if source, given := replace["source"]; !given || source != nil && source != "" {
 		return data, nil
 	}
+
 	delete(config, "replace")
 	out, err := json.Marshal(root)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode Ignition: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -126,53 +145,68 @@ func withoutEmptyReplace(data []byte) ([]byte, error) {
 func translate2(data []byte) ([]byte, error) {
 	old, messages, err := v2_3.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a valid Ignition 2 configuration: %w: %s", err, strings.TrimSpace(messages.String()))
+		return nil, fmt.Errorf("it is not a valid Ignition 2 configuration: %w: %s", err,
+			strings.TrimSpace(messages.String()))
 	}
+
 	old.Storage.Files = lastWritten(old.Storage.Files)
 	config, err := v23tov30.Translate(old, mountPoints(old))
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be translated to Ignition 3: %w", err)
 	}
+
 	raw, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode Ignition 3: %w", err)
 	}
+
 	return raw, nil
 }
 
-// lastWritten leaves files out that a later one replaces: the second generation writes them one after another, the third
-// refuses them.
+// lastWritten leaves files out that a later one replaces: the second generation writes them one after another, the
+// third refuses them.
 func lastWritten(files []types2.File) []types2.File {
 	var out []types2.File
+
 	for _, file := range files {
 		if !file.Append {
-			out = slices.DeleteFunc(out, func(before types2.File) bool { return before.Path == file.Path && before.Filesystem == file.Filesystem })
+			out = slices.DeleteFunc(out, func(before types2.File) bool {
+				return before.Path == file.Path &&
+					before.Filesystem == file.Filesystem
+			})
 		}
+
 		out = append(out, file)
 	}
+
 	return out
 }
 
-// mountPoints are where file systems of the second generation are in the guest, which the third must be told: mount units
-// say it.
+// mountPoints are where file systems of the second generation are in the guest, which the third must be told: mount
+// units say it.
 func mountPoints(config types2.Config) map[string]string {
 	out := map[string]string{}
+
 	for _, system := range config.Storage.Filesystems {
 		if system.Path != nil {
 			out[system.Name] = *system.Path
 			continue
 		}
+
 		out[system.Name] = "/"
 		for _, unit := range config.Systemd.Units {
 			if system.Mount == nil || path.Ext(unit.Name) != ".mount" {
 				continue
 			}
+
 			what, where := setting(unit.Contents, "What"), setting(unit.Contents, "Where")
-			if what == system.Mount.Device || system.Mount.Label != nil && what == "/dev/disk/by-label/"+*system.Mount.Label {
+			if what == system.Mount.Device ||
+				system.Mount.Label != nil && what == "/dev/disk/by-label/"+*system.Mount.Label {
 				out[system.Name] = where
 			}
 		}
 	}
+
 	return out
 }
 
@@ -183,6 +217,7 @@ func setting(contents, key string) string {
 			return strings.TrimSpace(value)
 		}
 	}
+
 	return ""
 }
 
@@ -192,47 +227,75 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init), guest.Proxy.files())
+
 	var units []any
 	for _, unit := range slices.Concat(guest.Units, guest.Services.units()) {
 		made := map[string]any{"name": unit.Name, "enabled": true}
 		if unit.Contents != "" {
 			made["contents"] = unit.Contents
 		}
+
 		units = append(units, made)
 	}
+
 	if len(commands) > 0 {
-		files = append(files, File{Path: kubeadmPrepare, Mode: 0o700, Content: "#!/bin/bash\nset -e\n" + strings.Join(commands, "\n") + "\n"})
-		units = append(units, map[string]any{"name": kubeadmUnit, "dropins": []any{map[string]any{"name": "10-capolvm.conf", "contents": "[Unit]\nWants=network-online.target\nAfter=network-online.target\n" +
-			"[Service]\nExecStartPre=/bin/bash " + kubeadmPrepare + "\n"}}})
+		files = append(files, File{
+			Path:    kubeadmPrepare,
+			Mode:    0o700,
+			Content: "#!/bin/bash\nset -e\n" + strings.Join(commands, "\n") + "\n",
+		})
+		units = append(units, map[string]any{
+			"name": kubeadmUnit,
+			"dropins": []any{map[string]any{
+				"name": "10-capolvm.conf",
+				"contents": "[Unit]\nWants=network-online.target\nAfter=network-online.target\n" +
+					"[Service]\nExecStartPre=/bin/bash " + kubeadmPrepare + "\n",
+			}},
+		})
 	}
+
 	out := map[string]any{"ignition": map[string]any{}}
 	if len(units) > 0 {
 		out["systemd"] = map[string]any{"units": units}
 	}
+
 	var made []any
+
 	for _, file := range files {
 		contents, err := contentsOf(file.Content)
 		if err != nil {
 			return nil, err
 		}
+
 		// What the image has at the path is replaced.
-		made = append(made, map[string]any{"path": file.Path, "mode": float64(file.Mode), "overwrite": true, "contents": contents})
+		made = append(made, map[string]any{
+			"path":      file.Path,
+			"mode":      float64(file.Mode),
+			"overwrite": true,
+			"contents":  contents,
+		})
 	}
+
 	if len(made) > 0 {
 		out["storage"] = map[string]any{"files": made}
 	}
+
 	if guest.SSH != nil && len(guest.SSH.AuthorizedKeys) > 0 {
 		user := guest.SSH.User
 		if user == "" {
 			user = "core"
 		}
+
 		var keys []any
 		for _, key := range guest.SSH.AuthorizedKeys {
 			keys = append(keys, key)
 		}
+
 		out["passwd"] = map[string]any{"users": []any{map[string]any{"name": user, "sshAuthorizedKeys": keys}}}
 	}
+
 	return out, nil
 }
 
@@ -242,10 +305,12 @@ func contentsOf(content string) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode a file: %w", err)
 	}
+
 	out := map[string]any{"source": source}
 	if compression != nil && *compression != "" {
 		out["compression"] = *compression
 	}
+
 	return out, nil
 }
 
@@ -253,6 +318,7 @@ func contentsOf(content string) (map[string]any, error) {
 // initialises its cluster.
 func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool, err error) {
 	storage, _ := c.root["storage"].(map[string]any)
+
 	files, _ := storage["files"].([]any)
 	for _, each := range files {
 		file, _ := each.(map[string]any)
@@ -263,24 +329,29 @@ func (c *ignitionConfig) editKubeadm(guest Guest) (commands []string, init bool,
 		if !isKubeadmFile(where) || !strings.HasPrefix(source, "data:") || compression != "" {
 			continue
 		}
+
 		url, err := dataurl.DecodeString(source)
 		if err != nil {
 			return nil, false, fmt.Errorf("bootstrap data: %s: failed to read a data URL: %w", where, err)
 		}
+
 		edit, err := editKubeadm(string(url.Data), guest)
 		if err != nil {
 			return nil, false, fmt.Errorf("bootstrap data: %s: %w", where, err)
 		}
+
 		init = init || edit.init
 		if edit.changed {
 			if file["contents"], err = contentsOf(edit.text); err != nil {
 				return nil, false, err
 			}
 		}
+
 		if edit.needsUUID {
 			commands = append(commands, putUUID(where))
 		}
 	}
+
 	return commands, init, nil
 }
 
@@ -292,11 +363,13 @@ func identity(element any) string {
 	if !ok {
 		return fmt.Sprint(element)
 	}
+
 	for _, key := range identities {
 		if name, ok := object[key].(string); ok {
 			return name
 		}
 	}
+
 	return ""
 }
 
@@ -311,10 +384,12 @@ func (c *ignitionConfig) merge(into, from map[string]any, at, source string) err
 			c.sources[where] = source
 			continue
 		}
+
 		if err := c.mergeValue(func(merged any) { into[key] = merged }, there, given, where, source); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -337,6 +412,7 @@ func (c *ignitionConfig) mergeValue(set func(any), there, given any, where, sour
 			return nil
 		}
 	}
+
 	return conflict(where+" of the Ignition configuration", c.sources.of(where), source)
 }
 
@@ -349,6 +425,7 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 			}
 		}
 	}
+
 	for _, element := range more {
 		name := identity(element)
 		place := fmt.Sprintf("%s[%s]", where, name)
@@ -357,14 +434,17 @@ func (c *ignitionConfig) mergeList(list, more []any, where, source string) ([]an
 			if name != "" {
 				places[name] = len(list)
 			}
+
 			list = append(list, element)
 			c.sources[place] = source
 			continue
 		}
+
 		if err := c.mergeValue(func(merged any) { list[at] = merged }, list[at], element, place, source); err != nil {
 			return list, err
 		}
 	}
+
 	return list, nil
 }
 
@@ -375,14 +455,17 @@ func (c *ignitionConfig) encode() ([]byte, error) {
 		header = map[string]any{}
 		c.root["ignition"] = header
 	}
+
 	header["version"] = c.version.String()
 	out, err := json.Marshal(c.root)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the Ignition configuration: %w", err)
 	}
+
 	if _, messages, err := v3_6.ParseCompatibleVersion(out); err != nil {
 		return nil, refusal(fmt.Errorf("the merged Ignition configuration is not valid: %w", err), messages)
 	}
+
 	return out, nil
 }
 
@@ -391,5 +474,6 @@ func refusal(err error, messages report.Report) error {
 	if text := strings.Join(strings.Fields(messages.String()), " "); text != "" {
 		return fmt.Errorf("%w: %s", err, text)
 	}
+
 	return err
 }

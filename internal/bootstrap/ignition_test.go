@@ -31,18 +31,27 @@ nodeRegistration:
 // stockIgnition is what the kubeadm bootstrap provider of Cluster API writes for a worker.
 func stockIgnition(t testing.TB, change func(*ignition.NodeInput)) []byte {
 	t.Helper()
-	input := &ignition.NodeInput{NodeInput: &cloudinit.NodeInput{JoinConfiguration: joinConfiguration, BaseUserData: cloudinit.BaseUserData{
-		KubernetesVersion: semver.MustParse("1.36.1"), PreKubeadmCommands: []string{"echo before"}, PostKubeadmCommands: []string{"echo after"},
-		Users:           []bootstrapv1.User{{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA ops"}}},
-		AdditionalFiles: []bootstrapv1.File{{Path: "/etc/motd", Owner: "root:root", Permissions: "0644", Content: "hello\n"}},
-	}}}
+	input := &ignition.NodeInput{NodeInput: &cloudinit.NodeInput{
+		JoinConfiguration: joinConfiguration,
+		BaseUserData: cloudinit.BaseUserData{
+			KubernetesVersion:   semver.MustParse("1.36.1"),
+			PreKubeadmCommands:  []string{"echo before"},
+			PostKubeadmCommands: []string{"echo after"},
+			Users:               []bootstrapv1.User{{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA ops"}}},
+			AdditionalFiles: []bootstrapv1.File{
+				{Path: "/etc/motd", Owner: "root:root", Permissions: "0644", Content: "hello\n"},
+			},
+		},
+	}}
 	if change != nil {
 		change(input)
 	}
+
 	data, _, err := ignition.NewNode(input)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return data
 }
 
@@ -59,30 +68,36 @@ func open(t testing.TB, data []byte) opened {
 	if err != nil {
 		t.Fatalf("%v: %s\n%s", err, messages.String(), data)
 	}
+
 	if len(messages.Entries) > 0 {
 		t.Errorf("Ignition reports: %s", messages.String())
 	}
+
 	out := opened{Config: config, files: map[string]string{}, modes: map[string]int{}}
 	for _, file := range config.Storage.Files {
 		url, err := dataurl.DecodeString(*file.Contents.Source)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content := url.Data
 		if file.Contents.Compression != nil && *file.Contents.Compression == "gzip" {
 			reader, err := gzip.NewReader(bytes.NewReader(content))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if content, err = io.ReadAll(reader); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		out.files[file.Path] = string(content)
 		if file.Mode != nil {
 			out.modes[file.Path] = *file.Mode
 		}
 	}
+
 	return out
 }
 
@@ -91,19 +106,61 @@ func ignitionGuest() Guest {
 	return Guest{
 		HostName: "demo-1",
 		Interfaces: []Interface{
-			{Name: "enp1s0", DefaultRoute: true, IPv4: IP{Method: Static, Address: netip.MustParsePrefix("10.20.30.7/24"), Gateway: netip.MustParseAddr("10.20.30.1")}, IPv6: IP{Method: AutoConf}},
-			{Name: "enp2s0", IPv4: IP{Method: DHCP}, IPv6: IP{Method: Static, Address: netip.MustParsePrefix("fd00::7/64")}},
+			{
+				Name:         "enp1s0",
+				DefaultRoute: true,
+				IPv4: IP{
+					Method:  Static,
+					Address: netip.MustParsePrefix("10.20.30.7/24"),
+					Gateway: netip.MustParseAddr("10.20.30.1"),
+				},
+				IPv6: IP{Method: AutoConf},
+			},
+			{
+				Name: "enp2s0",
+				IPv4: IP{Method: DHCP},
+				IPv6: IP{Method: Static, Address: netip.MustParsePrefix("fd00::7/64")},
+			},
 		},
-		DNSServers: []netip.Addr{netip.MustParseAddr("10.20.30.53"), netip.MustParseAddr("fd00::53"), netip.MustParseAddr("10.20.30.54")}, SearchDomains: []string{"example.com", "lab.example.com"},
-		NodeIPs: []netip.Addr{netip.MustParseAddr("10.20.30.7"), netip.MustParseAddr("fd00::7")},
-		Proxy:   &Proxy{HTTP: "http://proxy:3128", HTTPS: `http://u:p%20"@proxy:3128`, NoProxy: []string{"localhost", "10.20.30.0/24"}},
-		SSH:     &SSH{AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
-		Files:   []File{{Path: "/etc/ours", Content: strings.Repeat("all work and no play\n", 100), Mode: 0o600}},
-		Units:   []Unit{{Name: "keepalived.service"}, {Name: "ours.service", Contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
+		DNSServers: []netip.Addr{
+			netip.MustParseAddr("10.20.30.53"),
+			netip.MustParseAddr("fd00::53"),
+			netip.MustParseAddr("10.20.30.54"),
+		},
+		SearchDomains: []string{"example.com", "lab.example.com"},
+		NodeIPs:       []netip.Addr{netip.MustParseAddr("10.20.30.7"), netip.MustParseAddr("fd00::7")},
+		Proxy: &Proxy{
+			HTTP:    "http://proxy:3128",
+			HTTPS:   `http://u:p%20"@proxy:3128`,
+			NoProxy: []string{"localhost", "10.20.30.0/24"},
+		},
+		SSH:   &SSH{AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}},
+		Files: []File{{Path: "/etc/ours", Content: strings.Repeat("all work and no play\n", 100), Mode: 0o600}},
+		Units: []Unit{
+			{Name: "keepalived.service"},
+			{Name: "ours.service", Contents: "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"},
+		},
 		Extra: []Extra{
-			{Source: "extra 1", Data: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/butane\n    contents: {inline: butane}\nsystemd:\n  units:\n  - name: kubeadm.service\n    dropins:\n    - {name: 20-user.conf, contents: \"[Service]\\nEnvironment=A=B\\n\"}\n")},
-			{Source: "extra 2", Data: []byte(`{"ignition":{"version":"3.1.0"},"passwd":{"users":[{"name":"ops","sshAuthorizedKeys":["ssh-ed25519 AAAA other"]}]}}`)},
-			{Source: "extra 3", Data: []byte(`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/etc/old","mode":384,"contents":{"source":"data:,old"}}]}}`)},
+			{
+				Source: "extra 1",
+				Data: []byte(
+					"variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n  - path: /etc/butane\n    contents: " +
+						"{inline: butane}\nsystemd:\n  units:\n  - name: kubeadm.service\n    dropins:\n    - " +
+						"{name: 20-user.conf, contents: \"[Service]\\nEnvironment=A=B\\n\"}\n",
+				),
+			},
+			{
+				Source: "extra 2",
+				Data: []byte(
+					`{"ignition":{"version":"3.1.0"},"passwd":{"users":[{"name":"ops","sshAuthorizedKeys":["ssh-ed25519 AAAA other"]}]}}`,
+				),
+			},
+			{
+				Source: "extra 3",
+				Data: []byte(
+					`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/etc/old","mode":384,"contents":{"source":"data:,old"}}]}}`,
+				),
+			},
 		},
 	}
 }
@@ -113,32 +170,45 @@ func TestStockIgnitionBecomesOneOfTheThirdGeneration(t *testing.T) {
 	if !bytes.Contains(stock, []byte(`"version":"2.3.0"`)) {
 		t.Fatalf("Cluster API writes another version now:\n%s", stock)
 	}
+
 	merged, err := Merge(stock, Ignition, Guest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, messages, err := v3_0.Parse(merged); err != nil || len(messages.Entries) > 0 { // the oldest images of the third generation read it
+
+	// the oldest images of the third generation read it
+	if _, messages, err := v3_0.Parse(merged); err != nil || len(messages.Entries) > 0 {
 		t.Fatalf("%v: %s\n%s", err, messages.String(), merged)
 	}
+
 	got := open(t, merged)
 	if got.files["/etc/motd"] != "hello\n\n" && got.files["/etc/motd"] != "hello\n" || got.modes["/etc/motd"] != 0o644 {
 		t.Errorf("the user's file: %q, %o", got.files["/etc/motd"], got.modes["/etc/motd"])
 	}
+
 	script := got.files["/etc/kubeadm.sh"]
-	if !strings.Contains(script, "echo before\n") || !strings.Contains(script, "kubeadm join --config /etc/kubeadm.yml") || !strings.Contains(script, "echo after\n") {
+	if !strings.Contains(script, "echo before\n") ||
+		!strings.Contains(script, "kubeadm join --config /etc/kubeadm.yml") ||
+		!strings.Contains(script, "echo after\n") {
 		t.Errorf("the script of kubeadm:\n%s", script)
 	}
-	if config := got.files["/etc/kubeadm.yml"]; !strings.Contains(config, "olvm://__OLVM_VM_UUID__") || !strings.Contains(config, `value: "2"`) {
+
+	config := got.files["/etc/kubeadm.yml"]
+	if !strings.Contains(config, "olvm://__OLVM_VM_UUID__") || !strings.Contains(config, `value: "2"`) {
 		t.Errorf("the configuration of kubeadm:\n%s", config)
 	}
+
 	if !strings.Contains(got.files[kubeadmPrepare], "/sys/class/dmi/id/product_uuid") {
 		t.Errorf("the script before kubeadm: %q", got.files[kubeadmPrepare])
 	}
+
 	if len(got.Passwd.Users) != 1 || got.Passwd.Users[0].Name != "ops" {
 		t.Errorf("users: %+v", got.Passwd.Users)
 	}
+
 	unit := got.Systemd.Units[0]
-	if unit.Name != kubeadmUnit || !*unit.Enabled || !strings.Contains(*unit.Contents, "ExecStart=/bin/bash /etc/kubeadm.sh") || len(unit.Dropins) != 1 {
+	if unit.Name != kubeadmUnit || !*unit.Enabled || !strings.Contains(*unit.Contents,
+		"ExecStart=/bin/bash /etc/kubeadm.sh") || len(unit.Dropins) != 1 {
 		t.Errorf("the unit of kubeadm: %+v", unit)
 	}
 }
@@ -148,11 +218,15 @@ func TestEverythingIsMergedIntoIgnition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := open(t, merged)
 	var version struct{ Ignition struct{ Version string } }
-	if err := json.Unmarshal(merged, &version); err != nil || version.Ignition.Version != "3.4.0" { // Butane's fcos 1.5.0
+
+	// Butane's fcos 1.5.0
+	if err := json.Unmarshal(merged, &version); err != nil || version.Ignition.Version != "3.4.0" {
 		t.Errorf("version %q, %v", version.Ignition.Version, err)
 	}
+
 	want := map[string]string{
 		"/etc/hostname": "demo-1\n",
 		"/etc/NetworkManager/system-connections/enp1s0.nmconnection": `[connection]
@@ -197,35 +271,49 @@ address1=fd00::7/64
 			t.Errorf("%s:\n%s", path, got.files[path])
 		}
 	}
-	for _, secret := range []string{"/etc/NetworkManager/system-connections/enp1s0.nmconnection", "/etc/systemd/system/crio.service.d/10-capolvm-proxy.conf", "/etc/ours"} {
+
+	for _, secret := range []string{"/etc/NetworkManager/system-connections/enp1s0.nmconnection",
+		"/etc/systemd/system/crio.service.d/10-capolvm-proxy.conf", "/etc/ours"} {
 		if got.modes[secret] != 0o600 {
 			t.Errorf("%s has mode %o", secret, got.modes[secret])
 		}
 	}
-	if config := got.files["/etc/kubeadm.yml"]; !strings.Contains(config, "name: node-ip\n") || !strings.Contains(config, "value: 10.20.30.7,fd00::7\n") {
+
+	config := got.files["/etc/kubeadm.yml"]
+	if !strings.Contains(config, "name: node-ip\n") || !strings.Contains(config, "value: 10.20.30.7,fd00::7\n") {
 		t.Errorf("the configuration of kubeadm:\n%s", config)
 	}
+
 	var units, keys []string
 	for _, unit := range got.Systemd.Units {
 		units = append(units, unit.Name)
 		if unit.Name == kubeadmUnit && len(unit.Dropins) != 2 {
 			t.Errorf("drop-ins of kubeadm: %+v", unit.Dropins)
 		}
+
 		if !*unit.Enabled {
 			t.Errorf("%s is not enabled", unit.Name)
 		}
 	}
+
 	if slices.Sort(units); !slices.Equal(units, []string{"keepalived.service", kubeadmUnit, "ours.service"}) {
 		t.Errorf("units: %q", units)
 	}
+
 	for _, user := range got.Passwd.Users {
 		for _, key := range user.SSHAuthorizedKeys {
 			keys = append(keys, user.Name+" "+string(key))
 		}
 	}
-	if slices.Sort(keys); !slices.Equal(keys, []string{"core ssh-ed25519 AAAA me", "ops ssh-ed25519 AAAA ops", "ops ssh-ed25519 AAAA other"}) {
+
+	slices.Sort(keys)
+	if !slices.Equal(
+		keys,
+		[]string{"core ssh-ed25519 AAAA me", "ops ssh-ed25519 AAAA ops", "ops ssh-ed25519 AAAA other"},
+	) {
 		t.Errorf("keys: %q", keys)
 	}
+
 	if bytes.Contains(merged, []byte("all work and no play")) || len(merged) > 12000 {
 		t.Errorf("what can be packed is not: %d bytes", len(merged))
 	}
@@ -233,12 +321,15 @@ address1=fd00::7/64
 
 func TestConflictsInIgnitionAreNamed(t *testing.T) {
 	file := func(path, content string) string {
-		return `{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"` + path + `","contents":{"source":"data:,` + content + `"}}]}}`
+		return `{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"` + path +
+			`","contents":{"source":"data:,` + content + `"}}]}}`
 	}
+
 	guest := func(change func(*Guest)) Guest {
 		g := ignitionGuest()
 		g.Extra = nil
 		change(&g)
+
 		return g
 	}
 	for name, test := range map[string]struct {
@@ -247,24 +338,41 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 		want  string
 	}{
 		"a file of the bootstrap data and ours": {file("/etc/hostname", "other"), guest(func(*Guest) {}),
-			"storage.files[/etc/hostname].contents.source of the Ignition configuration is set differently by the bootstrap data and by the OLVMMachine or OLVMCluster"},
-		"a file of a user and ours": {file("/etc/x", "x"), guest(func(g *Guest) { g.Extra = []Extra{{Source: "ConfigMap a", Data: []byte(file("/etc/ours", "b"))}} }),
-			"storage.files[/etc/ours].contents.source of the Ignition configuration is set differently by ConfigMap a and by the OLVMMachine or OLVMCluster"},
+			"storage.files[/etc/hostname].contents.source of the Ignition configuration is set differently by the " +
+				"bootstrap data and by the OLVMMachine or OLVMCluster"},
+		"a file of a user and ours": {file("/etc/x", "x"), guest(func(g *Guest) {
+			g.Extra = []Extra{
+				{Source: "ConfigMap a", Data: []byte(file("/etc/ours", "b"))},
+			}
+		}),
+			"storage.files[/etc/ours].contents.source of the Ignition configuration is set differently by ConfigMap " +
+				"a and by the OLVMMachine or OLVMCluster"},
 		"files of two users": {file("/etc/x", "x"), guest(func(g *Guest) {
-			g.Extra = []Extra{{Source: "ConfigMap a", Data: []byte(file("/etc/a", "b"))}, {Source: "ConfigMap b", Data: []byte(file("/etc/a", "c"))}}
+			g.Extra = []Extra{
+				{Source: "ConfigMap a", Data: []byte(file("/etc/a", "b"))},
+				{Source: "ConfigMap b", Data: []byte(file("/etc/a", "c"))},
+			}
 		}), "is set differently by ConfigMap a and by ConfigMap b"},
-		"a unit": {`{"ignition":{"version":"3.0.0"},"systemd":{"units":[{"name":"ours.service","enabled":false}]}}`, guest(func(*Guest) {}),
+		"a unit": {`{"ignition":{"version":"3.0.0"},"systemd":{"units":[{"name":"ours.service","enabled":false}]}}`,
+			guest(func(*Guest) {}),
 			"systemd.units[ours.service].enabled of the Ignition configuration is set differently"},
 		"a link where a file is": {`{"ignition":{"version":"3.0.0"},"storage":{"links":[{"path":"/etc/ours","target":"/x"}]}}`, guest(func(*Guest) {}), "the merged Ignition configuration is not valid"},
-		"Butane that is none":    {file("/etc/x", "x"), guest(func(g *Guest) { g.Extra = []Extra{{Source: "ConfigMap a", Data: []byte("variant: fcos\n")}} }), "ConfigMap a is neither Ignition nor Butane"},
+		"Butane that is none": {file("/etc/x", "x"), guest(func(g *Guest) {
+			g.Extra = []Extra{
+				{Source: "ConfigMap a", Data: []byte("variant: fcos\n")},
+			}
+		}), "ConfigMap a is neither Ignition nor Butane"},
 		"Butane with unknown keys": {file("/etc/x", "x"), guest(func(g *Guest) {
 			g.Extra = []Extra{{Source: "ConfigMap a", Data: []byte("variant: fcos\nversion: 1.5.0\nfiles: []\n")}}
 		}), "ConfigMap a: it has warnings of Butane"},
-		"a newer generation": {`{"ignition":{"version":"4.0.0"}}`, Guest{}, "bootstrap data: it is not a valid Ignition configuration: unsupported config version"},
-		"no version":         {`{}`, Guest{}, "bootstrap data: it is not an Ignition configuration"},
-		"a cloud-config":     {"#cloud-config\n", Guest{}, "bootstrap data: it is not an Ignition configuration"},
-		"networkd":           {`{"ignition":{"version":"2.3.0"},"networkd":{"units":[{"name":"a.network","contents":""}]}}`, Guest{}, "bootstrap data: it cannot be translated to Ignition 3"},
-		"kubeadm not YAML":   {file("/etc/kubeadm.yml", "a%3A%20%5B"), Guest{}, "bootstrap data: /etc/kubeadm.yml: it is not YAML"},
+		"a newer generation": {`{"ignition":{"version":"4.0.0"}}`, Guest{}, "bootstrap data: it is not a valid " +
+			"Ignition configuration: unsupported config version"},
+		"no version":     {`{}`, Guest{}, "bootstrap data: it is not an Ignition configuration"},
+		"a cloud-config": {"#cloud-config\n", Guest{}, "bootstrap data: it is not an Ignition configuration"},
+		"networkd": {`{"ignition":{"version":"2.3.0"},"networkd":{"units":[{"name":"a.network","contents":""}]}}`,
+			Guest{}, "bootstrap data: it cannot be translated to Ignition 3"},
+		"kubeadm not YAML": {file("/etc/kubeadm.yml", "a%3A%20%5B"), Guest{},
+			"bootstrap data: /etc/kubeadm.yml: it is not YAML"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			merged, err := Merge([]byte(test.data), Ignition, test.guest)
@@ -273,6 +381,7 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 			}
 		})
 	}
+
 	same := guest(func(g *Guest) { g.Extra = []Extra{{Source: "a", Data: []byte(file("/etc/a", "b"))}} })
 	if _, err := Merge([]byte(file("/etc/a", "b")), Ignition, same); err != nil {
 		t.Errorf("two that say the same: %v", err)
@@ -282,18 +391,29 @@ func TestConflictsInIgnitionAreNamed(t *testing.T) {
 // The second generation writes files one after another, and on file systems that it mounts.
 func TestWhatTheSecondGenerationDoesIsKept(t *testing.T) {
 	stock := stockIgnition(t, func(input *ignition.NodeInput) {
-		input.DiskSetup = &bootstrapv1.DiskSetup{Filesystems: []bootstrapv1.Filesystem{{Device: "/dev/vdb", Filesystem: "xfs", Label: "images", Overwrite: new(bool)}}}
+		input.DiskSetup = &bootstrapv1.DiskSetup{
+			Filesystems: []bootstrapv1.Filesystem{
+				{Device: "/dev/vdb", Filesystem: "xfs", Label: "images", Overwrite: new(bool)},
+			},
+		}
 		input.Mounts = []bootstrapv1.MountPoints{{"images", "/var/lib/images"}}
-		input.Ignition = &bootstrapv1.IgnitionSpec{ContainerLinuxConfig: bootstrapv1.ContainerLinuxConfig{AdditionalConfig: "storage:\n  files:\n  - path: /etc/motd\n    filesystem: root\n    contents: {inline: later}\n  - path: /a\n    filesystem: images\n    contents: {inline: a}\n"}}
+		input.Ignition = &bootstrapv1.IgnitionSpec{
+			ContainerLinuxConfig: bootstrapv1.ContainerLinuxConfig{
+				AdditionalConfig: "storage:\n  files:\n  - path: /etc/motd\n    filesystem: root\n    contents: " +
+					"{inline: later}\n  - path: /a\n    filesystem: images\n    contents: {inline: a}\n",
+			},
+		}
 	})
 	merged, err := Merge(stock, Ignition, Guest{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := open(t, merged)
 	if got.files["/etc/motd"] != "later" || got.files["/var/lib/images/a"] != "a" {
 		t.Errorf("files: %q", got.files)
 	}
+
 	if len(got.Storage.Filesystems) != 1 || got.Storage.Filesystems[0].Device != "/dev/vdb" {
 		t.Errorf("file systems: %+v", got.Storage.Filesystems)
 	}
@@ -301,18 +421,30 @@ func TestWhatTheSecondGenerationDoesIsKept(t *testing.T) {
 
 func FuzzMergeIgnition(f *testing.F) {
 	f.Add(stockIgnition(f, nil))
-	f.Add([]byte(`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/etc/kubeadm.yml","contents":{"source":"data:,kind%3A%20InitConfiguration"}}]}}`))
-	f.Add([]byte(`{"ignition":{"version":"2.1.0","config":{"append":[{"source":"data:,"}]}},"storage":null,"systemd":{"units":null}}`))
+	f.Add(
+		[]byte(
+			`{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/etc/kubeadm.yml","contents":{"source":"data:,kind%3A%20InitConfiguration"}}]}}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			`{"ignition":{"version":"2.1.0","config":{"append":[{"source":"data:,"}]}},"storage":null,"systemd":{"units":null}}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		merged, err := Merge(data, Ignition, Guest{HostName: "a", SSH: &SSH{AuthorizedKeys: []string{"k"}}})
 		if err != nil {
 			return
 		}
+
 		config, messages, err := v3_6.ParseCompatibleVersion(merged)
 		if err != nil {
 			t.Fatalf("%v: %s\n%s", err, messages.String(), merged)
 		}
-		if !slices.ContainsFunc(config.Storage.Files, func(file types.File) bool { return file.Path == "/etc/hostname" }) {
+
+		if !slices.ContainsFunc(config.Storage.Files, func(file types.File) bool {
+			return file.Path == "/etc/hostname"
+		}) {
 			t.Fatalf("the host name is lost:\n%s", merged)
 		}
 	})
@@ -329,7 +461,15 @@ func TestAReplaceThatNamesNothingIsPassedOver(t *testing.T) {
 			t.Errorf("%s: %v\n%s", data, err, merged)
 		}
 	}
-	if _, err := Merge([]byte(`{"ignition":{"config":{"replace":{"source":"nonsense"}},"version":"3.4.0"}}`), Ignition, Guest{HostName: "demo-1"}); err == nil {
+
+	_, err := Merge(
+		[]byte(`{"ignition":{"config":{"replace":{"source":"nonsense"}},"version":"3.4.0"}}`),
+		Ignition,
+		Guest{
+			HostName: "demo-1",
+		},
+	)
+	if err == nil {
 		t.Error("a source that is no URL is accepted")
 	}
 }

@@ -29,27 +29,32 @@ func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path
 // kubeadmEdit is what was done to kubeadm's configuration.
 type kubeadmEdit struct {
 	text string
-	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of a node
-	// which initialises its cluster.
+	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of a
+	// node which initialises its cluster.
 	changed, needsUUID, init bool
 }
 
-// editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes first.
+// editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes
+// first.
 func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(config))
 	out := kubeadmEdit{text: config}
 	var documents []*yaml.Node
+
 	for {
 		var document yaml.Node
 		if err := decoder.Decode(&document); err != nil {
 			if errors.Is(err, io.EOF) {
 				break
 			}
+
 			return out, fmt.Errorf("it is not YAML: %w", err)
 		}
+
 		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 			continue
 		}
+
 		root := document.Content[0]
 		documents = append(documents, root)
 		kind := value(root, "kind")
@@ -58,49 +63,68 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 				return out, err
 			}
 		}
+
 		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
 			continue
 		}
+
 		out.init = out.init || kind.Value == "InitConfiguration"
 		if port := guest.Services.bindPort(); port != 0 {
 			changed, err := setBindPort(root, kind.Value, port)
 			if err != nil {
 				return out, err
 			}
+
 			out.changed = out.changed || changed
 		}
+
 		registration := ensure(root, "nodeRegistration", yaml.MappingNode)
 		if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
 			out.changed, out.needsUUID = true, true
 		}
+
 		if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs, ",")) {
 			out.changed = true
 		}
 	}
+
 	if !out.changed {
 		return out, nil
 	}
+
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
+
 	for _, document := range documents {
 		if err := encoder.Encode(document); err != nil {
 			return out, fmt.Errorf("failed to encode it: %w", err)
 		}
 	}
+
 	out.text = text.String()
+
 	return out, nil
 }
 
-// checkNames says which name or address of the API server its certificate would lack. It is not added here: Cluster API takes
-// the names for machines that it makes later from the KubeadmControlPlane alone.
+// checkNames says which name or address of the API server its certificate would lack. It is not added here: Cluster API
+// takes the names for machines that it makes later from the KubeadmControlPlane alone.
 func checkNames(root *yaml.Node, names []string) error {
 	given := value(value(root, "apiServer"), "certSANs")
 	for _, name := range names {
-		if given == nil || !slices.ContainsFunc(given.Content, func(n *yaml.Node) bool { return n.Value == name || sameAddress(n.Value, name) }) {
-			return fmt.Errorf("the API server's certificate would lack %s, which controlPlaneServices gives it; add it to spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs of the KubeadmControlPlane", name)
+		if given == nil ||
+			!slices.ContainsFunc(given.Content, func(n *yaml.Node) bool {
+				return n.Value == name ||
+					sameAddress(n.Value, name)
+			}) {
+			return fmt.Errorf(
+				"the API server's certificate would lack %s, which controlPlaneServices gives it; add it to "+
+					"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs of the KubeadmControlPlane",
+				name,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -117,6 +141,7 @@ func setBindPort(root *yaml.Node, kind string, port int32) (bool, error) {
 			return false, nil
 		}
 	}
+
 	endpoint, wanted := ensure(root, "localAPIEndpoint", yaml.MappingNode), strconv.Itoa(int(port))
 	there := value(endpoint, "bindPort")
 	if there == nil || there.Value == "0" {
@@ -124,12 +149,21 @@ func setBindPort(root *yaml.Node, kind string, port int32) (bool, error) {
 			there = &yaml.Node{}
 			endpoint.Content = append(endpoint.Content, text("bindPort"), there)
 		}
+
 		*there = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: wanted}
+
 		return true, nil
 	}
+
 	if there.Value != wanted {
-		return false, fmt.Errorf("localAPIEndpoint.bindPort is %s, and the load balancer of controlPlaneServices looks for API servers at port %s; remove it, or set controlPlaneServices.apiServerPort to it", there.Value, wanted)
+		return false, fmt.Errorf(
+			"localAPIEndpoint.bindPort is %s, and the load balancer of controlPlaneServices looks for API servers "+
+				"at port %s; remove it, or set controlPlaneServices.apiServerPort to it",
+			there.Value,
+			wanted,
+		)
 	}
+
 	return false, nil
 }
 
@@ -139,22 +173,31 @@ func setArgument(registration *yaml.Node, name, argument string) bool {
 		if value(args, name) != nil {
 			return false
 		}
+
 		args.Content = append(args.Content, text(name), text(argument))
+
 		return true
 	}
+
 	args := ensure(registration, "kubeletExtraArgs", yaml.SequenceNode)
 	for _, arg := range args.Content {
 		if n := value(arg, "name"); n != nil && n.Value == name {
 			return false
 		}
 	}
-	args.Content = append(args.Content, &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text("name"), text(name), text("value"), text(argument)}})
+
+	args.Content = append(args.Content, &yaml.Node{
+		Kind:    yaml.MappingNode,
+		Content: []*yaml.Node{text("name"), text(name), text("value"), text(argument)},
+	})
+
 	return true
 }
 
 // putUUID is the command that puts the VM's UUID into kubeadm's configuration.
 func putUUID(path string) string {
-	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`, vmUUIDInKubeadm, path)
+	return fmt.Sprintf(`sed -i "s/%s/$(tr '[:upper:]' '[:lower:]' < /sys/class/dmi/id/product_uuid)/g" %s`,
+		vmUUIDInKubeadm, path)
 }
 
 // join writes addresses with a separator between them.
@@ -163,5 +206,6 @@ func join(addresses []netip.Addr, separator string) string {
 	for _, address := range addresses {
 		list = append(list, address.String())
 	}
+
 	return strings.Join(list, separator)
 }

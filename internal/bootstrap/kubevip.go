@@ -11,20 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeVIP is the static pod that holds the endpoint's address. The nodes elect who has it with a lease, so that they need
-// not know each other.
+// kubeVIP is the static pod that holds the endpoint's address. The nodes elect who has it with a lease, so that they
+// need not know each other.
 //
-// While kubeadm init runs, admin.conf has no rights yet: from Kubernetes 1.29 on super-admin.conf has them, which only the
-// node has that initialised the cluster.
+// While kubeadm init runs, admin.conf has no rights yet: from Kubernetes 1.29 on super-admin.conf has them, which only
+// the node has that initialised the cluster.
 func kubeVIP(s *Services, init bool) string {
 	kubeconfig := "/etc/kubernetes/admin.conf"
 	if init {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
 	}
+
 	var masks []string
 	for _, address := range s.API.All() {
 		masks = append(masks, strconv.Itoa(address.BitLen()))
 	}
+
 	env := []corev1.EnvVar{
 		{Name: "vip_arp", Value: "true"},
 		{Name: "port", Value: strconv.Itoa(int(s.API.Port))},
@@ -46,15 +48,32 @@ func kubeVIP(s *Services, init bool) string {
 		Spec: corev1.PodSpec{
 			HostNetwork:       true,
 			PriorityClassName: "system-node-critical",
-			HostAliases:       []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"kubernetes"}}}, // where it asks, not at the address that it is to hold
+			// where it asks, not at the address that it is to hold
+			HostAliases: []corev1.HostAlias{{IP: "127.0.0.1", Hostnames: []string{"kubernetes"}}},
 			Containers: []corev1.Container{{
-				Name: "kube-vip", Image: s.API.KubeVIPImage, ImagePullPolicy: corev1.PullIfNotPresent, Args: []string{"manager"}, Env: env,
-				SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "kubeconfig", MountPath: "/etc/kubernetes/admin.conf", ReadOnly: true}},
+				Name:            "kube-vip",
+				Image:           s.API.KubeVIPImage,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Args:            []string{"manager"},
+				Env:             env,
+				SecurityContext: &corev1.SecurityContext{
+					Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}},
+				},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "kubeconfig", MountPath: "/etc/kubernetes/admin.conf", ReadOnly: true},
+				},
 			}},
-			Volumes: []corev1.Volume{{Name: "kubeconfig", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: kubeconfig, Type: ptr.To(corev1.HostPathFile)}}}},
+			Volumes: []corev1.Volume{
+				{
+					Name: "kubeconfig",
+					VolumeSource: corev1.VolumeSource{
+						HostPath: &corev1.HostPathVolumeSource{Path: kubeconfig, Type: ptr.To(corev1.HostPathFile)},
+					},
+				},
+			},
 		},
 	}
+
 	return manifest(pod)
 }
 
@@ -64,5 +83,6 @@ func manifest(pod *corev1.Pod) string {
 	if err != nil {
 		panic(fmt.Sprintf("failed to encode a pod: %v", err)) // of this program's making
 	}
+
 	return string(text)
 }

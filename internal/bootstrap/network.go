@@ -19,6 +19,7 @@ func (g *Guest) networkFiles() []File {
 	if g.HostName != "" {
 		out = append([]File{{Path: "/etc/hostname", Content: g.HostName + "\n", Mode: 0o644}}, out...)
 	}
+
 	return out
 }
 
@@ -33,34 +34,45 @@ func (g *Guest) slaac() (files []File, commands []string) {
 	for _, each := range g.Interfaces {
 		commands = append(commands, "nmcli --wait 60 connection up "+each.Name)
 	}
+
 	return g.profiles(cloudInitPriority), commands
 }
 
 // profiles of NetworkManager, one for each interface.
 func (g *Guest) profiles(priority int) []File {
 	var out []File
+
 	// NetworkManager takes servers of a family with an interface that has this family, and domains with either.
 	v4, v6, domains := filter(g.DNSServers, netip.Addr.Is4), filter(g.DNSServers, netip.Addr.Is6), g.SearchDomains
 	for _, each := range g.Interfaces {
 		var text strings.Builder
-		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=%[2]d\n", each.Name, priority)
+		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=%[2]d\n",
+			each.Name, priority)
 		each.section(&text, "ipv4", each.IPv4, v4, domains)
 		if each.IPv4.Method != Off {
 			v4, domains = nil, nil // once is enough
 		}
+
 		each.section(&text, "ipv6", each.IPv6, v6, domains)
 		if each.IPv6.Method != Off {
 			v6, domains = nil, nil
 		}
+
 		// NetworkManager ignores profiles that others may read.
-		out = append(out, File{Path: fmt.Sprintf("/etc/NetworkManager/system-connections/%s.nmconnection", each.Name), Content: text.String(), Mode: 0o600})
+		out = append(out, File{
+			Path:    fmt.Sprintf("/etc/NetworkManager/system-connections/%s.nmconnection", each.Name),
+			Content: text.String(),
+			Mode:    0o600,
+		})
 	}
+
 	return out
 }
 
 // section writes one address family.
 func (i Interface) section(out *strings.Builder, name string, ip IP, servers []netip.Addr, domains []string) {
 	fmt.Fprintf(out, "\n[%s]\n", name)
+
 	switch ip.Method {
 	case Off:
 		out.WriteString("method=disabled\n")
@@ -78,14 +90,18 @@ func (i Interface) section(out *strings.Builder, name string, ip IP, servers []n
 		if ip.Gateway.IsValid() {
 			fmt.Fprintf(out, ",%s", ip.Gateway)
 		}
+
 		out.WriteString("\n")
 	}
+
 	if ip.Method != Static && !i.DefaultRoute {
 		out.WriteString("never-default=true\n")
 	}
+
 	if len(servers) > 0 {
 		fmt.Fprintf(out, "dns=%s;\n", join(servers, ";"))
 	}
+
 	if len(domains) > 0 {
 		fmt.Fprintf(out, "dns-search=%s;\n", strings.Join(domains, ";"))
 	}
@@ -93,10 +109,12 @@ func (i Interface) section(out *strings.Builder, name string, ip IP, servers []n
 
 func filter[T any](list []T, keep func(T) bool) []T {
 	var out []T
+
 	for _, item := range list {
 		if keep(item) {
 			out = append(out, item)
 		}
 	}
+
 	return out
 }

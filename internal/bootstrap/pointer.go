@@ -28,11 +28,14 @@ func (p Pointer) Ignition(data []byte) ([]byte, error) {
 			Source: &p.URL, HTTPHeaders: types.HTTPHeaders{{Name: "Authorization", Value: ptr.To("Bearer " + p.Token)}},
 			Verification: types.Verification{Hash: ptr.To("sha512-" + hex.EncodeToString(sum[:]))},
 		}},
-		Security: types.Security{TLS: types.TLS{CertificateAuthorities: []types.Resource{{Source: ptr.To(dataurl.EncodeBytes(p.CA))}}}},
+		Security: types.Security{
+			TLS: types.TLS{CertificateAuthorities: []types.Resource{{Source: ptr.To(dataurl.EncodeBytes(p.CA))}}},
+		},
 	}}
 	out, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode Ignition: %w", err)
 	}
+
 	return out, nil
 }

@@ -13,20 +13,34 @@ func (p *Proxy) files() []File {
 	if p == nil || p.HTTP == "" && p.HTTPS == "" {
 		return nil
 	}
+
 	var lines strings.Builder
 	lines.WriteString("[Service]\n")
-	for _, setting := range [][2]string{{"HTTP_PROXY", p.HTTP}, {"HTTPS_PROXY", p.HTTPS}, {"NO_PROXY", strings.Join(p.NoProxy, ",")}} {
+
+	for _, setting := range [][2]string{
+		{"HTTP_PROXY", p.HTTP},
+		{"HTTPS_PROXY", p.HTTPS},
+		{"NO_PROXY", strings.Join(p.NoProxy, ",")},
+	} {
 		if setting[1] == "" {
 			continue
 		}
+
 		for _, name := range []string{setting[0], strings.ToLower(setting[0])} {
 			fmt.Fprintf(&lines, "Environment=\"%s=%s\"\n", name, escapeUnit(setting[1]))
 		}
 	}
+
 	var out []File
 	for _, service := range proxiedServices {
-		out = append(out, File{Path: fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm-proxy.conf", service), Content: lines.String(), Mode: 0o600}) // a URL may have a password
+		// a URL may have a password
+		out = append(out, File{
+			Path:    fmt.Sprintf("/etc/systemd/system/%s.d/10-capolvm-proxy.conf", service),
+			Content: lines.String(),
+			Mode:    0o600,
+		})
 	}
+
 	return out
 }
 

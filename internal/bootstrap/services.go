@@ -19,6 +19,7 @@ func render(name string, values any) string {
 	if err := serviceTemplates.ExecuteTemplate(&out, name, values); err != nil {
 		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
 	}
+
 	return out.String()
 }
 
@@ -80,6 +81,7 @@ func (v VirtualAddress) All() []netip.Addr {
 	if !v.Additional.IsValid() {
 		return []netip.Addr{v.Address}
 	}
+
 	return []netip.Addr{v.Address, v.Additional}
 }
 
@@ -88,6 +90,7 @@ func (s *Services) bindPort() int32 {
 	if s == nil || s.API == nil || s.API.LoadBalancer == NoLoadBalancer {
 		return 0
 	}
+
 	return s.API.ServerPort
 }
 
@@ -96,10 +99,12 @@ func (s *Services) names() []string {
 	if s == nil {
 		return nil
 	}
+
 	out := s.DNS.APINames()
 	if s.API != nil && s.API.Additional.IsValid() {
 		out = append(out, s.API.Additional.String())
 	}
+
 	return out
 }
 
@@ -117,6 +122,7 @@ func (s *Services) files(init bool) []File {
 	if s == nil {
 		return nil
 	}
+
 	var out []File
 	add := func(path string, mode int, content string) {
 		out = append(out, File{Path: path, Mode: mode, Content: content})
@@ -124,29 +130,35 @@ func (s *Services) files(init bool) []File {
 	if s.follows() {
 		add("/etc/capolvm/follow.sh", 0o700, s.followScript())
 	}
+
 	if s.keepalived() {
 		add("/etc/capolvm/keepalived.conf", 0o644, s.keepalivedConfig())
 		add("/etc/capolvm/control-plane", 0o644, s.knownNodes())
 	}
+
 	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
 		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, render("check-ingress.sh", nil))
 	}
+
 	api := s.API
 	if api == nil {
 		return out
 	}
+
 	if api.keepalived() {
 		add("/etc/keepalived/capolvm-check-api.sh", 0o755, render("check-api.sh", api))
 	} else {
 		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
 	}
+
 	switch api.LoadBalancer {
 	case HAProxy:
 		add("/etc/capolvm/haproxy.cfg", 0o644, render("haproxy.cfg", api))
 	case Nginx:
 		add("/etc/capolvm/nginx.conf", 0o644, render("nginx.conf", api))
 	}
+
 	return out
 }
 
@@ -163,9 +175,11 @@ func (s *Services) keepalivedConfig() string {
 	if s.API.keepalived() {
 		values.API = &instance{s.API.VirtualAddress, s.Interface, s.Self}
 	}
+
 	if s.Ingress != nil {
 		values.Ingress = &instance{*s.Ingress, s.Interface, s.Self}
 	}
+
 	return render("keepalived.conf", values)
 }
 
@@ -174,13 +188,16 @@ func (s *Services) followScript() string {
 	if s.DNS != nil && s.DNS.ControlPlane {
 		values["Domain"] = s.DNS.Domain
 	}
+
 	if s.Self.Is6() {
 		values["Separator"], values["Open"], values["Close"] = ":", "[", "]"
 	}
+
 	if s.API != nil {
 		values["BackendPort"] = s.API.ServerPort
 		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
 	}
+
 	return render("follow.sh", values)
 }
 
@@ -194,6 +211,7 @@ func (s *Services) knownNodes() string {
 			}
 		}
 	}
+
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -202,10 +220,12 @@ func (s *Services) units() []Unit {
 	if s == nil || !s.follows() {
 		return nil
 	}
+
 	before, started := "kubelet.service", []Unit{}
 	if s.keepalived() {
 		before += " keepalived.service"
 	}
+
 	if s.API != nil {
 		switch s.API.LoadBalancer {
 		case HAProxy:
@@ -216,26 +236,45 @@ func (s *Services) units() []Unit {
 			started = append(started, Unit{Name: "capolvm-nginx.service", Contents: nginxUnit(s.API.NginxImage)})
 		}
 	}
-	out := []Unit{{Name: "capolvm-follow.service", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
-		"\n[Service]\nType=oneshot\nExecStart=/bin/bash /etc/capolvm/follow.sh\n[Install]\nWantedBy=multi-user.target\n"}}
+
+	out := []Unit{
+		{
+			Name: "capolvm-follow.service",
+			Contents: "[Unit]\nDescription=Follow the nodes of the control " +
+				"plane\nAfter=network-online.target\nWants=network-online.target\nBefore=" + before +
+				"\n[Service]\nType=oneshot\nExecStart=/bin/bash " +
+				"/etc/capolvm/follow.sh\n[Install]\nWantedBy=multi-user.target\n",
+		},
+	}
 	out = append(out, started...)
 	if s.keepalived() {
 		out = append(out, Unit{Name: "keepalived.service"})
 	}
+
 	if s.API != nil || s.DNS != nil && s.DNS.ControlPlane {
-		out = append(out, Unit{Name: "capolvm-follow.timer", Contents: "[Unit]\nDescription=Follow the nodes of the control plane\n" +
-			"[Timer]\nOnActiveSec=10s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"})
+		out = append(out, Unit{
+			Name: "capolvm-follow.timer",
+			Contents: "[Unit]\nDescription=Follow the nodes of the control plane\n" +
+				"[Timer]\nOnActiveSec=10s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n",
+		})
 	}
+
 	return out
 }
 
 // nginxUnit runs nginx with a configuration of its own, so that the one of the image is left alone.
 func nginxUnit(image string) string {
-	start, reload := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n", "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"
+	start := "ExecStart=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -g 'daemon off;'\n"
+	reload := "ExecReload=/usr/sbin/nginx -c /etc/capolvm/nginx/nginx.conf -s reload\n"
 	if image != "" {
-		start = "ExecStartPre=-/usr/bin/podman rm --force capolvm-nginx\nExecStart=/usr/bin/podman run --rm --name capolvm-nginx --network host --volume /etc/capolvm/nginx:/etc/nginx:ro,Z " + escapeUnit(image) + "\nExecStop=/usr/bin/podman stop capolvm-nginx\n"
+		start = "ExecStartPre=-/usr/bin/podman rm --force capolvm-nginx\nExecStart=/usr/bin/podman run --rm --name " +
+			"capolvm-nginx --network host --volume /etc/capolvm/nginx:/etc/nginx:ro,Z " + escapeUnit(
+			image,
+		) + "\nExecStop=/usr/bin/podman stop capolvm-nginx\n"
 		reload = "ExecReload=/usr/bin/podman kill --signal HUP capolvm-nginx\n"
 	}
-	return "[Unit]\nDescription=Load balancer of the control plane\nAfter=network-online.target capolvm-follow.service\nWants=network-online.target\n[Service]\n" + start + reload +
+
+	return "[Unit]\nDescription=Load balancer of the control plane\nAfter=network-online.target " +
+		"capolvm-follow.service\nWants=network-online.target\n[Service]\n" + start + reload +
 		"Restart=always\nRestartSec=2\n[Install]\nWantedBy=multi-user.target\n"
 }

@@ -9,11 +9,13 @@ func value(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping == nil || mapping.Kind != yaml.MappingNode {
 		return nil
 	}
+
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
 			return mapping.Content[i+1]
 		}
 	}
+
 	return nil
 }
 
@@ -25,6 +27,7 @@ func keysOf(mapping *yaml.Node) map[string]*yaml.Node {
 			out[key] = mapping.Content[i+1]
 		}
 	}
+
 	return out
 }
 
@@ -36,8 +39,10 @@ func ensure(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 		*found = yaml.Node{Kind: kind}
 		return found
 	}
+
 	made := &yaml.Node{Kind: kind}
 	mapping.Content = append(mapping.Content, text(key), made)
+
 	return made
 }
 
@@ -51,5 +56,6 @@ func mapping(pairs ...string) *yaml.Node {
 	for _, item := range pairs {
 		out.Content = append(out.Content, text(item))
 	}
+
 	return out
 }

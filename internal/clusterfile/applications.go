@@ -27,23 +27,33 @@ type Chart struct {
 	Values             map[string]any
 }
 
-// Charts are the applications whose catalog is a repository of charts, in their order. The others are warnings of Problems.
+// Charts are the applications whose catalog is a repository of charts, in their order. The others are warnings of
+// Problems.
 func (s *Source) Charts() ([]Chart, error) {
 	var out []Chart
+
 	for i := range s.Applications {
 		a := &s.Applications[i]
 		repository, problem := s.repository(a)
 		if problem != "" {
 			continue
 		}
+
 		values, err := s.values(a)
 		if err != nil {
 			return nil, fmt.Errorf("applications: %s: %w", a.Name, err)
 		}
+
 		out = append(out, Chart{
-			Name: a.Name, Repository: repository, Version: a.Version, Release: cmp.Or(a.Release, a.Name), Namespace: cmp.Or(a.Namespace, "default"), Values: values,
+			Name:       a.Name,
+			Repository: repository,
+			Version:    a.Version,
+			Release:    cmp.Or(a.Release, a.Name),
+			Namespace:  cmp.Or(a.Namespace, "default"),
+			Values:     values,
 		})
 	}
+
 	return out, nil
 }
 
@@ -52,11 +62,14 @@ func (s *Source) repository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
 			if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
-				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a uri", c.Name, helm)
+				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a uri", c.Name,
+					helm)
 			}
+
 			return c.URI, ""
 		}
 	}
+
 	return "", fmt.Sprintf("its catalog %q is not one of catalogs", a.Catalog)
 }
 
@@ -65,6 +78,7 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 	var text []byte
 	var err error
 	from := "config"
+
 	switch {
 	case !a.Config.IsZero() && a.ConfigFrom != "":
 		return nil, errors.New("config and configFrom are there; remove one of them")
@@ -76,13 +90,16 @@ func (s *Source) values(a *Application) (map[string]any, error) {
 	case !a.Config.IsZero():
 		text, err = yaml.Marshal(&a.Config)
 	}
+
 	var out map[string]any
 	if err == nil {
 		err = kyaml.Unmarshal(text, &out)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
+
 	return out, nil
 }
 
@@ -94,24 +111,42 @@ func CheckUser(of *url.URL) error {
 	if of.Scheme == "oci" && of.User != nil {
 		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
 	}
+
 	return nil
 }
 
 // checkCatalogs names those that no application could be had from. A URL is not repeated, for it may have a password.
 func (s *Source) checkCatalogs() {
 	seen := map[string]bool{}
+
 	for i := range s.Catalogs {
 		c := &s.Catalogs[i]
 		if c.Name != "" && seen[c.Name] {
-			s.noteEntry(false, "catalogs", i, "name", "%s: there is another catalog of that name; remove one of them, or rename it", c.Name)
+			s.noteEntry(
+				false,
+				"catalogs",
+				i,
+				"name",
+				"%s: there is another catalog of that name; remove one of them, or rename it",
+				c.Name,
+			)
 		}
+
 		seen[c.Name] = true
 		if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
 			continue // said where an application wants it
 		}
+
 		switch uri, err := url.Parse(c.URI); {
 		case err != nil || uri.Host == "" || !slices.Contains([]string{"http", "https", "oci"}, uri.Scheme):
-			s.noteEntry(false, "catalogs", i, "uri", "%s: it is not a URL with http, https or oci; write for example https://charts.example.com", c.Name)
+			s.noteEntry(
+				false,
+				"catalogs",
+				i,
+				"uri",
+				"%s: it is not a URL with http, https or oci; write for example https://charts.example.com",
+				c.Name,
+			)
 		default:
 			if err := CheckUser(uri); err != nil {
 				s.noteEntry(false, "catalogs", i, "uri", "%s: %v", c.Name, err)
@@ -124,22 +159,30 @@ func (s *Source) checkCatalogs() {
 func (s *Source) checkApplications() {
 	s.checkCatalogs()
 	releases := map[string]string{}
+
 	for i := range s.Applications {
 		a := &s.Applications[i]
 		switch _, problem := s.repository(a); {
 		case a.Name == "":
 			s.noteEntry(false, "applications", i, "", "name: it is needed")
 		case problem != "":
-			s.noteEntry(true, "applications", i, "", "%s is not installed: %s; give it to olvmctl start with --add-ons", a.Name, problem)
+			s.noteEntry(true, "applications", i, "", "%s is not installed: %s; give it to olvmctl start with --add-ons",
+				a.Name, problem)
 		default:
 			if _, err := s.values(a); err != nil {
 				s.noteEntry(false, "applications", i, "", "%s: %v", a.Name, err)
 			}
+
 			s.checkRelease(i, releases)
 		}
 	}
+
 	if s.CNI != "" && s.CNI != "none" {
-		s.note(true, "cni", "it is not installed; give its manifests to olvmctl start with --add-on, or its chart with --add-ons")
+		s.note(
+			true,
+			"cni",
+			"it is not installed; give its manifests to olvmctl start with --add-on, or its chart with --add-ons",
+		)
 	}
 }
 
@@ -148,21 +191,30 @@ func (s *Source) checkRelease(i int, releases map[string]string) {
 	a := &s.Applications[i]
 	release, namespace := cmp.Or(a.Release, a.Name), cmp.Or(a.Namespace, "default")
 	if _, err := semver.NewConstraint(a.Version); a.Version != "" && err != nil {
-		s.noteEntry(false, "applications", i, "version", "%s: %q is not a version, or a constraint of one; write for example 1.2.3 or ^1.2", a.Name, a.Version)
+		s.noteEntry(false, "applications", i, "version",
+			"%s: %q is not a version, or a constraint of one; write for example 1.2.3 or ^1.2", a.Name, a.Version)
 	}
+
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		s.noteEntry(false, "applications", i, "namespace", "%s: %q is not a namespace: %s", a.Name, namespace, strings.Join(problems, "; "))
+		s.noteEntry(false, "applications", i, "namespace", "%s: %q is not a namespace: %s", a.Name, namespace,
+			strings.Join(problems, "; "))
 	}
+
 	problems := validation.IsDNS1123Subdomain(release)
 	if len(release) > maxRelease {
 		problems = append(problems, fmt.Sprintf("must be no more than %d characters", maxRelease))
 	}
+
 	if len(problems) > 0 {
-		s.noteEntry(false, "applications", i, "release", "%s: %q is not a name of a release; write another: %s", a.Name, release, strings.Join(problems, "; "))
+		s.noteEntry(false, "applications", i, "release", "%s: %q is not a name of a release; write another: %s", a.Name,
+			release, strings.Join(problems, "; "))
 	}
+
 	key := namespace + "/" + release
 	if other, ok := releases[key]; ok {
-		s.noteEntry(false, "applications", i, "release", "%s: it becomes the release %s as %s does; write another release or namespace", a.Name, key, other)
+		s.noteEntry(false, "applications", i, "release",
+			"%s: it becomes the release %s as %s does; write another release or namespace", a.Name, key, other)
 	}
+
 	releases[key] = a.Name
 }

@@ -30,36 +30,44 @@ func read(t *testing.T, name string, changes ...string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text := string(content)
 	for i := 0; i+1 < len(changes); i += 2 {
 		if !strings.Contains(text, changes[i]) {
 			t.Fatalf("%s has no %q", name, changes[i])
 		}
+
 		text = strings.Replace(text, changes[i], changes[i+1], 1)
 	}
+
 	dir := t.TempDir()
 	ca, err := os.ReadFile("testdata/ca.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for file, content := range map[string][]byte{"cluster.yaml": []byte(text), "ca.crt": ca} {
 		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	s, err := Read(filepath.Join(dir, "cluster.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
 func texts(problems []Problem) string {
 	var out []string
+
 	for _, p := range problems {
 		p.File = filepath.Base(p.File)
 		out = append(out, p.Error())
 	}
+
 	return strings.Join(out, "\n")
 }
 
@@ -72,24 +80,29 @@ func TestTheManifestsOfAClusterFile(t *testing.T) {
 			if problems := s.Validate(); len(problems) != 0 {
 				t.Fatal(texts(problems))
 			}
+
 			objects, err := s.Manifests(DefaultFlavor, none)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var got bytes.Buffer
 			if err := manifest.Write(&got, objects); err != nil {
 				t.Fatal(err)
 			}
+
 			golden := filepath.Join("testdata", name+".golden.yaml")
 			if *update {
 				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("other manifests than in %s; see go test -update\n%s", golden, got.String())
 			}
@@ -100,18 +113,24 @@ func TestTheManifestsOfAClusterFile(t *testing.T) {
 // decoded is an object as the API server would see it.
 func decoded[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
-	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kind &&
+			o.GetName() == name
+	})
 	if at < 0 {
 		t.Fatalf("there is no %s %s", kind, name)
 	}
+
 	text, err := kyaml.Marshal(objects[at].Object)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out T
 	if err := kyaml.UnmarshalStrict(text, &out); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
+
 	return &out
 }
 
@@ -120,49 +139,69 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 	if problems := s.Validate(); len(problems) != 0 {
 		t.Fatal(texts(problems))
 	}
+
 	objects, err := s.Manifests(DefaultFlavor, none)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec
 	network := m.VirtualMachine.Network
-	if m.OLVMOvirtClusterName != "Default" || m.OLVMNetwork.VNICName != "nic-1" || network.IPv4.Subnet != "10.20.30.0/24" || network.IPv4.IPAddresses[0] != "10.20.30.161/24" || network.Gateway != "10.20.30.1" || network.Interface != "enp1s0" {
+	if m.OLVMOvirtClusterName != "Default" || m.OLVMNetwork.VNICName != "nic-1" ||
+		network.IPv4.Subnet != "10.20.30.0/24" || network.IPv4.IPAddresses[0] != "10.20.30.161/24" ||
+		network.Gateway != "10.20.30.1" || network.Interface != "enp1s0" {
 		t.Errorf("%+v", m)
 	}
+
 	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
-	if cluster.OLVMOvirtAPIServer.CAConfigMap.Name != "demo-ovirt-ca" || cluster.UserData.Proxy.HTTPSProxy != "http://proxy.example.com:3128" || len(cluster.UserData.Extra) != 2 || !strings.Contains(cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250") {
+	if cluster.OLVMOvirtAPIServer.CAConfigMap.Name != "demo-ovirt-ca" ||
+		cluster.UserData.Proxy.HTTPSProxy != "http://proxy.example.com:3128" || len(cluster.UserData.Extra) != 2 ||
+		!strings.Contains(cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250") {
 		t.Errorf("%+v", cluster)
 	}
 }
 
 func TestFlavorsOfAClusterFile(t *testing.T) {
-	if flavors := Flavors(); !slices.Contains(flavors, "default") || !slices.Contains(flavors, "ock") || slices.Contains(flavors, "topology") || len(flavors) < 9 {
+	flavors := Flavors()
+	if !slices.Contains(flavors, "default") || !slices.Contains(flavors, "ock") ||
+		slices.Contains(flavors, "topology") || len(flavors) < 9 {
 		t.Errorf("flavors %q", flavors)
 	}
+
 	s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
 	s.Validate()
-	if _, err := s.Manifests("failure-domains", none); err == nil || !strings.Contains(err.Error(), "OLVM_FAILURE_DOMAIN_A") {
+	_, err := s.Manifests("failure-domains", none)
+	if err == nil || !strings.Contains(err.Error(), "OLVM_FAILURE_DOMAIN_A") {
 		t.Errorf("a variable that nobody gives: %v", err)
 	}
+
 	lookup := func(name string) (string, bool) { return strings.ToLower(name[len(name)-1:]), true }
 	objects, err := s.Manifests("failure-domains", lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
-	if len(cluster.FailureDomains) != 3 || cluster.ControlPlaneServices.VirtualIP == "Keepalived" || cluster.OLVMDatacenterName != "Default" {
+	if len(cluster.FailureDomains) != 3 || cluster.ControlPlaneServices.VirtualIP == "Keepalived" ||
+		cluster.OLVMDatacenterName != "Default" {
 		t.Errorf("%+v", cluster)
 	}
+
 	objects, err = s.Manifests("ipam", lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec; m.VirtualMachine.Network.IPv4 != nil || len(m.VirtualMachine.Network.AddressesFromPools) != 1 {
+
+	m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec
+	if m.VirtualMachine.Network.IPv4 != nil || len(m.VirtualMachine.Network.AddressesFromPools) != 1 {
 		t.Errorf("%+v", m.VirtualMachine.Network)
 	}
-	if _, err := read(t, "current.yaml").Manifests("default", none); err == nil || !strings.Contains(err.Error(), "extraIgnition is for images with Ignition") {
+
+	_, err = read(t, "current.yaml").Manifests("default", none)
+	if err == nil || !strings.Contains(err.Error(), "extraIgnition is for images with Ignition") {
 		t.Errorf("Ignition for cloud-init: %v", err)
 	}
+
 	if _, err := s.Manifests("windows", none); err == nil || !strings.Contains(err.Error(), "failure-domains") {
 		t.Errorf("a flavor of nobody's: %v", err)
 	}
@@ -186,6 +225,7 @@ kubeconfig: ~/.kube/config`
 	if Failed(got) {
 		t.Errorf("the file is refused:\n%s", texts(got))
 	}
+
 	for key := range passedOver {
 		if n := strings.Count(texts(got), "warning: "+key+": it is not used"); n != 1 {
 			t.Errorf("%d warnings about %s in\n%s", n, key, texts(got))
@@ -199,60 +239,119 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		changes []string
 		want    []string
 	}{
-		"an unknown key":           {"current", []string{"virtualIp:", "virtualIP:"}, []string{"cluster.yaml:5: virtualIP: there is no such key; did you mean virtualIp?", "cluster.yaml: virtualIp: it is required"}},
-		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"}, []string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
+		"an unknown key": {"current", []string{"virtualIp:", "virtualIP:"},
+			[]string{"cluster.yaml:5: virtualIP: there is no such key; did you mean virtualIp?",
+				"cluster.yaml: virtualIp: it is required"}},
+		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"},
+			[]string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
 		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
-			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
-		"a key twice":                 {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.160\nvirtualIp: 10.20.30.159"}, []string{"cluster.yaml:6: virtualIp: it is in line 5 already; remove one of them"}},
-		"a key twice in a list":       {"current", []string{"name: demo", "name: demo\ncatalogs: [{name: a, name: b}]"}, []string{"catalogs.name: it is in line "}},
-		"a key twice in what is free": {"current", []string{"name: demo", "name: demo\nclusterDefinitionInline: {a: {b: 1, b: 2}}"}, []string{"cluster.yaml:2: clusterDefinitionInline.a.b: it is in line 2 already"}},
-		"a key twice in the older":    {"older", []string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"}, []string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
-		"a word for a number":         {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"}, []string{"cannot unmarshal"}},
-		"an even control plane":       {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"}, []string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
-		"fewer than none":             {"current", []string{"workerNodes: 2", "workerNodes: -1"}, []string{"workerNodes: -1 is less than 0"}},
-		"another provider":            {"current", []string{"provider: olvm", "provider: oci"}, []string{`provider: "oci" is not supported`}},
-		"a version of nobody's":       {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: latest"}, []string{`kubernetesVersion: "latest" is not a version`}},
-		"a version without its patch": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: 1.99"}, []string{"which patch of 1.99 is not known"}},
-		"a virtual IP in the ranges":  {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.163"}, []string{"the control plane endpoint 10.20.30.163 is inside the machine ranges", "providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses"}},
-		"a virtual IP elsewhere":      {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.31.160"}, []string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24"}},
-		"what needs no ranges":        {"current", []string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n", "virtualIp: 10.20.30.160", "virtualIp: 10.20.31.160", "ipAddresses: 10.20.30.161", "ipAddresses: # 10.20.30.161"}, []string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24", "controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
-		"a virtual IP that is none":   {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"}, []string{`virtualIp: "api.example.com" is not an IP address`}},
-		"too few addresses":           {"current", []string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"}, []string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 addresses for 2 machines"}},
-		"no address for an upgrade":   {"current", []string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"}, []string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has as many addresses"}},
-		"too few addresses for both":  {"older", []string{"startingIpAddress: 10.20.30.161", "startingIpAddress: 10.20.30.251"}, []string{"olvmVmIpProfile: there are 4 addresses for the 5 machines of both kinds"}},
-		"ranges that overlap":         {"current", []string{"ipAddresses: 10.20.30.161/30, 10.20.30.196, 10.20.30.200-10.20.30.205", "ipAddresses: 10.20.30.210-10.20.30.213", "ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.211-10.20.30.213"}, []string{"there are 4 addresses for the 5 machines of both kinds"}},
-		"a virtual IP of the gateway": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.1"}, []string{"virtualIp: 10.20.30.1 is the gateway of the subnet 10.20.30.0/24"}},
-		"a virtual IP of the network": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.255"}, []string{"virtualIp: 10.20.30.255 is the network's or the broadcast address"}},
-		"an address that is none":     {"current", []string{"10.20.30.196,", "10.20.30.1960,"}, []string{"controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: ", "10.20.30.1960"}},
-		"a gateway elsewhere":         {"current", []string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n"}, []string{"network.gateway: ", "10.20.31.1"}},
-		"networks that overlap":       {"current", []string{"10.244.0.0/16,fd01::/48", "10.20.0.0/16,fd01::/48"}, []string{"network.ipv4.subnet: 10.20.30.0/24 overlaps with 10.20.0.0/16 (podSubnet)"}},
-		"two networks of one family":  {"current", []string{"10.96.0.0/12,fd02::/112", "10.96.0.0/12,10.128.0.0/12"}, []string{"serviceSubnet: it has two networks of IPv4", "serviceSubnet: it has networks of other families than podSubnet"}},
-		"memory of nobody's":          {"current", []string{"memory: 7GB", "memory: much"}, []string{"controlPlaneMachine.virtualMachine.memory: "}},
-		"an engine with /api":         {"current", []string{"/ovirt-engine", "/ovirt-engine/api"}, []string{"olvmOvirtAPIServer.serverURL: leave out /api at its end"}},
-		"an engine without TLS":       {"current", []string{"https://engine", "http://engine"}, []string{"serverURL: \"http://engine.example.com/ovirt-engine\" is not the URL of an engine"}},
-		"a CA that is not there":      {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"}, []string{"serverCAPath: open ", "other.crt: no such file"}},
-		"a CA that is none":           {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"}, []string{"serverCAPath: it has no certificate in PEM"}},
-		"a CA of no use":              {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is of no use"}},
-		"a password in clear":         {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"}, []string{"password: it is not a hash"}},
-		"a key that is none":          {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "}, []string{"sshPublicKey: it is not a public key of SSH"}},
-		"Butane that is none":         {"current", []string{"variant: fcos", "variant: windows"}, []string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
-		"ports that are one":          {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"}, []string{"the load balancer listens at port 6443 itself"}},
-		"a proxy that is none":        {"current", []string{"httpsProxy: http://proxy.example.com:3128", "httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
-		"what is not rendered":        {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo", "name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml"}, []string{"warning: workerNodes: 0 means 1", "warning: cni:", `warning: applications: ui is not installed: its catalog "" is not one of catalogs`, "warning: loadBalancer:", "clusterDefinition: manifests are given"}},
+			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean " +
+				"ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
+		"a key twice": {"current",
+			[]string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.160\nvirtualIp: 10.20.30.159"},
+			[]string{"cluster.yaml:6: virtualIp: it is in line 5 already; remove one of them"}},
+		"a key twice in a list": {"current", []string{"name: demo", "name: demo\ncatalogs: [{name: a, name: b}]"},
+			[]string{"catalogs.name: it is in line "}},
+		"a key twice in what is free": {"current",
+			[]string{"name: demo", "name: demo\nclusterDefinitionInline: {a: {b: 1, b: 2}}"},
+			[]string{"cluster.yaml:2: clusterDefinitionInline.a.b: it is in line 2 already"}},
+		"a key twice in the older": {"older",
+			[]string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"},
+			[]string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
+		"a word for a number": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"},
+			[]string{"cannot unmarshal"}},
+		"an even control plane": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"},
+			[]string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
+		"fewer than none": {"current", []string{"workerNodes: 2", "workerNodes: -1"},
+			[]string{"workerNodes: -1 is less than 0"}},
+		"another provider": {"current", []string{"provider: olvm", "provider: oci"},
+			[]string{`provider: "oci" is not supported`}},
+		"a version of nobody's": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: latest"},
+			[]string{`kubernetesVersion: "latest" is not a version`}},
+		"a version without its patch": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: 1.99"},
+			[]string{"which patch of 1.99 is not known"}},
+		"a virtual IP in the ranges": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.163"},
+			[]string{"the control plane endpoint 10.20.30.163 is inside the machine ranges",
+				"providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses"}},
+		"a virtual IP elsewhere": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.31.160"},
+			[]string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24"}},
+		"what needs no ranges": {"current",
+			[]string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n", "virtualIp: 10.20.30.160",
+				"virtualIp: 10.20.31.160", "ipAddresses: 10.20.30.161", "ipAddresses: # 10.20.30.161"},
+			[]string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24",
+				"controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
+		"a virtual IP that is none": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"},
+			[]string{`virtualIp: "api.example.com" is not an IP address`}},
+		"too few addresses": {"current",
+			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"},
+			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 addresses for 2 machines"}},
+		"no address for an upgrade": {"current",
+			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"},
+			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has as many addresses"}},
+		"too few addresses for both": {"older",
+			[]string{"startingIpAddress: 10.20.30.161", "startingIpAddress: 10.20.30.251"},
+			[]string{"olvmVmIpProfile: there are 4 addresses for the 5 machines of both kinds"}},
+		"ranges that overlap": {"current", []string{"ipAddresses: 10.20.30.161/30, 10.20.30.196, " +
+			"10.20.30.200-10.20.30.205", "ipAddresses: 10.20.30.210-10.20.30.213",
+			"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.211-10.20.30.213"},
+			[]string{"there are 4 addresses for the 5 machines of both kinds"}},
+		"a virtual IP of the gateway": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.1"},
+			[]string{"virtualIp: 10.20.30.1 is the gateway of the subnet 10.20.30.0/24"}},
+		"a virtual IP of the network": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.255"},
+			[]string{"virtualIp: 10.20.30.255 is the network's or the broadcast address"}},
+		"an address that is none": {"current", []string{"10.20.30.196,", "10.20.30.1960,"},
+			[]string{"controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: ", "10.20.30.1960"}},
+		"a gateway elsewhere": {"current", []string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n"},
+			[]string{"network.gateway: ", "10.20.31.1"}},
+		"networks that overlap": {"current", []string{"10.244.0.0/16,fd01::/48", "10.20.0.0/16,fd01::/48"},
+			[]string{"network.ipv4.subnet: 10.20.30.0/24 overlaps with 10.20.0.0/16 (podSubnet)"}},
+		"two networks of one family": {"current", []string{"10.96.0.0/12,fd02::/112", "10.96.0.0/12,10.128.0.0/12"},
+			[]string{"serviceSubnet: it has two networks of IPv4",
+				"serviceSubnet: it has networks of other families than podSubnet"}},
+		"memory of nobody's": {"current", []string{"memory: 7GB", "memory: much"},
+			[]string{"controlPlaneMachine.virtualMachine.memory: "}},
+		"an engine with /api": {"current", []string{"/ovirt-engine", "/ovirt-engine/api"},
+			[]string{"olvmOvirtAPIServer.serverURL: leave out /api at its end"}},
+		"an engine without TLS": {"current", []string{"https://engine", "http://engine"},
+			[]string{"serverURL: \"http://engine.example.com/ovirt-engine\" is not the URL of an engine"}},
+		"a CA that is not there": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"},
+			[]string{"serverCAPath: open ", "other.crt: no such file"}},
+		"a CA that is none": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"},
+			[]string{"serverCAPath: it has no certificate in PEM"}},
+		"a CA of no use": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      " +
+			"insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is of no use"}},
+		"a password in clear": {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"},
+			[]string{"password: it is not a hash"}},
+		"a key that is none": {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "},
+			[]string{"sshPublicKey: it is not a public key of SSH"}},
+		"Butane that is none": {"current", []string{"variant: fcos", "variant: windows"},
+			[]string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
+		"ports that are one": {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"},
+			[]string{"the load balancer listens at port 6443 itself"}},
+		"a proxy that is none": {"current", []string{"httpsProxy: http://proxy.example.com:3128",
+			"httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
+		"what is not rendered": {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo",
+			"name: demo\napplications: [{name: ui}]\ncni: flannel\nloadBalancer: x\nclusterDefinition: c.yaml"},
+			[]string{"warning: workerNodes: 0 means 1", "warning: cni:",
+				`warning: applications: ui is not installed: its catalog "" is not one of catalogs`,
+				"warning: loadBalancer:", "clusterDefinition: manifests are given"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := read(t, test.file+".yaml", test.changes...)
+
 			got := s.Validate()
 			for _, want := range test.want {
 				if !strings.Contains(texts(got), want) {
 					t.Errorf("no %q in\n%s", want, texts(got))
 				}
 			}
+
 			for i, p := range got {
 				if slices.Contains(got[:i], p) {
 					t.Errorf("it is said twice: %v", p)
 				}
 			}
+
 			if want := strings.Contains(strings.Join(test.want, ""), "warning: providers"); Failed(got) == want {
 				t.Errorf("failed: %t\n%s", Failed(got), texts(got))
 			}
@@ -265,39 +364,54 @@ func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 	if problems := s.Validate(); Failed(problems) {
 		t.Fatal(texts(problems))
 	}
+
 	objects, err := s.StorageDriver("admin@internal", "secret: #1")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret := decoded[corev1.Secret](t, objects, "Secret", "ovirt-csi-creds")
 	var configuration map[string]any
-	if err := kyaml.Unmarshal(secret.Data["ovirt-config.yaml"], &configuration); err != nil || configuration["ovirt_password"] != "secret: #1" || configuration["ovirt_insecure"] != false ||
-		configuration["ovirt_url"] != "https://engine.example.com/ovirt-engine/api" || configuration["ovirt_cafile"] != csiCA {
+	err = kyaml.Unmarshal(secret.Data["ovirt-config.yaml"], &configuration)
+	if err != nil || configuration["ovirt_password"] != "secret: #1" || configuration["ovirt_insecure"] != false ||
+		configuration["ovirt_url"] != "https://engine.example.com/ovirt-engine/api" ||
+		configuration["ovirt_cafile"] != csiCA {
 		t.Errorf("the configuration of the driver: %v, %v", err, configuration)
 	}
-	if ca := decoded[corev1.ConfigMap](t, objects, "ConfigMap", "ovirt-csi-ca.crt"); ca.Namespace != "ovirt-csi" || !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") {
+
+	ca := decoded[corev1.ConfigMap](t, objects, "ConfigMap", "ovirt-csi-ca.crt")
+	if ca.Namespace != "ovirt-csi" || !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") {
 		t.Errorf("the CA: %+v", ca)
 	}
+
 	node := decoded[appsv1.DaemonSet](t, objects, "DaemonSet", "ovirt-csi-node-plugin")
 	for _, container := range node.Spec.Template.Spec.Containers {
 		if !strings.HasPrefix(container.Image, "container-registry.oracle.com/olcne/") {
 			t.Errorf("image %s", container.Image)
 		}
 	}
+
 	no := read(t, "current.yaml", "    olvmOCK:", "    ovirtCsiDriver: {install: false}\n    olvmOCK:")
 	no.Validate()
 	if wanted, asked := no.WantsStorageDriver(); wanted || !asked {
 		t.Errorf("it is not wanted: %t, %t", wanted, asked)
 	}
+
 	if wanted, asked := s.WantsStorageDriver(); !wanted || asked {
 		t.Errorf("it is wanted by default: %t, %t", wanted, asked)
 	}
+
 	kept, err := s.StorageDriver("", "")
 	if err != nil || len(kept) != len(objects)-1 {
 		t.Errorf("without credentials there are %d objects, with them %d, %v", len(kept), len(objects), err)
 	}
+
 	odd := read(t, "current.yaml", "    olvmOCK:", "    ovirtCsiDriver: {credentials: Mine}\n    olvmOCK:")
-	if problems := texts(odd.Validate()); !strings.Contains(problems, `providers.olvm.ovirtCsiDriver.credentials: it is "Mine", and must be Own or Machines`) {
+	problems := texts(odd.Validate())
+	if !strings.Contains(
+		problems,
+		`providers.olvm.ovirtCsiDriver.credentials: it is "Mine", and must be Own or Machines`,
+	) {
 		t.Errorf("odd credentials: %s", problems)
 	}
 }
@@ -305,32 +419,50 @@ func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 func TestDefaultsOfAUser(t *testing.T) {
 	dir := t.TempDir()
 	defaults := filepath.Join(dir, "defaults.yaml")
-	if err := os.WriteFile(defaults, []byte("registry: registry.example.com\nname: other\nproviders:\n  olvm:\n    namespace: mine\n    olvmDatacenterName: Mine\n    selfmanaged: true\n"), 0o600); err != nil {
+	err := os.WriteFile(
+		defaults,
+		[]byte(
+			"registry: registry.example.com\nname: other\nproviders:\n  olvm:\n    namespace: mine\n    "+
+				"olvmDatacenterName: Mine\n    selfmanaged: true\n",
+		),
+		0o600,
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("OCNE_DEFAULTS", defaults)
 	if DefaultsPath() != defaults {
 		t.Errorf("the defaults are %q", DefaultsPath())
 	}
+
 	content, err := os.ReadFile("testdata/older.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(dir, "cluster.yaml")
-	if err := os.WriteFile(path, bytes.Replace(content, []byte("    namespace: olvm-cluster\n"), nil, 1), 0o600); err != nil {
+	err = os.WriteFile(path, bytes.Replace(content, []byte("    namespace: olvm-cluster\n"), nil, 1), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := Read(path, DefaultsPath())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	problems := texts(s.Validate())
-	if s.Registry != "registry.example.com" || s.Name != "demo" || s.Providers.OLVM.Namespace != "mine" || s.Providers.OLVM.DatacenterName != "Default" {
+	if s.Registry != "registry.example.com" || s.Name != "demo" || s.Providers.OLVM.Namespace != "mine" ||
+		s.Providers.OLVM.DatacenterName != "Default" {
 		t.Errorf("%+v", s.File)
 	}
-	if want := "defaults.yaml:7: providers.olvm.selfmanaged: there is no such key; did you mean selfManaged?"; !strings.Contains(problems, want) {
+
+	want := "defaults.yaml:7: providers.olvm.selfmanaged: there is no such key; did you mean selfManaged?"
+	if !strings.Contains(problems, want) {
 		t.Errorf("no %q in\n%s", want, problems)
 	}
+
 	t.Setenv("OCNE_DEFAULTS", "")
 	if DefaultsPath() != "" {
 		t.Errorf("nobody wants defaults: %q", DefaultsPath())
@@ -339,7 +471,16 @@ func TestDefaultsOfAUser(t *testing.T) {
 
 func TestIsClusterFile(t *testing.T) {
 	for text, want := range map[string]bool{
-		"provider: olvm\n": true, "providers: {olvm: {}}\n": true, "apiVersion: v1\nkind: ConfigMap\n": false, "kind: List\nprovider: olvm\n": false, "name: x\n": false, "": false, "provider: olvm\n---\nprovider: olvm\n": true, "# mine\n---\nprovider: olvm\nprovider: olvm\n": true, "[a]\n": false, ":": false,
+		"provider: olvm\n":                      true,
+		"providers: {olvm: {}}\n":               true,
+		"apiVersion: v1\nkind: ConfigMap\n":     false,
+		"kind: List\nprovider: olvm\n":          false,
+		"name: x\n":                             false,
+		"":                                      false,
+		"provider: olvm\n---\nprovider: olvm\n": true,
+		"# mine\n---\nprovider: olvm\nprovider: olvm\n": true,
+		"[a]\n": false,
+		":":     false,
 	} {
 		if IsClusterFile([]byte(text)) != want {
 			t.Errorf("%q: %t", text, !want)
@@ -350,17 +491,21 @@ func TestIsClusterFile(t *testing.T) {
 // TestDocumentsOfAClusterFile has files of which not all could be read, and some that only look so.
 func TestDocumentsOfAClusterFile(t *testing.T) {
 	for name, test := range map[string]struct{ content, want string }{
-		"a second document is not ignored":             {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second YAML document is there; remove it"},
-		"a second document that is not YAML is not":    {"name: a\n---\n[\n", "cluster.yaml:"},
-		"a list has no keys":                           {"- name: a\n", "cluster.yaml:1: file: it is not a mapping of keys"},
-		"a text has no keys":                           {"name\n", "cluster.yaml:1: file: it is not a mapping of keys"},
-		"what is not YAML has the line":                {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: it is not valid YAML: mapping values are not allowed"},
+		"a second document is not ignored": {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second " +
+			"YAML document is there; remove it"},
+		"a second document that is not YAML is not": {"name: a\n---\n[\n", "cluster.yaml:"},
+		"a list has no keys": {"- name: a\n", "cluster.yaml:1: file: it " +
+			"is not a mapping of keys"},
+		"a text has no keys": {"name\n", "cluster.yaml:1: file: it is not a mapping of keys"},
+		"what is not YAML has the line": {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: it " +
+			"is not valid YAML: mapping values are not allowed"},
 		"documents around it that are empty are none":  {"# mine\n---\nname: a\n---\n# the end\n", ""},
 		"a separator in a text is none":                {"name: a\nsshPublicKey: |\n  ---\n  b\n", ""},
 		"a file with nothing has the defaults of keys": {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Parse("cluster.yaml", []byte(test.content), "")
+
 			var problem Problem
 			switch {
 			case test.want == "" && (err != nil || strings.Contains(test.content, "name: a") != (s.Name == "a")):
@@ -378,16 +523,20 @@ func FuzzValidate(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		f.Add(content)
 	}
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s := &Source{dir: t.TempDir()}
 		if s.parse("cluster.yaml", content) != nil || s.decode() != nil {
 			return
 		}
+
 		if Failed(s.Validate()) {
 			return
 		}
+
 		if _, err := s.Manifests(DefaultFlavor, none); err != nil {
 			t.Fatalf("it is valid, and has no manifests: %v", err)
 		}
@@ -401,11 +550,17 @@ func TestApplications(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
 	write("values.yaml", "replicas: 2\n")
-	defaults := write("defaults.yaml", "catalogs: [{name: mine, protocol: helm, uri: https://charts.example.com}]\napplications: [{name: first, catalog: mine, configFrom: values.yaml}]\n")
-	source, err := Read(write("cluster.yaml", `catalogs: [{name: hub, protocol: artifacthub, uri: https://artifacthub.io}]
+	defaults := write(
+		"defaults.yaml",
+		"catalogs: [{name: mine, protocol: helm, uri: https://charts.example.com}]\napplications: [{name: first, "+
+			"catalog: mine, configFrom: values.yaml}]\n",
+	)
+	source, err := Read(
+		write("cluster.yaml", `catalogs: [{name: hub, protocol: artifacthub, uri: https://artifacthub.io}]
 applications:
 - {name: second, catalog: mine, release: other, version: 1.2.3, namespace: apps, config: {a: 1}}
 - {name: third, catalog: mine, config: "b: two"}
@@ -414,28 +569,56 @@ applications:
 - {name: both, catalog: mine, config: {a: 1}, configFrom: values.yaml}
 - {catalog: mine}
 - {nam: typo, name: typo, catalog: mine, configFrom: none.yaml}
-`), defaults)
+`),
+		defaults,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := source.Charts(); err == nil || !strings.Contains(err.Error(), "applications: both: config and configFrom are there") {
+
+	_, err = source.Charts()
+	if err == nil || !strings.Contains(err.Error(), "applications: both: config and configFrom are there") {
 		t.Errorf("%v", err)
 	}
+
 	all := texts(source.Validate())
 	for _, want := range []string{
-		"applications: far is not installed: its catalog hub is no repository of charts", `applications: oracles is not installed: its catalog "" is not one of catalogs`,
-		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: it is needed", "applications.nam: there is no such key; did you mean name?", "applications: typo: configFrom: open ",
+		"applications: far is not installed: its catalog hub is no repository of charts",
+		`applications: oracles is not installed: its catalog "" is not one of catalogs`,
+		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: it " +
+			"is needed", "applications.nam: there is no such key; did you mean name?",
+		"applications: typo: configFrom: open ",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in %s", want, all)
 		}
 	}
+
 	source.Applications = source.Applications[:3]
 	got, err := source.Charts()
 	want := []Chart{
-		{Name: "first", Repository: "https://charts.example.com", Release: "first", Namespace: "default", Values: map[string]any{"replicas": 2.0}},
-		{Name: "second", Repository: "https://charts.example.com", Version: "1.2.3", Release: "other", Namespace: "apps", Values: map[string]any{"a": 1.0}},
-		{Name: "third", Repository: "https://charts.example.com", Release: "third", Namespace: "default", Values: map[string]any{"b": "two"}},
+		{
+			Name:       "first",
+			Repository: "https://charts.example.com",
+			Release:    "first",
+			Namespace:  "default",
+			Values:     map[string]any{"replicas": 2.0},
+		},
+		{
+			Name:       "second",
+			Repository: "https://charts.example.com",
+			Version:    "1.2.3",
+			Release:    "other",
+			Namespace:  "apps",
+			Values:     map[string]any{"a": 1.0},
+		},
+		{
+			Name:       "third",
+			Repository: "https://charts.example.com",
+			Release:    "third",
+			Namespace:  "default",
+			Values:     map[string]any{"b": "two"},
+		},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -446,33 +629,55 @@ applications:
 func TestCatalogsAndReleases(t *testing.T) {
 	const catalog = "catalogs:\n- {name: mine, protocol: helm, uri: https://charts.example.com}\n"
 	for name, test := range map[string]struct{ content, want string }{
-		"a catalog of https is valid":                   {catalog, ""},
-		"one with a user is":                            {"catalogs: [{name: a, uri: 'http://me:hunter2@charts.example.com'}]\n", ""},
-		"one in a registry is":                          {"catalogs: [{name: a, uri: oci://registry.example.com/charts}]\n", ""},
-		"one of another protocol has what URL it likes": {"catalogs: [{name: a, protocol: artifacthub, uri: none}]\n", ""},
-		"a file has no charts":                          {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: a: it is not a URL with http, https or oci"},
-		"a URL that is none is not repeated":            {"catalogs: [{name: a, uri: 'https://me:hunter2 @charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: it is not a URL"},
-		"a URL without its scheme is not repeated":      {"catalogs: [{name: a, uri: 'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: it is not a URL"},
-		"a user of a registry logs in":                  {"catalogs: [{name: a, uri: 'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL takes no user"},
-		"a catalog like one of the defaults is another": {"catalogs:\n- {name: defaults, uri: https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: there is another catalog of that name"},
-		"an application is valid":                       {catalog + "applications:\n- {name: a, catalog: mine, version: ^1.2, namespace: apps, release: b.c}\n", ""},
-		"one twice in namespaces is":                    {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: mine, namespace: apps}]\n", ""},
-		"one that is not installed becomes nothing":     {catalog + "applications: [{name: a, catalog: mine}, {name: a, catalog: other}]\n", "cluster.yaml:3: warning: applications: a is not installed"},
-		"a version that is none is not found":           {catalog + "applications:\n- {name: a, catalog: mine, version: newest}\n", `cluster.yaml:4: applications.version: a: "newest" is not a version`},
-		"a namespace that is none cannot be made":       {catalog + "applications:\n- name: a\n  catalog: mine\n  namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: "My_Apps" is not a namespace: `},
-		"a release that is none cannot be made":         {catalog + "applications:\n- {name: a, catalog: mine, release: My_App}\n", `cluster.yaml:4: applications.release: a: "My_App" is not a name of a release; write another: `},
-		"a name that is too long wants a release":       {catalog + "applications:\n- {name: " + strings.Repeat("a", 54) + ", catalog: mine}\n", "must be no more than 53 characters"},
-		"two of one release would replace each other":   {catalog + "applications:\n- {name: a, catalog: mine}\n- {name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: it becomes the release default/a as a does"},
+		"a catalog of https is valid": {catalog, ""},
+		"one with a user is": {"catalogs: [{name: a, uri: " +
+			"'http://me:hunter2@charts.example.com'}]\n", ""},
+		"one in a registry is": {"catalogs: [{name: a, uri: " +
+			"oci://registry.example.com/charts}]\n", ""},
+		"one of another protocol has what URL it likes": {"catalogs: [{name: a, protocol: " +
+			"artifacthub, uri: none}]\n", ""},
+		"a file has no charts": {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: a: " +
+			"it is not a URL with http, https or oci"},
+		"a URL that is none is not repeated": {"catalogs: [{name: a, uri: 'https://me:hunter2 " +
+			"@charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: it is not a URL"},
+		"a URL without its scheme is not repeated": {"catalogs: [{name: a, uri: " +
+			"'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: it is not a URL"},
+		"a user of a registry logs in": {"catalogs: [{name: a, uri: " +
+			"'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL takes no user"},
+		"a catalog like one of the defaults is another": {"catalogs:\n- {name: defaults, uri: " +
+			"https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: there is " +
+			"another catalog of that name"},
+		"an application is valid": {catalog + "applications:\n- {name: a, catalog: mine, " +
+			"version: ^1.2, namespace: apps, release: b.c}\n", ""},
+		"one twice in namespaces is": {catalog + "applications: [{name: a, catalog: mine}, " +
+			"{name: a, catalog: mine, namespace: apps}]\n", ""},
+		"one that is not installed becomes nothing": {catalog + "applications: [{name: a, catalog: mine}, " +
+			"{name: a, catalog: other}]\n", "cluster.yaml:3: warning: applications: a is not installed"},
+		"a version that is none is not found": {catalog + "applications:\n- {name: a, catalog: " +
+			"mine, version: newest}\n", `cluster.yaml:4: applications.version: a: "newest" is not a version`},
+		"a namespace that is none cannot be made": {catalog + "applications:\n- name: a\n  catalog: mine\n  " +
+			"namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: "My_Apps" is not a namespace: `},
+		"a release that is none cannot be made": {catalog + "applications:\n- {name: a, catalog: " +
+			"mine, release: My_App}\n", `cluster.yaml:4: applications.release: a: "My_App" is not a name of a release; write another: `},
+		"a name that is too long wants a release": {catalog + "applications:\n- {name: " + strings.Repeat("a", 54) +
+			", catalog: mine}\n", "must be no more than 53 characters"},
+		"two of one release would replace each other": {catalog + "applications:\n- {name: a, catalog: mine}\n- " +
+			"{name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: it becomes the " +
+			"release default/a as a does"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defaults := filepath.Join(t.TempDir(), "defaults.yaml")
-			if err := os.WriteFile(defaults, []byte("catalogs: [{name: defaults, uri: https://charts.example.com}]\n"), 0o600); err != nil {
+			err := os.WriteFile(defaults, []byte("catalogs: [{name: defaults, uri: https://charts.example.com}]\n"),
+				0o600)
+			if err != nil {
 				t.Fatal(err)
 			}
+
 			s, err := Parse("cluster.yaml", []byte(test.content), defaults)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			all := texts(slices.DeleteFunc(s.Validate(), func(p Problem) bool {
 				return !strings.HasPrefix(p.Path, "catalogs") && !strings.HasPrefix(p.Path, "applications")
 			}))
@@ -488,18 +693,22 @@ func TestTheReferenceHasEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var look func(reflect.Type, string)
 	look = func(t2 reflect.Type, path string) {
 		if t2.Kind() == reflect.Slice {
 			t2 = t2.Elem()
 		}
+
 		for i := range t2.NumField() {
 			field := t2.Field(i)
 			key := field.Tag.Get("yaml")
 			if !bytes.Contains(content, []byte(key+"`")) && !bytes.Contains(content, []byte(key+".")) {
 				t.Errorf("docs/cluster-file.md says nothing of %s%s", path, key)
 			}
-			if kind := field.Type.Kind(); (kind == reflect.Struct || kind == reflect.Slice) && field.Type != reflect.TypeFor[yaml.Node]() {
+
+			kind := field.Type.Kind()
+			if (kind == reflect.Struct || kind == reflect.Slice) && field.Type != reflect.TypeFor[yaml.Node]() {
 				look(field.Type, path+key+".")
 			}
 		}
@@ -512,13 +721,21 @@ func TestBootImages(t *testing.T) {
 		file             File
 		image, tag, fail string
 	}{
-		"of nothing":                   {File{}, "container-registry.oracle.com/olcne/ock:1.33", "1.33", ""},
-		"of a version with its patch":  {File{KubernetesVersion: "v1.32.4"}, "container-registry.oracle.com/olcne/ock:1.32", "1.32", ""},
-		"of another registry":          {File{KubernetesVersion: "1.31", Registry: "registry.example.com:5000/mirror"}, "registry.example.com:5000/mirror/olcne/ock:1.31", "1.31", ""},
-		"of a version that is not one": {File{KubernetesVersion: "latest"}, "", "", `"latest" is not a version of Kubernetes`},
+		"of nothing": {File{}, "container-registry.oracle.com/olcne/ock:1.33", "1.33", ""},
+		"of a version with its patch": {File{
+			KubernetesVersion: "v1.32.4",
+		}, "container-registry.oracle.com/olcne/ock:1.32", "1.32", ""},
+		"of another registry": {File{
+			KubernetesVersion: "1.31",
+			Registry:          "registry.example.com:5000/mirror",
+		}, "registry.example.com:5000/mirror/olcne/ock:1.31", "1.31", ""},
+		"of a version that is not one": {File{
+			KubernetesVersion: "latest",
+		}, "", "", `"latest" is not a version of Kubernetes`},
 	} {
 		image, tag, err := test.file.BootImage()
-		if image != test.image || tag != test.tag || (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+		if image != test.image || tag != test.tag || (err == nil) != (test.fail == "") ||
+			err != nil && !strings.Contains(err.Error(), test.fail) {
 			t.Errorf("%s: %q, %q, %v", name, image, tag, err)
 		}
 	}

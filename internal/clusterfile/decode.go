@@ -35,9 +35,11 @@ func (p Problem) Error() string {
 	if p.Line > 0 {
 		where = fmt.Sprintf("%s:%d", p.File, p.Line)
 	}
+
 	if p.Warning {
 		where += ": warning"
 	}
+
 	return fmt.Sprintf("%s: %s: %s", where, p.Path, p.Message)
 }
 
@@ -64,7 +66,9 @@ func IsClusterFile(content []byte) bool {
 	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {
 		return false
 	}
+
 	has := func(key string) bool { return at(node.Content[0], key).Kind != 0 }
+
 	return !has("apiVersion") && !has("kind") && (has("provider") || has("providers"))
 }
 
@@ -73,24 +77,28 @@ func DefaultsPath() string {
 	if path, ok := os.LookupEnv("OCNE_DEFAULTS"); ok {
 		return path
 	}
+
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return ""
 	}
+
 	path := filepath.Join(home, ".ocne", "defaults.yaml")
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}
+
 	return path
 }
 
-// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a Problem where
-// there are no keys to read; what else is wrong is in Validate.
+// Read reads a cluster file, and a file of defaults, which is empty for none. An error is one of the file system, or a
+// Problem where there are no keys to read; what else is wrong is in Validate.
 func Read(path, defaults string) (*Source, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read a cluster file: %w", err)
 	}
+
 	return Parse(path, content, defaults)
 }
 
@@ -100,46 +108,66 @@ func Parse(path string, content []byte, defaults string) (*Source, error) {
 	if err := s.parse(path, content); err != nil {
 		return nil, err
 	}
+
 	if defaults != "" {
 		content, err := os.ReadFile(defaults)
 		if err != nil {
 			return nil, fmt.Errorf("failed to read a cluster file: %w", err)
 		}
+
 		if err := s.parse(defaults, content); err != nil {
 			return nil, err
 		}
 	}
+
 	return s, s.decode()
 }
 
 // parse adds a document. Keys that are there twice are problems, of which the first is kept.
 func (s *Source) parse(name string, content []byte) error {
 	var root *yaml.Node
+
 	for decoder := yaml.NewDecoder(bytes.NewReader(content)); ; {
 		var node yaml.Node
 		err := decoder.Decode(&node)
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return syntax(name, err)
 		}
+
 		next := node.Content[0]
 		switch {
 		case next.Tag == "!!null":
 			continue // only comments
 		case root != nil:
-			return Problem{File: name, Line: next.Line, Path: "file", Message: "a second YAML document is there; remove it, for a cluster file has one"}
+			return Problem{
+				File:    name,
+				Line:    next.Line,
+				Path:    "file",
+				Message: "a second YAML document is there; remove it, for a cluster file has one",
+			}
 		case next.Kind != yaml.MappingNode:
-			return Problem{File: name, Line: next.Line, Path: "file", Message: "it is not a mapping of keys; write for example name: demo"}
+			return Problem{
+				File:    name,
+				Line:    next.Line,
+				Path:    "file",
+				Message: "it is not a mapping of keys; write for example name: demo",
+			}
 		}
+
 		root = next
 	}
+
 	if root == nil {
 		root = &yaml.Node{Kind: yaml.MappingNode}
 	}
+
 	s.problems = append(s.problems, twice(name, root, "")...)
 	s.documents = append(s.documents, document{name, root})
+
 	return nil
 }
 
@@ -147,11 +175,16 @@ var inLine = regexp.MustCompile(`^yaml: line ([0-9]+): (.*)$`)
 
 // syntax is an error of YAML as a problem.
 func syntax(name string, err error) Problem {
-	p := Problem{File: name, Path: "file", Message: "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+	p := Problem{
+		File:    name,
+		Path:    "file",
+		Message: "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: "),
+	}
 	if match := inLine.FindStringSubmatch(err.Error()); match != nil {
 		p.Line, _ = strconv.Atoi(match[1])
 		p.Message = "it is not valid YAML: " + match[2]
 	}
+
 	return p
 }
 
@@ -163,43 +196,60 @@ func twice(file string, node *yaml.Node, path string) []Problem {
 			out = append(out, twice(file, entry, path)...)
 		}
 	}
+
 	if node.Kind != yaml.MappingNode {
 		return out
 	}
+
 	first := map[string]int{}
 	var kept []*yaml.Node
+
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		full := strings.TrimPrefix(path+"."+key.Value, ".")
 		if line, ok := first[key.Value]; ok && key.Kind == yaml.ScalarNode {
-			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: fmt.Sprintf("it is in line %d already; remove one of them", line)})
+			out = append(out, Problem{
+				File:    file,
+				Line:    key.Line,
+				Path:    full,
+				Message: fmt.Sprintf("it is in line %d already; remove one of them", line),
+			})
 			continue
 		}
+
 		first[key.Value] = key.Line
 		kept = append(kept, key, value)
 		out = append(out, twice(file, value, full)...)
 	}
+
 	node.Content = kept
+
 	return out
 }
 
 // decode reads the documents, the first of which goes before the others.
 func (s *Source) decode() error {
 	merged := &yaml.Node{Kind: yaml.MappingNode}
+
 	for _, d := range s.documents {
 		provider := at(d.root, "providers", "olvm")
 		if isOlder(provider) {
 			s.older = true
-			s.problems = append(s.problems, unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
+			s.problems = append(
+				s.problems,
+				unknown(d.name, provider, reflect.TypeFor[olderOLVM](), "providers.olvm")...)
 			converted, err := convert(provider)
 			if err != nil {
 				return Problem{File: d.name, Path: "providers.olvm", Message: err.Error()}
 			}
+
 			d.root = with(d.root, converted)
 		}
+
 		s.problems = append(s.problems, unknown(d.name, d.root, reflect.TypeFor[File](), "")...)
 		merge(merged, d.root)
 	}
+
 	var problem *yaml.TypeError
 	if err := merged.Decode(&s.File); errors.As(err, &problem) {
 		for _, text := range problem.Errors {
@@ -208,21 +258,26 @@ func (s *Source) decode() error {
 	} else if err != nil {
 		return syntax(s.documents[0].name, err)
 	}
+
 	return nil
 }
 
 // passedOver are keys of Oracle's command that mean nothing here, with what to do instead. Files that have them work.
 var passedOver = map[string]string{
-	"autoStartUI":              "it is not used: no user interface is installed; leave it out",
-	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image with olvmctl image create",
-	"catalog":                  "it is not used: Oracle's catalog is not installed; name repositories of charts in catalogs",
-	"certificateInformation":   "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
-	"communityCatalog":         "it is not used: no catalog is installed; name repositories of charts in catalogs",
-	"directory":                "it is not used; leave it out",
-	"ephemeralCluster":         "it is not used: without --kubeconfig olvmctl runs the management cluster as processes of its own",
-	"kubeconfig":               "it is not used: name the management cluster with --kubeconfig",
-	"kubeProxyMode":            "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap kube-proxy of the cluster that runs",
-	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
+	"autoStartUI": "it is not used: no user interface is installed; leave it out",
+	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image " +
+		"with olvmctl image create",
+	"catalog": "it is not used: Oracle's catalog is not installed; name " +
+		"repositories of charts in catalogs",
+	"certificateInformation": "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
+	"communityCatalog":       "it is not used: no catalog is installed; name repositories of charts in catalogs",
+	"directory":              "it is not used; leave it out",
+	"ephemeralCluster": "it is not used: without --kubeconfig olvmctl runs the management " +
+		"cluster as processes of its own",
+	"kubeconfig": "it is not used: name the management cluster with --kubeconfig",
+	"kubeProxyMode": "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap " +
+		"kube-proxy of the cluster that runs",
+	"quiet": "it is not used: progress goes to the error output; send that elsewhere",
 }
 
 // Unknown are the keys of a YAML mapping that a type does not have, with the nearest that it has.
@@ -234,21 +289,27 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	if node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice {
 		var out []Problem
 		for _, entry := range node.Content {
 			out = append(out, unknown(file, entry, t.Elem(), path)...)
 		}
+
 		return out
 	}
+
 	if node.Kind != yaml.MappingNode || t.Kind() != reflect.Struct || t == reflect.TypeFor[yaml.Node]() {
 		return nil
 	}
+
 	known := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		known[t.Field(i).Tag.Get("yaml")] = t.Field(i).Type
 	}
+
 	var out []Problem
+
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, full := node.Content[i], strings.TrimPrefix(path+"."+node.Content[i].Value, ".")
 		if field, ok := known[key.Value]; ok {
@@ -256,9 +317,15 @@ func unknown(file string, node *yaml.Node, t reflect.Type, path string) []Proble
 		} else if answer, ok := passedOver[full]; ok && t == reflect.TypeFor[File]() {
 			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: answer, Warning: true})
 		} else {
-			out = append(out, Problem{File: file, Line: key.Line, Path: full, Message: "there is no such key" + nearest(key.Value, known)})
+			out = append(out, Problem{
+				File:    file,
+				Line:    key.Line,
+				Path:    full,
+				Message: "there is no such key" + nearest(key.Value, known),
+			})
 		}
 	}
+
 	return out
 }
 
@@ -268,16 +335,20 @@ func nearest(key string, known map[string]reflect.Type) string {
 	for name := range known {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
+
 	best, distance := "", len(key)/2+1
 	for _, name := range names {
 		if d := levenshtein.Distance(strings.ToLower(key), strings.ToLower(name), nil); d < distance {
 			best, distance = name, d
 		}
 	}
+
 	if best != "" {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
+
 	return "; there are " + strings.Join(names, ", ")
 }
 
@@ -292,15 +363,19 @@ func at(node *yaml.Node, path ...string) *yaml.Node {
 				}
 			}
 		}
+
 		node = next
 	}
+
 	return node
 }
 
-// merge adds what a mapping lacks, also in the mappings in it, and puts the entries of lists before those that are there.
+// merge adds what a mapping lacks, also in the mappings in it, and puts the entries of lists before those that are
+// there.
 func merge(into, from *yaml.Node) {
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		key, value := from.Content[i], from.Content[i+1]
+
 		there := at(into, key.Value)
 		switch {
 		case there.Kind == 0:
@@ -312,6 +387,7 @@ func merge(into, from *yaml.Node) {
 			case yaml.SequenceNode:
 				value = &yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: value.Content}
 			}
+
 			into.Content = append(into.Content, key, value)
 		case there.Kind == yaml.MappingNode && value.Kind == yaml.MappingNode:
 			merge(there, value)
@@ -324,10 +400,12 @@ func merge(into, from *yaml.Node) {
 // with is a document with other settings of the provider.
 func with(root, olvm *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode}
+
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if key.Value == "providers" {
 			providers := &yaml.Node{Kind: yaml.MappingNode}
+
 			for j := 0; j+1 < len(value.Content); j += 2 {
 				if value.Content[j].Value == "olvm" {
 					providers.Content = append(providers.Content, value.Content[j], olvm)
@@ -335,19 +413,23 @@ func with(root, olvm *yaml.Node) *yaml.Node {
 					providers.Content = append(providers.Content, value.Content[j], value.Content[j+1])
 				}
 			}
+
 			value = providers
 		}
+
 		out.Content = append(out.Content, key, value)
 	}
+
 	return out
 }
 
-// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the path is the
-// one that the user wrote.
+// note adds a problem of a key, once: both kinds of machines may have it. Where the settings have the older format, the
+// path is the one that the user wrote.
 func (s *Source) note(warning bool, path, format string, args ...any) {
 	if s.older {
 		path = olderPath(path)
 	}
+
 	p := Problem{File: s.documents[0].name, Path: path, Message: fmt.Sprintf(format, args...), Warning: warning}
 	for _, d := range s.documents {
 		if found := at(d.root, strings.Split(path, ".")...); found.Kind != 0 {
@@ -355,24 +437,33 @@ func (s *Source) note(warning bool, path, format string, args ...any) {
 			break
 		}
 	}
+
 	s.add(p)
 }
 
 // noteEntry adds a problem of an entry of a list, at its field where that is there; an empty field means the entry.
 func (s *Source) noteEntry(warning bool, list string, i int, field, format string, args ...any) {
-	p := Problem{File: s.documents[0].name, Path: strings.TrimSuffix(list+"."+field, "."), Message: fmt.Sprintf(format, args...), Warning: warning}
+	p := Problem{
+		File:    s.documents[0].name,
+		Path:    strings.TrimSuffix(list+"."+field, "."),
+		Message: fmt.Sprintf(format, args...),
+		Warning: warning,
+	}
 	for _, d := range slices.Backward(s.documents) { // as merge puts them
 		entries := at(d.root, list).Content
 		if i >= len(entries) {
 			i -= len(entries)
 			continue
 		}
+
 		p.File, p.Line = d.name, entries[i].Line
 		if found := at(entries[i], field); found.Kind != 0 {
 			p.Line = found.Line
 		}
+
 		break
 	}
+
 	s.add(p)
 }
 

@@ -40,9 +40,12 @@ func Flavors() []string {
 	if err != nil {
 		panic(err) // a pattern of ours
 	}
+
 	var out []string
+
 	for _, file := range files {
-		switch name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(file, "cluster-template"), ".yaml"), "-"); name {
+		name := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(file, "cluster-template"), ".yaml"), "-")
+		switch name {
 		case "":
 			out = append(out, "default")
 		case "topology": // its machines are variables of a class
@@ -50,48 +53,59 @@ func Flavors() []string {
 			out = append(out, name)
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
-// Manifests are the objects that a valid cluster file asks for, by a flavor's template. lookup has the values of variables that
-// the file says nothing about, as clusterctl takes them from the environment.
+// Manifests are the objects that a valid cluster file asks for, by a flavor's template. lookup has the values of
+// variables that the file says nothing about, as clusterctl takes them from the environment.
 func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Flavors(), flavor) {
 		return nil, fmt.Errorf("there is no flavor %q; there are %s", flavor, strings.Join(Flavors(), ", "))
 	}
+
 	file := "cluster-template.yaml"
 	if flavor != "default" {
 		file = "cluster-template-" + flavor + ".yaml"
 	}
+
 	content, err := templates.Files.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read a template: %w", err)
 	}
+
 	variables := s.variables()
 	content, err = yamlprocessor.NewSimpleProcessor().Process(content, func(name string) (string, error) {
 		if value, ok := variables[name]; ok {
 			return value, nil
 		}
+
 		if value, ok := lookup(name); ok {
 			return value, nil
 		}
+
 		return "", fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	objects, err := manifest.Read(content)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the template of flavor %s: %w", flavor, err)
 	}
+
 	for _, object := range objects {
 		withoutNulls(object.Object)
 	}
+
 	patches, err := s.patches(objects, flavor == DefaultFlavor)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, object := range objects {
 		if patch, ok := patches[object.GetKind()+"/"+strings.TrimPrefix(object.GetName(), s.Name)]; ok {
 			if err := apply(object, patch); err != nil {
@@ -99,11 +113,13 @@ func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([
 			}
 		}
 	}
+
 	manifest.KindsFirst(objects, "Cluster", "OLVMCluster", "KubeadmControlPlane")
 	ca, err := s.caConfigMap()
 	if err != nil || ca == nil {
 		return objects, err
 	}
+
 	return append([]*unstructured.Unstructured{ca}, objects...), nil
 }
 
@@ -115,6 +131,7 @@ func withoutNulls(value any) {
 			if field == nil {
 				delete(value, key)
 			}
+
 			withoutNulls(field)
 		}
 	case []any:
@@ -131,77 +148,105 @@ func (s *Source) variables() map[string]string {
 	pods, services := split(s.PodSubnet), split(s.ServiceSubnet)
 	out := map[string]string{
 		"CLUSTER_NAME": s.Name, "NAMESPACE": o.Namespace, "KUBERNETES_VERSION": s.Version(),
-		"CONTROL_PLANE_MACHINE_COUNT": strconv.Itoa(s.ControlPlaneNodes), "WORKER_MACHINE_COUNT": strconv.Itoa(s.WorkerNodes),
-		"CONTROL_PLANE_ENDPOINT_HOST": s.VirtualIP, "CONTROL_PLANE_ENDPOINT_PORT": strconv.Itoa(int(s.KubeAPIServerBindPort)),
-		"OLVM_DATA_CENTER": o.DatacenterName, "OLVM_SERVER_URL": o.OvirtAPIServer.ServerURL, "OLVM_CLUSTER": control.OvirtClusterName, "OLVM_VM_TEMPLATE": control.VMTemplateName,
-		"OLVM_CREDENTIALS_SECRET": o.OvirtAPIServer.CredentialsSecret.Name, "OLVM_CA_CONFIGMAP": o.OvirtAPIServer.CAConfigMap.Name,
-		"OLVM_NETWORK": control.Network.NetworkName, "OLVM_VNIC_PROFILE": control.Network.VNICProfileName,
-		"OLVM_SUBNET": control.VirtualMachine.Network.IPv4.Subnet, "OLVM_GATEWAY": control.VirtualMachine.Network.Gateway,
-		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses, "OLVM_WORKER_ADDRESSES": worker.VirtualMachine.Network.IPv4.IPAddresses,
-		"OLVM_CONTROL_PLANE_MEMORY": control.VirtualMachine.Memory, "OLVM_WORKER_MEMORY": worker.VirtualMachine.Memory,
-		"OLVM_NGINX_IMAGE": s.Registry + "/olcne/" + nginx,
+		"CONTROL_PLANE_MACHINE_COUNT":  strconv.Itoa(s.ControlPlaneNodes),
+		"WORKER_MACHINE_COUNT":         strconv.Itoa(s.WorkerNodes),
+		"CONTROL_PLANE_ENDPOINT_HOST":  s.VirtualIP,
+		"CONTROL_PLANE_ENDPOINT_PORT":  strconv.Itoa(int(s.KubeAPIServerBindPort)),
+		"OLVM_DATA_CENTER":             o.DatacenterName,
+		"OLVM_SERVER_URL":              o.OvirtAPIServer.ServerURL,
+		"OLVM_CLUSTER":                 control.OvirtClusterName,
+		"OLVM_VM_TEMPLATE":             control.VMTemplateName,
+		"OLVM_CREDENTIALS_SECRET":      o.OvirtAPIServer.CredentialsSecret.Name,
+		"OLVM_CA_CONFIGMAP":            o.OvirtAPIServer.CAConfigMap.Name,
+		"OLVM_NETWORK":                 control.Network.NetworkName,
+		"OLVM_VNIC_PROFILE":            control.Network.VNICProfileName,
+		"OLVM_SUBNET":                  control.VirtualMachine.Network.IPv4.Subnet,
+		"OLVM_GATEWAY":                 control.VirtualMachine.Network.Gateway,
+		"OLVM_CONTROL_PLANE_ADDRESSES": control.VirtualMachine.Network.IPv4.IPAddresses,
+		"OLVM_WORKER_ADDRESSES":        worker.VirtualMachine.Network.IPv4.IPAddresses,
+		"OLVM_CONTROL_PLANE_MEMORY":    control.VirtualMachine.Memory,
+		"OLVM_WORKER_MEMORY":           worker.VirtualMachine.Memory,
+		"OLVM_NGINX_IMAGE":             s.Registry + "/olcne/" + nginx,
 	}
 	if len(pods) > 0 && len(services) > 0 {
 		out["POD_CIDR"], out["SERVICE_CIDR"] = pods[0], services[0]
 	}
+
 	return out
 }
 
 // object is one of JSON.
 type object = map[string]any
 
-// patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are merged
-// into the objects (RFC 7386).
+// patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are
+// merged into the objects (RFC 7386).
 func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
 	cluster, err := asObject(s.clusterSpec())
 	if err != nil {
 		return nil, err
 	}
+
 	if !ignition {
 		delete(cluster, "controlPlaneServices") // the flavor's
 	}
+
 	if _, ok := cluster["olvmOvirtAPIServer"].(object)["caConfigMap"]; !ok {
 		cluster["olvmOvirtAPIServer"].(object)["caConfigMap"] = nil
 	}
+
 	extra, err := s.extra(ignition)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(extra) > 0 {
 		data, _ := cluster["userData"].(object)
 		if data == nil {
 			data = object{}
 		}
+
 		data["extra"], cluster["userData"] = extra, data
 	}
+
 	control, err := asObject(s.machineSpec(&s.Providers.OLVM.ControlPlaneMachine))
 	if err != nil {
 		return nil, err
 	}
+
 	worker, err := asObject(s.machineSpec(&s.Providers.OLVM.WorkerMachine))
 	if err != nil {
 		return nil, err
 	}
+
 	for _, o := range objects { // a flavor whose machines have their addresses from elsewhere
-		if network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network"); found && network["ipv4"] == nil {
+		network, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec", "virtualMachine", "network")
+		if found && network["ipv4"] == nil {
 			for _, spec := range []object{control, worker} {
 				delete(spec["virtualMachine"].(object), "network")
 			}
 		}
 	}
+
 	networks := func(list string) object { return object{"cidrBlocks": split(list)} }
 	out := map[string]object{
-		"Cluster/":                           {"spec": object{"clusterNetwork": object{"pods": networks(s.PodSubnet), "services": networks(s.ServiceSubnet)}}},
+		"Cluster/": {
+			"spec": object{
+				"clusterNetwork": object{"pods": networks(s.PodSubnet), "services": networks(s.ServiceSubnet)},
+			},
+		},
 		"OLVMCluster/":                       {"spec": cluster},
 		"OLVMMachineTemplate/-control-plane": {"spec": object{"template": object{"spec": control}}},
 		"OLVMMachineTemplate/-md-0":          {"spec": object{"template": object{"spec": worker}}},
 		"KubeadmControlPlane/-control-plane": {"spec": object{"kubeadmConfigSpec": s.kubeadm(ignition)}},
 	}
+
 	for _, o := range objects { // dual stack has its own networks where the file has one
-		if blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks"); len(blocks) > len(split(s.PodSubnet)) {
+		blocks, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "clusterNetwork", "pods", "cidrBlocks")
+		if len(blocks) > len(split(s.PodSubnet)) {
 			delete(out, "Cluster/")
 		}
 	}
+
 	return out, nil
 }
 
@@ -215,25 +260,32 @@ func (s *Source) kubeadm(ignition bool) object {
 		cluster["etcd"] = object{"local": object{"imageRepository": repository, "imageTag": etcdTag}}
 		cluster["imageRepository"] = repository
 	}
+
 	if s.CipherSuites != "" {
 		suites := args("tls-cipher-suites", s.CipherSuites)
-		cluster["apiServer"], cluster["controllerManager"], cluster["scheduler"] = object{"extraArgs": suites}, object{"extraArgs": suites}, object{"extraArgs": suites}
+		cluster["apiServer"] = object{"extraArgs": suites}
+		cluster["controllerManager"] = object{"extraArgs": suites}
+		cluster["scheduler"] = object{"extraArgs": suites}
 		etcd, _ := cluster["etcd"].(object)
 		if etcd == nil {
 			etcd = object{"local": object{}}
 			cluster["etcd"] = etcd
 		}
+
 		etcd["local"].(object)["extraArgs"] = args("cipher-suites", s.CipherSuites)
 	}
+
 	control := object{}
 	if len(cluster) > 0 {
 		control["clusterConfiguration"] = cluster
 	}
+
 	if address := s.Providers.OLVM.LocalAPIEndpoint.AdvertiseAddress; address != "" {
 		endpoint := object{"advertiseAddress": address}
 		control["initConfiguration"] = object{"localAPIEndpoint": endpoint}
 		control["joinConfiguration"] = object{"controlPlane": object{"localAPIEndpoint": endpoint}}
 	}
+
 	return control
 }
 
@@ -243,59 +295,88 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []any
 	add := func(config object, head string) error {
 		text, err := yaml.Marshal(config)
 		if err != nil {
 			return fmt.Errorf("failed to encode user data: %w", err)
 		}
+
 		out = append(out, object{"inline": head + string(text)})
+
 		return nil
 	}
+
 	switch {
 	case ignition:
-		files := []any{butaneFile("/etc/containers/registries.conf", 0o644, fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry))}
+		files := []any{
+			butaneFile(
+				"/etc/containers/registries.conf",
+				0o644,
+				fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry),
+			),
+		}
 		if s.OSTransport != "" {
 			update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
 			files = append(files, butaneFile("/etc/ocne/update.yaml", 0o400, update))
 		}
-		config := object{"variant": "fcos", "version": "1.5.0", "storage": object{"files": files}, "systemd": object{"units": []any{
-			object{"name": "ocne.service", "enabled": false}, object{"name": "crio.service", "enabled": true}, object{"name": "kubelet.service", "enabled": true},
-		}}}
+
+		config := object{
+			"variant": "fcos",
+			"version": "1.5.0",
+			"storage": object{"files": files},
+			"systemd": object{"units": []any{
+				object{"name": "ocne.service", "enabled": false},
+				object{"name": "crio.service", "enabled": true},
+				object{"name": "kubelet.service", "enabled": true},
+			}},
+		}
 		if s.Password != "" || len(keys) > 0 {
 			account := object{"name": user, "groups": []any{"wheel"}}
 			if s.Password != "" {
 				account["password_hash"] = s.Password
 			}
+
 			if len(keys) > 0 {
 				account["ssh_authorized_keys"] = keys
 			}
+
 			config["passwd"] = object{"users": []any{account}}
 		}
+
 		err = add(config, "")
 	case s.Password != "" || len(keys) > 0:
 		account := object{"name": user, "groups": "wheel", "sudo": "ALL=(ALL) ALL", "lock_passwd": s.Password == ""}
 		if s.Password != "" {
 			account["passwd"] = s.Password
 		}
+
 		if len(keys) > 0 {
 			account["ssh_authorized_keys"] = keys
 		}
+
 		err = add(object{"users": []any{"default", account}}, "#cloud-config\n")
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	more, err := s.extraIgnition()
 	if err != nil {
 		return nil, err
 	}
+
 	if len(more) > 0 {
 		if !ignition {
-			return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it", DefaultFlavor)
+			return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it",
+				DefaultFlavor)
 		}
+
 		out = append(out, object{"inline": string(more)})
 	}
+
 	return out, nil
 }
 
@@ -308,6 +389,7 @@ func (s *Source) osTag() string {
 	if s.OSTag != "" {
 		return s.OSTag
 	}
+
 	return minor.FindStringSubmatch(s.Version())[1]
 }
 
@@ -317,26 +399,33 @@ func (s *Source) caConfigMap() (*unstructured.Unstructured, error) {
 	if err != nil || len(certificates) == 0 {
 		return nil, err
 	}
+
 	o := s.Providers.OLVM
 	configMap := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.OvirtAPIServer.CAConfigMap.Name}, Data: map[string]string{},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.OvirtAPIServer.CAConfigMap.Name},
+		Data:       map[string]string{},
 	}
 	if configured := o.OvirtAPIServer.CAConfigMap.Namespace; configured != "" {
 		configMap.Namespace = configured
 	}
+
 	for i, certificate := range certificates {
 		key := "ca.crt"
 		if i > 0 {
 			key += strconv.Itoa(i)
 		}
+
 		configMap.Data[key] = string(certificate)
 	}
+
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(configMap)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode a ConfigMap: %w", err)
 	}
+
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
@@ -345,10 +434,12 @@ func asObject(from any) (object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode: %w", err)
 	}
+
 	var out object
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, fmt.Errorf("failed to encode: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -357,14 +448,17 @@ func apply(target *unstructured.Unstructured, patch object) error {
 	if err != nil {
 		return err
 	}
+
 	change, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
+
 	after, err := jsonpatch.MergePatch(before, change)
 	if err != nil {
 		return err
 	}
+
 	return target.UnmarshalJSON(after)
 }
 

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// olderOLVM are the settings in the format of the developer releases of ocne: addresses are an IP profile of the cluster, which
-// begins at an address and goes to the end of its subnet.
+// olderOLVM are the settings in the format of the developer releases of ocne: addresses are an IP profile of the
+// cluster, which begins at an address and goes to the end of its subnet.
 type olderOLVM struct {
 	NetworkInterface    string       `yaml:"networkInterface"`
 	Namespace           string       `yaml:"namespace"`
@@ -59,7 +59,8 @@ type olderMachine struct {
 // isOlder says whether settings have the older format.
 func isOlder(olvm *yaml.Node) bool {
 	return at(olvm, "olvmCluster").Kind != 0 || at(olvm, "networkInterface").Kind != 0 ||
-		at(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 || at(olvm, "workerMachine", "ovirtClusterName").Kind != 0
+		at(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 ||
+		at(olvm, "workerMachine", "ovirtClusterName").Kind != 0
 }
 
 // convert writes settings of the older format in the current one.
@@ -68,10 +69,17 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 	if err := olvm.Decode(&older); err != nil {
 		return nil, err
 	}
+
 	out := OLVM{
-		Namespace: older.Namespace, DatacenterName: older.Cluster.DatacenterName, OCK: older.Cluster.OCK, SelfManaged: older.SelfManaged,
+		Namespace:      older.Namespace,
+		DatacenterName: older.Cluster.DatacenterName,
+		OCK:            older.Cluster.OCK,
+		SelfManaged:    older.SelfManaged,
 		OvirtAPIServer: APIServer{
-			ServerURL: older.Cluster.API.ServerURL, ServerCA: older.Cluster.API.ServerCA, ServerCAPath: older.Cluster.API.ServerCAPath, InsecureSkipTLSVerify: older.Cluster.API.InsecureSkipTLSVerify,
+			ServerURL:             older.Cluster.API.ServerURL,
+			ServerCA:              older.Cluster.API.ServerCA,
+			ServerCAPath:          older.Cluster.API.ServerCAPath,
+			InsecureSkipTLSVerify: older.Cluster.API.InsecureSkipTLSVerify,
 		},
 	}
 	if older.Proxy.Kind != 0 {
@@ -79,59 +87,87 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 			return nil, fmt.Errorf("proxy: %w", err)
 		}
 	}
+
 	for _, each := range []struct {
 		name string
 		from olderMachine
 		to   *Machine
-	}{{"controlPlaneMachine", older.ControlPlaneMachine, &out.ControlPlaneMachine}, {"workerMachine", older.WorkerMachine, &out.WorkerMachine}} {
+	}{
+		{"controlPlaneMachine", older.ControlPlaneMachine, &out.ControlPlaneMachine},
+		{"workerMachine", older.WorkerMachine, &out.WorkerMachine},
+	} {
 		profile, m := older.Cluster.IPProfile, each.to
 		if each.from.IPProfileName != "" && each.from.IPProfileName != profile.Name {
-			return nil, fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q", each.name, each.from.IPProfileName, profile.Name)
+			return nil, fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q",
+				each.name, each.from.IPProfileName, profile.Name)
 		}
+
 		m.OvirtClusterName, m.VMTemplateName = each.from.ClusterName, each.from.VMTemplateName
-		m.Network = Network{NetworkName: each.from.Network.NetworkName, VNICName: each.from.Network.VNICName, VNICProfileName: each.from.Network.VNICProfileName}
+		m.Network = Network{
+			NetworkName:     each.from.Network.NetworkName,
+			VNICName:        each.from.Network.VNICName,
+			VNICProfileName: each.from.Network.VNICProfileName,
+		}
 		m.VirtualMachine.Memory = each.from.Memory
 		network := &m.VirtualMachine.Network
-		network.Gateway, network.InterfaceType, network.Interface = profile.Gateway, each.from.Network.InterfaceType, profile.Device
+		network.Gateway = profile.Gateway
+		network.InterfaceType = each.from.Network.InterfaceType
+		network.Interface = profile.Device
 		if network.Interface == "" {
 			network.Interface = older.NetworkInterface
 		}
+
 		if profile.StartingIPAddress == "" && profile.Netmask == "" {
 			continue // said to be missing
 		}
+
 		start, err := netip.ParseAddr(profile.StartingIPAddress)
 		if err != nil {
-			return nil, fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: %q is not an address", profile.StartingIPAddress)
+			return nil, fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: %q is not an address",
+				profile.StartingIPAddress)
 		}
+
 		mask := net.ParseIP(profile.Netmask).To4()
 		ones, bits := net.IPMask(mask).Size()
 		if mask == nil || bits == 0 {
-			return nil, fmt.Errorf("olvmCluster.olvmVmIpProfile.netmask: %q is not a netmask; write for example 255.255.255.0", profile.Netmask)
+			return nil, fmt.Errorf(
+				"olvmCluster.olvmVmIpProfile.netmask: %q is not a netmask; write for example 255.255.255.0",
+				profile.Netmask,
+			)
 		}
+
 		subnet := netip.PrefixFrom(start, ones)
 		network.IPv4.Subnet, network.IPv4.IPAddresses = subnet.Masked().String(), subnet.String()
 	}
+
 	var node yaml.Node
 	if err := node.Encode(out); err != nil {
 		return nil, err
 	}
+
 	prune(&node)
+
 	return &node, nil
 }
 
 // prune takes out what nobody wrote, so that defaults can.
 func prune(node *yaml.Node) {
 	var kept []*yaml.Node
+
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		value := node.Content[i+1]
 		if value.Kind == yaml.MappingNode {
 			prune(value)
 		}
-		empty := value.Kind == yaml.MappingNode && len(value.Content) == 0 || value.Kind == yaml.ScalarNode && (value.Value == "" || value.Value == "0" || value.Value == "false" || value.Tag == "!!null")
+
+		empty := value.Kind == yaml.MappingNode && len(value.Content) == 0 ||
+			value.Kind == yaml.ScalarNode &&
+				(value.Value == "" || value.Value == "0" || value.Value == "false" || value.Tag == "!!null")
 		if !empty {
 			kept = append(kept, node.Content[i], value)
 		}
 	}
+
 	node.Content = kept
 }
 
@@ -139,8 +175,14 @@ func prune(node *yaml.Node) {
 var olderPaths = []struct{ now, then string }{
 	{"providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},
 	{"providers.olvm.workerMachine.virtualMachine.network.ipv4", "providers.olvm.olvmCluster.olvmVmIpProfile"},
-	{"providers.olvm.controlPlaneMachine.virtualMachine.network.gateway", "providers.olvm.olvmCluster.olvmVmIpProfile.gateway"},
-	{"providers.olvm.workerMachine.virtualMachine.network.gateway", "providers.olvm.olvmCluster.olvmVmIpProfile.gateway"},
+	{
+		"providers.olvm.controlPlaneMachine.virtualMachine.network.gateway",
+		"providers.olvm.olvmCluster.olvmVmIpProfile.gateway",
+	},
+	{
+		"providers.olvm.workerMachine.virtualMachine.network.gateway",
+		"providers.olvm.olvmCluster.olvmVmIpProfile.gateway",
+	},
 	{"providers.olvm.controlPlaneMachine.virtualMachine.memory", "providers.olvm.controlPlaneMachine.memory"},
 	{"providers.olvm.workerMachine.virtualMachine.memory", "providers.olvm.workerMachine.memory"},
 	{"providers.olvm.controlPlaneMachine.olvmOvirtClusterName", "providers.olvm.controlPlaneMachine.ovirtClusterName"},
@@ -159,8 +201,10 @@ func olderPath(path string) string {
 			if strings.HasSuffix(p.now, ".ipv4") {
 				rest = ""
 			}
+
 			return p.then + rest
 		}
 	}
+
 	return path
 }

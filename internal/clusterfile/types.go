@@ -43,8 +43,9 @@ type File struct {
 	Registry   string `yaml:"registry"`
 	OSRegistry string `yaml:"osRegistry"`
 	OSTag      string `yaml:"osTag"`
-	// OSTransport is how a node that updates itself trusts the image of its operating system, such as ostree-image-signed:registry
-	// or ostree-unverified-registry. Empty leaves that to the image of the nodes, which are replaced and not updated here.
+	// OSTransport is how a node that updates itself trusts the image of its operating system, such as
+	// ostree-image-signed:registry or ostree-unverified-registry. Empty leaves that to the image of the nodes, which
+	// are replaced and not updated here.
 	OSTransport string `yaml:"osTransport"`
 	// CNI, Headless, Applications and Catalogs say what is installed in the cluster once it is there.
 	CNI          string        `yaml:"cni"`

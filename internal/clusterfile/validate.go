@@ -44,7 +44,14 @@ const (
 
 // patches are the versions that stand for those without a patch: the newest of each that Oracle's images have.
 var patches = map[string]string{
-	"1.26": "1.26.6", "1.27": "1.27.12", "1.28": "1.28.8", "1.29": "1.29.3", "1.30": "1.30.3", "1.31": "1.31.0", "1.32": "1.32.0", "1.33": "1.33.5",
+	"1.26": "1.26.6",
+	"1.27": "1.27.12",
+	"1.28": "1.28.8",
+	"1.29": "1.29.3",
+	"1.30": "1.30.3",
+	"1.31": "1.31.0",
+	"1.32": "1.32.0",
+	"1.33": "1.33.5",
 }
 
 // setDefaults fills in what is not there.
@@ -75,6 +82,7 @@ func (f *File) setDefaults() {
 	text(&o.OvirtAPIServer.CAConfigMap.Name, f.Name+"-ovirt-ca")
 	text(&o.ControlPlaneMachine.VirtualMachine.Memory, defaultControlMemory)
 	text(&o.WorkerMachine.VirtualMachine.Memory, defaultWorkerMemory)
+
 	for _, m := range []*Machine{&o.ControlPlaneMachine, &o.WorkerMachine} {
 		text(&m.VirtualMachine.Network.Interface, defaultInterface)
 		topology := &m.VirtualMachine.CPU.Topology
@@ -84,16 +92,23 @@ func (f *File) setDefaults() {
 	}
 }
 
-// Validate says what is wrong, as far as it can be seen without the engine, in the order of the file. Defaults are filled in.
+// Validate says what is wrong, as far as it can be seen without the engine, in the order of the file. Defaults are
+// filled in.
 func (s *Source) Validate() []Problem {
 	for path, count := range map[string]int{"controlPlaneNodes": s.ControlPlaneNodes, "workerNodes": s.WorkerNodes} {
 		if count < 0 {
 			s.note(false, path, "%d is less than 0", count)
 		}
 	}
+
 	if s.WorkerNodes == 0 && at(s.documents[0].root, "workerNodes").Kind != 0 {
-		s.note(true, "workerNodes", "0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it")
+		s.note(
+			true,
+			"workerNodes",
+			"0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it",
+		)
 	}
+
 	s.setDefaults()
 	s.required()
 	s.checkTop()
@@ -107,6 +122,7 @@ func (s *Source) Validate() []Problem {
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
 		return order(a) - order(b)
 	})
+
 	return s.problems
 }
 
@@ -116,7 +132,12 @@ var transports = regexp.MustCompile(`^ostree-[a-z-]+(:[a-z-]+)?$`)
 func (s *Source) checkTransport() {
 	switch {
 	case s.OSTransport != "" && !transports.MatchString(s.OSTransport):
-		s.note(false, "osTransport", "%q is no way to an image of the operating system; write for example ostree-image-signed:registry", s.OSTransport)
+		s.note(
+			false,
+			"osTransport",
+			"%q is no way to an image of the operating system; write for example ostree-image-signed:registry",
+			s.OSTransport,
+		)
 	case s.OSTransport == "ostree-unverified-registry":
 		s.note(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
 	}
@@ -126,7 +147,8 @@ func (s *Source) checkStorageDriver() {
 	switch credentials := s.Providers.OLVM.CSIDriver.Credentials; credentials {
 	case "", DriverOwn, DriverMachines:
 	default:
-		s.note(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials, DriverOwn, DriverMachines)
+		s.note(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials,
+			DriverOwn, DriverMachines)
 	}
 }
 
@@ -135,6 +157,7 @@ func order(p Problem) int {
 	if p.Line == 0 {
 		return 1 << 30
 	}
+
 	return p.Line
 }
 
@@ -145,17 +168,24 @@ func Failed(problems []Problem) bool {
 
 func (s *Source) required() {
 	o := &s.Providers.OLVM
+
 	fields := []struct{ path, value string }{
-		{"virtualIp", s.VirtualIP}, {"providers.olvm.olvmDatacenterName", o.DatacenterName}, {"providers.olvm.olvmOvirtAPIServer.serverURL", o.OvirtAPIServer.ServerURL},
+		{"virtualIp", s.VirtualIP},
+		{"providers.olvm.olvmDatacenterName", o.DatacenterName},
+		{"providers.olvm.olvmOvirtAPIServer.serverURL", o.OvirtAPIServer.ServerURL},
 	}
 	for name, m := range s.machines() {
 		fields = append(fields, []struct{ path, value string }{
 			{name + "olvmOvirtClusterName", m.OvirtClusterName}, {name + "vmTemplateName", m.VMTemplateName},
-			{name + "olvmNetwork.networkName", m.Network.NetworkName}, {name + "olvmNetwork.vnicProfileName", m.Network.VNICProfileName},
-			{name + "virtualMachine.network.ipv4.subnet", m.VirtualMachine.Network.IPv4.Subnet}, {name + "virtualMachine.network.ipv4.ipAddresses", m.VirtualMachine.Network.IPv4.IPAddresses},
+			{name + "olvmNetwork.networkName", m.Network.NetworkName},
+			{name + "olvmNetwork.vnicProfileName", m.Network.VNICProfileName},
+			{name + "virtualMachine.network.ipv4.subnet", m.VirtualMachine.Network.IPv4.Subnet},
+			{name + "virtualMachine.network.ipv4.ipAddresses", m.VirtualMachine.Network.IPv4.IPAddresses},
 		}...)
 	}
+
 	slices.SortFunc(fields, func(a, b struct{ path, value string }) int { return strings.Compare(a.path, b.path) })
+
 	for _, f := range fields {
 		if strings.TrimSpace(f.value) == "" {
 			s.note(false, f.path, "it is required")
@@ -165,7 +195,10 @@ func (s *Source) required() {
 
 // machines by the path of their settings.
 func (s *Source) machines() map[string]*Machine {
-	return map[string]*Machine{"providers.olvm.controlPlaneMachine.": &s.Providers.OLVM.ControlPlaneMachine, "providers.olvm.workerMachine.": &s.Providers.OLVM.WorkerMachine}
+	return map[string]*Machine{
+		"providers.olvm.controlPlaneMachine.": &s.Providers.OLVM.ControlPlaneMachine,
+		"providers.olvm.workerMachine.":       &s.Providers.OLVM.WorkerMachine,
+	}
 }
 
 var minor = regexp.MustCompile(`^v?(1\.[0-9]+)(\.[0-9]+([-+].*)?)?$`)
@@ -181,20 +214,22 @@ func (f *File) Version() string {
 	case patches[match[1]] != "":
 		return "v" + patches[match[1]]
 	}
+
 	return ""
 }
 
 // CredentialsOf is the name of the Secret with the engine's credentials of a cluster whose file names none.
 func CredentialsOf(cluster string) string { return cluster + "-ovirt-credentials" }
 
-// BootImage is the container image with the disk that nodes start from, and its tag: that of OCK for the file's version of
-// Kubernetes. What the file does not say has its default.
+// BootImage is the container image with the disk that nodes start from, and its tag: that of OCK for the file's version
+// of Kubernetes. What the file does not say has its default.
 func (f *File) BootImage() (image, tag string, err error) {
 	wanted := cmp.Or(f.KubernetesVersion, defaultVersion)
 	match := minor.FindStringSubmatch(wanted)
 	if match == nil {
 		return "", "", fmt.Errorf("%q is not a version of Kubernetes; write for example %s", wanted, defaultVersion)
 	}
+
 	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
@@ -202,36 +237,62 @@ func (s *Source) checkTop() {
 	if s.Provider != "" && s.Provider != "olvm" {
 		s.note(false, "provider", "%q is not supported; write olvm", s.Provider)
 	}
+
 	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
 		s.note(false, "name", "%q is not a name of a cluster: %s", s.Name, strings.Join(problems, "; "))
 	}
+
 	if problems := validation.IsDNS1123Label(s.Providers.OLVM.Namespace); len(problems) > 0 {
-		s.note(false, "providers.olvm.namespace", "%q is not a namespace: %s", s.Providers.OLVM.Namespace, strings.Join(problems, "; "))
+		s.note(false, "providers.olvm.namespace", "%q is not a namespace: %s", s.Providers.OLVM.Namespace,
+			strings.Join(problems, "; "))
 	}
+
 	if s.ControlPlaneNodes%2 == 0 {
 		s.note(false, "controlPlaneNodes", "%d is even; etcd needs an odd number of members", s.ControlPlaneNodes)
 	}
+
 	if s.Version() == "" {
 		if minor.MatchString(s.KubernetesVersion) {
-			s.note(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0", s.KubernetesVersion, s.KubernetesVersion)
+			s.note(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0",
+				s.KubernetesVersion, s.KubernetesVersion)
 		} else {
 			s.note(false, "kubernetesVersion", "%q is not a version; write for example 1.33.5", s.KubernetesVersion)
 		}
 	}
-	for path, port := range map[string]int32{"kubeApiServerBindPort": s.KubeAPIServerBindPort, "kubeApiServerBindPortAlt": s.KubeAPIServerBindPortAlt, "providers.olvm.localAPIEndpoint.bindPort": s.Providers.OLVM.LocalAPIEndpoint.BindPort} {
+
+	for path, port := range map[string]int32{
+		"kubeApiServerBindPort":                    s.KubeAPIServerBindPort,
+		"kubeApiServerBindPortAlt":                 s.KubeAPIServerBindPortAlt,
+		"providers.olvm.localAPIEndpoint.bindPort": s.Providers.OLVM.LocalAPIEndpoint.BindPort,
+	} {
 		if port < 0 || port > 65535 {
 			s.note(false, path, "%d is not a port", port)
 		}
 	}
+
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
-		s.note(false, "kubeApiServerBindPortAlt", "it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt, s.Providers.OLVM.LocalAPIEndpoint.BindPort)
+		s.note(
+			false,
+			"kubeApiServerBindPortAlt",
+			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them",
+			alt,
+			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
+		)
 	}
+
 	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, "providers.olvm.proxy": s.Providers.OLVM.Proxy} {
 		for key, value := range map[string]string{"httpProxy": proxy.HTTPProxy, "httpsProxy": proxy.HTTPSProxy} {
-			if parsed, err := url.Parse(value); value != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
-				s.note(false, path+"."+key, "%q is not the URL of a proxy; write for example http://proxy.example.com:3128", value)
+			parsed, err := url.Parse(value)
+			if value != "" && (err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
+				s.note(
+					false,
+					path+"."+key,
+					"%q is not the URL of a proxy; write for example http://proxy.example.com:3128",
+					value,
+				)
 			}
 		}
+
 		if path == "proxy" && proxy.NoProxy != "" && proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
 			s.note(false, path+".noProxy", "there is no proxy; write httpProxy or httpsProxy")
 		}
@@ -241,11 +302,13 @@ func (s *Source) checkTop() {
 // split reads texts with commas between them.
 func split(list string) []string {
 	var out []string
+
 	for _, item := range strings.Split(list, ",") {
 		if item = strings.TrimSpace(item); item != "" {
 			out = append(out, item)
 		}
 	}
+
 	return out
 }
 
@@ -257,32 +320,44 @@ func (s *Source) checkNetworks() {
 	}
 	var all []network
 	families := map[string]string{}
-	for _, each := range []struct{ path, value string }{{"podSubnet", s.PodSubnet}, {"serviceSubnet", s.ServiceSubnet}} {
+
+	for _, each := range []struct{ path, value string }{
+		{"podSubnet", s.PodSubnet},
+		{"serviceSubnet", s.ServiceSubnet},
+	} {
 		seen := ""
+
 		for _, text := range split(each.value) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
 				s.note(false, each.path, "%q is not a network in CIDR notation", text)
 				continue
 			}
+
 			family := map[bool]string{true: "4", false: "6"}[prefix.Addr().Is4()]
 			if strings.Contains(seen, family) {
 				s.note(false, each.path, "it has two networks of IPv%s; write one of each family", family)
 			}
+
 			seen += family
 			all = append(all, network{each.path, prefix})
 		}
+
 		families[each.path] = seen
 	}
+
 	if families["podSubnet"] != families["serviceSubnet"] {
 		s.note(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
 	}
+
 	for name, m := range s.machines() {
 		if prefix, err := netip.ParsePrefix(m.VirtualMachine.Network.IPv4.Subnet); err == nil {
 			all = append(all, network{name + "virtualMachine.network.ipv4.subnet", prefix})
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b network) int { return strings.Compare(a.path, b.path) })
+
 	for i, one := range all {
 		for _, other := range all[:i] {
 			machines := strings.Contains(one.path, "Machine") && strings.Contains(other.path, "Machine")
@@ -300,52 +375,72 @@ func (s *Source) checkServer() {
 		parsed, err := url.Parse(server.ServerURL)
 		switch {
 		case err != nil || parsed.Scheme != "https" || parsed.Host == "":
-			s.note(false, path+"serverURL", "%q is not the URL of an engine; write for example https://engine.example.com/ovirt-engine", server.ServerURL)
+			s.note(
+				false,
+				path+"serverURL",
+				"%q is not the URL of an engine; write for example https://engine.example.com/ovirt-engine",
+				server.ServerURL,
+			)
 		case strings.HasSuffix(strings.TrimRight(parsed.Path, "/"), "/api"):
 			s.note(false, path+"serverURL", "leave out /api at its end")
 		}
 	}
+
 	if server.ServerCA != "" && server.ServerCAPath != "" {
 		s.note(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
 	}
+
 	if server.InsecureSkipTLSVerify && (server.ServerCA != "" || server.ServerCAPath != "") {
-		s.note(true, path+"insecureSkipTLSVerify", "with true the CA is of no use, and anybody can pose as the engine; remove it")
+		s.note(
+			true,
+			path+"insecureSkipTLSVerify",
+			"with true the CA is of no use, and anybody can pose as the engine; remove it",
+		)
 	}
+
 	if _, err := s.CA(); err != nil {
 		key := "serverCA"
 		if server.ServerCAPath != "" {
 			key = "serverCAPath"
 		}
+
 		s.note(false, path+key, "%v", err)
 	}
 }
 
-// CA are the certificates of the engine's authorities, in PEM; none where the system's are used, or nothing is verified.
+// CA are the certificates of the engine's authorities, in PEM; none where the system's are used, or nothing is
+// verified.
 func (s *Source) CA() ([][]byte, error) {
 	server := s.Providers.OLVM.OvirtAPIServer
 	if server.InsecureSkipTLSVerify {
 		return nil, nil
 	}
+
 	var out [][]byte
 	if server.ServerCA != "" {
 		out = append(out, []byte(server.ServerCA))
 	}
+
 	for _, path := range split(server.ServerCAPath) {
 		content, err := os.ReadFile(s.path(path))
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, content)
 	}
+
 	for _, content := range out {
 		block, _ := pem.Decode(content)
 		if block == nil {
 			return nil, errors.New("it has no certificate in PEM")
 		}
+
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
 			return nil, fmt.Errorf("its certificate is unusable: %w", err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -356,9 +451,11 @@ func (s *Source) path(name string) string {
 			return filepath.Join(home, rest)
 		}
 	}
+
 	if filepath.IsAbs(name) {
 		return name
 	}
+
 	return filepath.Join(s.dir, name)
 }
 
@@ -368,49 +465,64 @@ func (s *Source) checkMachines() {
 	if err := resolve.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
 		s.noteField("virtualIp", "", err)
 	}
+
 	vip, err := netip.ParseAddr(s.VirtualIP)
 	if err == nil && !vip.Is4() {
 		s.note(false, "virtualIp", "%s is not an address of IPv4, of which all nodes have one", vip)
 	}
+
 	type kind struct {
 		name  string
 		count int
 		pool  *ipam.Pool
 	}
 	var kinds []kind
+
 	for _, each := range []struct {
 		name  string
 		count int
 	}{{"providers.olvm.controlPlaneMachine.", s.ControlPlaneNodes}, {"providers.olvm.workerMachine.", s.WorkerNodes}} {
 		m := s.machines()[each.name]
-		if topology := m.VirtualMachine.CPU.Topology; topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
+		topology := m.VirtualMachine.CPU.Topology
+		if topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
 			s.note(false, each.name+"virtualMachine.cpu.topology", "a number is less than 0")
 		}
+
 		if _, err := resolve.ParseMemory(m.VirtualMachine.Memory); err != nil {
 			s.note(false, each.name+"virtualMachine.memory", "%v", err)
 		}
+
 		network := m.VirtualMachine.Network
-		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
-			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it", vip, subnet.Masked())
+		subnet, err := netip.ParsePrefix(network.IPv4.Subnet)
+		if err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
+			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it",
+				vip, subnet.Masked())
 		}
+
 		if network.IPv4.Subnet == "" {
 			continue // said to be missing
 		}
+
 		if network.IPv4.IPAddresses == "" { // so are they, and the rest can be checked without them
 			var field *ipam.FieldError
-			if _, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil); errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
+			_, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil)
+			if errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
 				s.note(false, each.name+"virtualMachine.network."+field.Field, "%s", field.Problem)
 			}
+
 			continue
 		}
+
 		if _, err := resolve.NICs(s.machineSpec(m), cluster); err != nil {
 			s.noteField(each.name+"virtualMachine.network", each.name, err)
 			continue
 		}
+
 		pool, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, split(network.IPv4.IPAddresses))
 		if err != nil {
 			continue // NICs said so
 		}
+
 		kinds = append(kinds, kind{each.name, each.count, pool})
 		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() {
 			switch subnet = subnet.Masked(); {
@@ -421,22 +533,35 @@ func (s *Source) checkMachines() {
 			}
 		}
 	}
+
 	for _, k := range kinds {
 		path := k.name + "virtualMachine.network.ipv4.ipAddresses"
 		switch k.pool.Size().Cmp(big.NewInt(int64(k.count))) {
 		case -1:
 			s.note(false, path, "it has %s addresses for %d machines", k.pool.Size(), k.count)
 		case 0:
-			s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it takes one away, and needs one more")
+			s.note(
+				true,
+				path,
+				"it has as many addresses as there are machines; an upgrade makes a machine before it takes one "+
+					"away, and needs one more",
+			)
 		}
 	}
+
 	if len(kinds) < 2 {
 		return
 	}
-	control, worker := s.Providers.OLVM.ControlPlaneMachine.VirtualMachine.Network, s.Providers.OLVM.WorkerMachine.VirtualMachine.Network
-	both, err := ipam.NewIPv4(control.IPv4.Subnet, control.Gateway, slices.Concat(split(control.IPv4.IPAddresses), split(worker.IPv4.IPAddresses)))
-	if needed := kinds[0].count + kinds[1].count; err == nil && both.Size().Cmp(big.NewInt(int64(needed))) < 0 { // an error: they have other subnets
-		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses", "there are %s addresses for the %d machines of both kinds", both.Size(), needed)
+
+	control := s.Providers.OLVM.ControlPlaneMachine.VirtualMachine.Network
+	worker := s.Providers.OLVM.WorkerMachine.VirtualMachine.Network
+	both, err := ipam.NewIPv4(control.IPv4.Subnet, control.Gateway,
+		slices.Concat(split(control.IPv4.IPAddresses), split(worker.IPv4.IPAddresses)))
+
+	// an error: they have other subnets
+	if needed := kinds[0].count + kinds[1].count; err == nil && both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
+		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses",
+			"there are %s addresses for the %d machines of both kinds", both.Size(), needed)
 	}
 }
 
@@ -447,10 +572,12 @@ func (s *Source) noteField(fallback, prefix string, err error) {
 		s.note(false, fallback, "%v", err)
 		return
 	}
+
 	path := fallback
 	if rest, ok := strings.CutPrefix(field.Field, "spec."); ok && prefix != "" {
 		path = prefix + regexp.MustCompile(`\[[0-9]+\]`).ReplaceAllString(rest, "")
 	}
+
 	s.note(false, path, "%s", field.Message)
 }
 
@@ -458,29 +585,44 @@ func (s *Source) checkUser() {
 	if s.SSHPublicKey != "" && s.SSHPublicKeyPath != "" {
 		s.note(false, "sshPublicKeyPath", "sshPublicKey is there, too; remove one of them")
 	}
+
 	if keys, err := s.sshKeys(); err != nil {
 		s.note(false, "sshPublicKeyPath", "%v", err)
 	} else {
 		for _, key := range keys {
 			if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
-				s.note(false, map[bool]string{true: "sshPublicKeyPath", false: "sshPublicKey"}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
+				s.note(false, map[bool]string{
+					true:  "sshPublicKeyPath",
+					false: "sshPublicKey",
+				}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
 			}
 		}
 	}
+
 	if s.Password != "" && !strings.HasPrefix(s.Password, "$") {
-		s.note(false, "password", "it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints")
+		s.note(
+			false,
+			"password",
+			"it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints",
+		)
 	}
+
 	if s.ExtraIgnition != "" && !s.ExtraIgnitionInline.IsZero() {
 		s.note(false, "extraIgnition", "extraIgnitionInline is there, too; remove one of them")
 	}
+
 	key := "extraIgnitionInline"
 	if s.ExtraIgnition != "" {
 		key = "extraIgnition"
 	}
+
 	extra, err := s.extraIgnition()
 	if err == nil && len(extra) > 0 {
-		_, err = bootstrap.Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), bootstrap.Ignition, bootstrap.Guest{Extra: []bootstrap.Extra{{Source: "it", Data: extra}}})
+		_, err = bootstrap.Merge([]byte(`{"ignition":{"version":"3.0.0"}}`), bootstrap.Ignition, bootstrap.Guest{
+			Extra: []bootstrap.Extra{{Source: "it", Data: extra}},
+		})
 	}
+
 	if err != nil {
 		s.note(false, key, "%v", err)
 	}
@@ -493,14 +635,18 @@ func (s *Source) sshKeys() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		text = string(content)
 	}
+
 	var out []string
+
 	for _, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			out = append(out, line)
 		}
 	}
+
 	return out, nil
 }
 
@@ -509,31 +655,40 @@ func (s *Source) extraIgnition() ([]byte, error) {
 	if s.ExtraIgnition != "" {
 		return os.ReadFile(s.path(s.ExtraIgnition))
 	}
+
 	node := s.ExtraIgnitionInline
 	if node.IsZero() {
 		return nil, nil
 	}
+
 	var text string
 	if node.Decode(&text) == nil {
 		return bytes.TrimSpace([]byte(text)), nil
 	}
+
 	var out bytes.Buffer
 	if err := encode(&out, &node); err != nil {
 		return nil, err
 	}
+
 	return out.Bytes(), nil
 }
 
 // checkUnused names what is there and not used, so that nobody relies on it.
 func (s *Source) checkUnused() {
-	for path, used := range map[string]bool{"clusterDefinition": s.ClusterDefinition != "", "clusterDefinitionInline": !s.ClusterDefinitionInline.IsZero()} {
+	for path, used := range map[string]bool{
+		"clusterDefinition":       s.ClusterDefinition != "",
+		"clusterDefinitionInline": !s.ClusterDefinitionInline.IsZero(),
+	} {
 		if used {
 			s.note(false, path, "manifests are given to olvmctl with -f themselves; remove it")
 		}
 	}
+
 	if s.LoadBalancer != "" {
 		s.note(true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves")
 	}
+
 	s.checkApplications()
 }
 
@@ -541,8 +696,13 @@ func (s *Source) checkUnused() {
 func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 	o := s.Providers.OLVM
 	out := infrav1.OLVMClusterSpec{
-		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: s.VirtualIP, Port: s.KubeAPIServerBindPort}, OLVMDatacenterName: o.DatacenterName,
-		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", APIServerPort: o.LocalAPIEndpoint.BindPort},
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: s.VirtualIP, Port: s.KubeAPIServerBindPort},
+		OLVMDatacenterName:   o.DatacenterName,
+		ControlPlaneServices: &infrav1.ControlPlaneServices{
+			VirtualIP:     "Keepalived",
+			LoadBalancer:  "Nginx",
+			APIServerPort: o.LocalAPIEndpoint.BindPort,
+		},
 		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
 			ServerURL: o.OvirtAPIServer.ServerURL, InsecureSkipTLSVerify: o.OvirtAPIServer.InsecureSkipTLSVerify,
 			CredentialsSecret: infrav1.NamespacedName(o.OvirtAPIServer.CredentialsSecret),
@@ -552,9 +712,17 @@ func (s *Source) clusterSpec() infrav1.OLVMClusterSpec {
 		ca := infrav1.NamespacedName(o.OvirtAPIServer.CAConfigMap)
 		out.OLVMOvirtAPIServer.CAConfigMap = &ca
 	}
+
 	if s.Proxy.HTTPProxy != "" || s.Proxy.HTTPSProxy != "" {
-		out.UserData = &infrav1.UserData{Proxy: &infrav1.ProxySettings{HTTPProxy: s.Proxy.HTTPProxy, HTTPSProxy: s.Proxy.HTTPSProxy, NoProxy: split(s.Proxy.NoProxy)}}
+		out.UserData = &infrav1.UserData{
+			Proxy: &infrav1.ProxySettings{
+				HTTPProxy:  s.Proxy.HTTPProxy,
+				HTTPSProxy: s.Proxy.HTTPSProxy,
+				NoProxy:    split(s.Proxy.NoProxy),
+			},
+		}
 	}
+
 	return out
 }
 
@@ -563,17 +731,31 @@ func (s *Source) machineSpec(m *Machine) infrav1.OLVMMachineSpec {
 	vm := m.VirtualMachine
 	out := infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: m.OvirtClusterName, VMTemplateName: m.VMTemplateName,
-		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: m.Network.NetworkName, VNICName: m.Network.VNICName, VNICProfileName: m.Network.VNICProfileName},
+		OLVMNetwork: infrav1.OLVMNetwork{
+			NetworkName:     m.Network.NetworkName,
+			VNICName:        m.Network.VNICName,
+			VNICProfileName: m.Network.VNICProfileName,
+		},
 		VirtualMachine: infrav1.VirtualMachine{
 			Memory: vm.Memory,
-			CPU:    infrav1.CPU{Architecture: vm.CPU.Architecture, Topology: infrav1.CPUTopology{Cores: vm.CPU.Topology.Cores, Sockets: vm.CPU.Topology.Sockets, Threads: vm.CPU.Topology.Threads}},
+			CPU: infrav1.CPU{
+				Architecture: vm.CPU.Architecture,
+				Topology: infrav1.CPUTopology{
+					Cores:   vm.CPU.Topology.Cores,
+					Sockets: vm.CPU.Topology.Sockets,
+					Threads: vm.CPU.Topology.Threads,
+				},
+			},
 		},
 	}
 	network := &out.VirtualMachine.Network
-	network.Gateway, network.Interface, network.InterfaceType = vm.Network.Gateway, vm.Network.Interface, vm.Network.InterfaceType
+	network.Gateway = vm.Network.Gateway
+	network.Interface = vm.Network.Interface
+	network.InterfaceType = vm.Network.InterfaceType
 	network.IPv4 = &infrav1.IPv4Network{Subnet: vm.Network.IPv4.Subnet, IPAddresses: split(vm.Network.IPv4.IPAddresses)}
 	if v6 := vm.Network.IPv6; v6.AutoConf || v6.IPAddresses != "" {
 		network.IPv6 = &infrav1.IPv6Network{AutoConf: v6.AutoConf, IPAddresses: split(v6.IPAddresses)}
 	}
+
 	return out
 }

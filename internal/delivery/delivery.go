@@ -46,13 +46,15 @@ const (
 	// expiresAnnotation is when the token ends; deliveredAnnotation, when the data was fetched.
 	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
 	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
-	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It tells a stranger from a VM without a question
-	// to the API server; a token has 130 bits, so that nobody finds it by its hash.
+	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It tells a stranger from a VM without a
+	// question to the API server; a token has 130 bits, so that nobody finds it by its hash.
 	tokenHashAnnotation = "infrastructure.cluster.x-k8s.io/user-data-token-sha256"
 )
 
 var requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "capolvm_user_data_requests_total", Help: "Requests of VMs for their user data, by result: delivered, refused (wrong, used or expired token), limited (too many at once), failed (the VM may ask again, as after limited).",
+	Name: "capolvm_user_data_requests_total",
+	Help: "Requests of VMs for their user data, by result: delivered, refused (wrong, used or expired token), " +
+		"limited (too many at once), failed (the VM may ask again, as after limited).",
 }, []string{"result"})
 
 // Collectors are the metrics of this package.
@@ -99,33 +101,57 @@ type Options struct {
 // New returns a server, with its authority.
 func New(ctx context.Context, o Options) (*Server, error) {
 	parsed, err := url.Parse(o.URL)
-	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
-		return nil, fmt.Errorf("%q is not a URL at which VMs could fetch user data; write one such as https://10.20.30.4:9445", o.URL)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.RawQuery != "" ||
+		parsed.Fragment != "" || parsed.User != nil {
+		return nil, fmt.Errorf(
+			"%q is not a URL at which VMs could fetch user data; write one such as https://10.20.30.4:9445",
+			o.URL,
+		)
 	}
+
 	authority, err := loadAuthority(ctx, o.Client, o.Authority, parsed.Hostname())
 	if err != nil {
 		return nil, err
 	}
-	return &Server{client: o.Client, metadata: o.Metadata, limits: newLimits(), recorder: o.Recorder, url: parsed, lifetime: o.Lifetime, authority: authority}, nil
+
+	return &Server{
+		client:    o.Client,
+		metadata:  o.Metadata,
+		limits:    newLimits(),
+		recorder:  o.Recorder,
+		url:       parsed,
+		lifetime:  o.Lifetime,
+		authority: authority,
+	}, nil
 }
 
 // Runnable serves at a listener, on each replica: all know the same Secrets.
 func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+strings.TrimSuffix(s.url.Path, "/")+"/v1/user-data/{namespace}/{name}", s)
+
 	return &manager.Server{
 		Name: "user data",
 		Listener: tls.NewListener(netutil.LimitListener(listener, maxConnections),
-			&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.authority.getCertificate, NextProtos: []string{"http/1.1"}}),
+			&tls.Config{
+				MinVersion:     tls.VersionTLS12,
+				GetCertificate: s.authority.getCertificate,
+				NextProtos:     []string{"http/1.1"},
+			}),
 		Server: &http.Server{
-			Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime, MaxHeaderBytes: 1 << 14,
-			ErrorLog: quiet,
+			Handler:           mux,
+			ReadHeaderTimeout: headerTime,
+			ReadTimeout:       headerTime,
+			WriteTimeout:      answerTime,
+			IdleTimeout:       idleTime,
+			MaxHeaderBytes:    1 << 14,
+			ErrorLog:          quiet,
 		},
 	}
 }
 
-// Offer keeps the user data of a machine for its VM, and says where that finds it. The same data has the same pointer until
-// it was fetched.
+// Offer keeps the user data of a machine for its VM, and says where that finds it. The same data has the same pointer
+// until it was fetched.
 func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data []byte) (bootstrap.Pointer, error) {
 	key := secretKey(client.ObjectKeyFromObject(machine))
 	var secret corev1.Secret
@@ -134,33 +160,50 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	if err != nil && !apierrors.IsNotFound(err) {
 		return bootstrap.Pointer{}, fmt.Errorf("failed to get Secret %s: %w", key, err)
 	}
+
 	if there && !metav1.IsControlledBy(&secret, machine) {
-		return bootstrap.Pointer{}, fmt.Errorf("the Secret %s is not of this machine, and has the name of the one with its user data; remove it", key)
+		return bootstrap.Pointer{}, fmt.Errorf(
+			"the Secret %s is not of this machine, and has the name of the one with its user data; remove it",
+			key,
+		)
 	}
+
 	token := string(secret.Data[tokenKey])
 	if token == "" {
 		token = rand.Text()
 	}
-	pointer := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(), Token: token, CA: s.authority.pem}
+
+	pointer := bootstrap.Pointer{
+		URL:   s.url.JoinPath("v1/user-data", machine.Namespace, machine.Name).String(),
+		Token: token,
+		CA:    s.authority.pem,
+	}
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
-	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) && token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
+	if err == nil && time.Until(expires) > s.lifetime/2 && secret.Annotations[tokenHashAnnotation] == hashOf(token) &&
+		token == string(secret.Data[tokenKey]) && bytes.Equal(secret.Data[dataKey], data) {
 		return pointer, nil
 	}
+
 	secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, secretType
 	secret.Data = map[string][]byte{tokenKey: []byte(token), dataKey: data}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation, time.Now().Add(s.lifetime).UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, expiresAnnotation,
+		time.Now().Add(s.lifetime).UTC().Format(time.RFC3339))
 	delete(secret.Annotations, deliveredAnnotation)
 	if there {
 		err = s.client.Update(ctx, &secret)
 	} else {
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]}
-		secret.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))}
+		secret.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
+		}
 		err = s.client.Create(ctx, &secret)
 	}
+
 	if err != nil {
 		return bootstrap.Pointer{}, fmt.Errorf("failed to keep the user data in Secret %s: %w", key, err)
 	}
+
 	return pointer, nil
 }
 
@@ -172,16 +215,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	stranger := s.recognize(r.Context(), machine, token)
-	if stranger != nil && !s.limits.allow(r) { // a VM with its token never waits behind strangers, who may share its address
+
+	// a VM with its token never waits behind strangers, who may share its address
+	if stranger != nil && !s.limits.allow(r) {
 		requestsTotal.WithLabelValues("limited").Inc()
 		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition asks again
 		return
 	}
+
 	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
 	err := stranger
 	if err == nil {
 		err = s.deliver(w, r, machine, token)
 	}
+
 	switch {
 	case err == nil:
 		requestsTotal.WithLabelValues("delivered").Inc()
@@ -215,18 +262,21 @@ func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token 
 	} else if err != nil {
 		return fmt.Errorf("failed to look for the user data: %w", err)
 	}
+
 	hash := metadata.Annotations[tokenHashAnnotation]
 	if hash == "" {
 		return refuse("it was delivered already")
 	}
+
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) != 1 {
 		return refuse("the token is another")
 	}
+
 	return nil
 }
 
-// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get it
-// whole may use it again.
+// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get
+// it whole may use it again.
 func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
 	ctx := r.Context() // a VM that went away is not waited for
 	var secret corev1.Secret
@@ -235,15 +285,19 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	} else if err != nil {
 		return fmt.Errorf("failed to get the user data: %w", err)
 	}
+
 	token, data := secret.Data[tokenKey], secret.Data[dataKey]
 	if secret.Type != secretType || len(token) == 0 {
 		return refuse("it was delivered already")
 	}
+
 	one, other := sha256.Sum256([]byte(given)), sha256.Sum256(token)
 	if subtle.ConstantTimeCompare(one[:], other[:]) != 1 {
 		return refuse("the token is another")
 	}
-	if expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation]); err != nil || time.Now().After(expires) {
+
+	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
+	if err != nil || time.Now().After(expires) {
 		return refuse("the token has expired")
 	}
 
@@ -257,25 +311,32 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	} else if err != nil {
 		return fmt.Errorf("failed to take the token away: %w", err)
 	}
+
 	w.Header().Set("Content-Type", "application/vnd.coreos.ignition+json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, err := w.Write(data)
+	_, err = w.Write(data)
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}
+
 	if err != nil {
 		secret.Data[tokenKey] = token
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(string(token)))
 		return errors.Join(fmt.Errorf("failed to send it: %w", err), s.client.Update(ctx, &secret))
 	}
+
 	delete(secret.Data, dataKey)
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, deliveredAnnotation, time.Now().UTC().Format(time.RFC3339)+" "+r.RemoteAddr)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, deliveredAnnotation,
+		time.Now().UTC().Format(time.RFC3339)+" "+r.RemoteAddr)
 	if err := s.client.Update(ctx, &secret); err != nil {
 		ctrl.Log.WithName("user-data").Error(err, "Failed to remove delivered user data", "OLVMMachine", machine)
 	}
+
 	var owner infrav1.OLVMMachine
 	if err := s.client.Get(ctx, machine, &owner); err == nil {
-		s.recorder.Eventf(&owner, nil, corev1.EventTypeNormal, "UserDataDelivered", "Deliver", "Delivered the user data to %s", r.RemoteAddr)
+		s.recorder.Eventf(&owner, nil, corev1.EventTypeNormal, "UserDataDelivered", "Deliver",
+			"Delivered the user data to %s", r.RemoteAddr)
 	}
+
 	return nil
 }

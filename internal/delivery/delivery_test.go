@@ -42,15 +42,26 @@ func newSite(t *testing.T) *site {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "uid"}}
 	s := &site{t: t, machine: m, client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build()}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Server, err = New(t.Context(), Options{Client: s.client, Metadata: s.client, Recorder: events.NewFakeRecorder(10), URL: "https://" + listener.Addr().String() + "/below", Authority: authorityKey, Lifetime: time.Hour}); err != nil {
+
+	s.Server, err = New(t.Context(), Options{
+		Client:    s.client,
+		Metadata:  s.client,
+		Recorder:  events.NewFakeRecorder(10),
+		URL:       "https://" + listener.Addr().String() + "/below",
+		Authority: authorityKey,
+		Lifetime:  time.Hour,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Runnable(listener).Start(ctx) }()
@@ -60,6 +71,7 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
@@ -69,6 +81,7 @@ func (s *site) offer(data string) bootstrap.Pointer {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return pointer
 }
 
@@ -81,6 +94,7 @@ func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+p.Token)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
@@ -93,6 +107,7 @@ func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	return response.StatusCode, string(body)
 }
 
@@ -102,6 +117,7 @@ func (s *site) secret() *corev1.Secret {
 	if err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m-user-data"}, &out); err != nil {
 		s.t.Fatal(err)
 	}
+
 	return &out
 }
 
@@ -111,37 +127,46 @@ func TestAPointerIsGoodForOneVM(t *testing.T) {
 	if again := s.offer("data"); again.Token != first.Token || again.URL != first.URL {
 		t.Errorf("the same data has another pointer: %+v, %+v", first, again)
 	}
+
 	guessed := first
 	guessed.Token = strings.Repeat("A", len(first.Token))
 	if code, body := s.fetch(guessed); code != http.StatusForbidden || strings.Contains(body, "token") {
 		t.Errorf("a token that is guessed: %d %s", code, body)
 	}
+
 	none := first
 	none.URL += "x"
 	if code, _ := s.fetch(none); code != http.StatusForbidden {
 		t.Errorf("a machine that is none: %d", code)
 	}
+
 	changed := s.offer(strings.Repeat("other data\n", 50000))
 	if changed.Token != first.Token {
 		t.Error("other data has another token: a VM that is made just now could not use it")
 	}
+
 	if code, body := s.fetch(changed); code != http.StatusOK || body != strings.Repeat("other data\n", 50000) {
 		t.Fatalf("the VM gets %d with %d bytes", code, len(body))
 	}
+
 	secret := s.secret()
 	for range 500 { // the VM has its data before the server hears that it was sent
 		if len(secret.Data) == 0 {
 			break
 		}
+
 		time.Sleep(10 * time.Millisecond)
 		secret = s.secret()
 	}
+
 	if len(secret.Data) != 0 || !strings.Contains(secret.Annotations[deliveredAnnotation], " 127.0.0.1:") {
 		t.Errorf("what was delivered is kept: %d keys, %v", len(secret.Data), secret.Annotations)
 	}
+
 	if code, _ := s.fetch(changed); code != http.StatusForbidden {
 		t.Errorf("the second one gets %d", code)
 	}
+
 	if next := s.offer("data"); next.Token == first.Token {
 		t.Error("a VM that is made anew has the old token")
 	} else if code, body := s.fetch(next); code != http.StatusOK || body != "data" {
@@ -157,12 +182,15 @@ func TestATokenExpires(t *testing.T) {
 	if err := s.client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
+
 	if code, _ := s.fetch(p); code != http.StatusForbidden {
 		t.Errorf("an old token: %d", code)
 	}
+
 	if again := s.offer("data"); again.Token != p.Token { // its VM may be made only now
 		t.Error("the token is another")
 	}
+
 	if code, _ := s.fetch(p); code != http.StatusOK {
 		t.Errorf("a token that was renewed: %d", code)
 	}
@@ -188,46 +216,65 @@ func TestAVMThatIsCutOffMayAskAgain(t *testing.T) {
 
 func TestASecretOfSomebodyElseIsLeftAlone(t *testing.T) {
 	s := newSite(t)
-	if err := s.client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-user-data"}, Data: map[string][]byte{tokenKey: []byte("mine")}}); err != nil {
+	err := s.client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-user-data"},
+		Data:       map[string][]byte{tokenKey: []byte("mine")},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := bootstrap.Pointer{URL: s.url.JoinPath("v1/user-data/ns/m").String(), Token: "mine", CA: s.authority.pem}
 	if code, _ := s.fetch(p); code != http.StatusForbidden {
 		t.Errorf("it is served: %d", code)
 	}
-	if _, err := s.Offer(t.Context(), s.machine, []byte("data")); err == nil || !strings.Contains(err.Error(), "is not of this machine") {
+
+	_, err = s.Offer(t.Context(), s.machine, []byte("data"))
+	if err == nil || !strings.Contains(err.Error(), "is not of this machine") {
 		t.Errorf("it is overwritten: %v", err)
 	}
 }
 
 func TestReplicasHaveOneAuthority(t *testing.T) {
 	s := newSite(t)
-	other, err := New(t.Context(), Options{Client: s.client, URL: "https://[fd00::5]:9445", Authority: authorityKey, Lifetime: time.Hour})
+	other, err := New(t.Context(), Options{
+		Client:    s.client,
+		URL:       "https://[fd00::5]:9445",
+		Authority: authorityKey,
+		Lifetime:  time.Hour,
+	})
 	if err != nil || string(other.authority.pem) != string(s.authority.pem) {
 		t.Fatalf("another authority: %v", err)
 	}
+
 	first, err := other.authority.getCertificate(nil)
 	if err != nil || first.Leaf.VerifyHostname("fd00::5") != nil {
 		t.Errorf("the certificate: %v", err)
 	}
+
 	first.Leaf.NotAfter = time.Now().Add(servingLifetime / 4)
 	if second, err := other.authority.getCertificate(nil); err != nil || second == first {
 		t.Errorf("it is not renewed: %v", err)
 	}
+
 	for _, url := range []string{"", "http://10.0.0.1", "10.0.0.1:9445", "https://", "https://u:p@10.0.0.1"} {
 		if _, err := New(t.Context(), Options{Client: s.client, URL: url, Authority: authorityKey}); err == nil {
 			t.Errorf("%q was taken", url)
 		}
 	}
+
 	var secret corev1.Secret
 	if err := s.client.Get(t.Context(), authorityKey, &secret); apierrors.IsNotFound(err) || err != nil {
 		t.Fatal(err)
 	}
+
 	secret.Data[corev1.TLSPrivateKeyKey] = []byte("none")
 	if err := s.client.Update(t.Context(), &secret); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(t.Context(), Options{Client: s.client, URL: "https://10.0.0.1", Authority: authorityKey}); err == nil || !strings.Contains(err.Error(), "delete it to have a new one") {
+
+	_, err = New(t.Context(), Options{Client: s.client, URL: "https://10.0.0.1", Authority: authorityKey})
+	if err == nil || !strings.Contains(err.Error(), "delete it to have a new one") {
 		t.Errorf("an authority that is spoilt: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may ask. A
-// VM with its token is recognized by what is cached, and is not counted.
+// Anybody who reaches the port may ask. What strangers can take is bounded: connections, and how often one address may
+// ask. A VM with its token is recognized by what is cached, and is not counted.
 const (
 	// maxConnections that are open at once.
 	maxConnections = 512
@@ -38,10 +38,12 @@ func (l *limits) allow(r *http.Request) bool {
 	if err != nil {
 		address = r.RemoteAddr
 	}
+
 	limiter, known := l.addresses.Get(address)
 	if !known {
 		limiter = rate.NewLimiter(perSecond, atOnce)
 		l.addresses.Add(address, limiter)
 	}
+
 	return limiter.(*rate.Limiter).Allow()
 }

@@ -28,8 +28,8 @@ const (
 	// DefaultTimeout bounds one request, connection and body included.
 	DefaultTimeout = 30 * time.Second
 
-	// maxVMs bounds the body of a list of VMs: 5,000 with their devices are about 40 MB of XML. maxAnswer bounds other answers.
-	// They are read as they come, and not kept.
+	// maxVMs bounds the body of a list of VMs: 5,000 with their devices are about 40 MB of XML. maxAnswer bounds other
+	// answers. They are read as they come, and not kept.
 	maxVMs, maxAnswer = 96 << 20, 16 << 20
 	// maxItems and maxElements bound what is made of it: 5,000 VMs with their devices have a million elements.
 	maxItems, maxElements = 50_000, 4_000_000
@@ -42,17 +42,23 @@ const (
 	unreachableMemory = time.Second
 )
 
-// authRetry are the pauses after each refusal of credentials; the last one repeats. oVirt's internal domain locks a user
-// after five failures: the first tries tell a short disturbance from a wrong password, the rest must not add up.
+// authRetry are the pauses after each refusal of credentials; the last one repeats. oVirt's internal domain locks a
+// user after five failures: the first tries tell a short disturbance from a wrong password, the rest must not add up.
 // Corrected credentials make another client and do not wait.
 var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour}
 
-// directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for a
-// directory server that is down, so that no pause is long.
+// directoryRetry are the pauses for users of another domain. The engine has the same words for a wrong password and for
+// a directory server that is down, so that no pause is long.
 var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
 // finalRefusals are the engine's words for refusals that no later try changes.
-var finalRefusals = []string{"No valid profile found", "No user name found", "disabled or locked", "password has expired", "account has expired"}
+var finalRefusals = []string{
+	"No valid profile found",
+	"No user name found",
+	"disabled or locked",
+	"password has expired",
+	"account has expired",
+}
 
 // authPause is how long credentials are not tried that were refused with those words, for the n-th time in a row.
 func authPause(username, message string, failures int) time.Duration {
@@ -60,9 +66,11 @@ func authPause(username, message string, failures int) time.Duration {
 	if strings.HasSuffix(username, "@internal") {
 		pauses = authRetry
 	}
+
 	if slices.ContainsFunc(finalRefusals, func(words string) bool { return strings.Contains(message, words) }) {
 		return authRetry[len(authRetry)-1]
 	}
+
 	return pauses[min(failures, len(pauses)-1)]
 }
 
@@ -74,6 +82,7 @@ type lock struct {
 
 func (l *lock) acquire(ctx context.Context) error {
 	l.once.Do(func() { l.held = make(chan struct{}, 1) })
+
 	select {
 	case l.held <- struct{}{}:
 		return nil
@@ -126,17 +135,24 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: cfg.Insecure} //nolint:gosec // only when the user asks for it
+
+	tlsConfig := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: cfg.Insecure, //nolint:gosec // only when the user asks for it
+	}
 	if len(cfg.CA) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(cfg.CA) {
 			return nil, errors.New("the CA holds no PEM certificate")
 		}
+
 		tlsConfig.RootCAs = pool
 	}
+
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		TLSClientConfig:       tlsConfig,
@@ -145,13 +161,23 @@ func New(cfg Config) (*Client, error) {
 		MaxIdleConnsPerHost:   8,
 		IdleConnTimeout:       60 * time.Second,
 	}
-	return &Client{cfg: cfg, base: base, http: &http.Client{Transport: measured{transport}, CheckRedirect: noRedirects}, now: time.Now}, nil
+
+	return &Client{
+		cfg:  cfg,
+		base: base,
+		http: &http.Client{Transport: measured{transport}, CheckRedirect: noRedirects},
+		now:  time.Now,
+	}, nil
 }
 
-// noRedirects keeps credentials, sessions and user data from going where the URL does not say: a redirect that keeps the
-// method would send them on, to another server or without encryption.
+// noRedirects keeps credentials, sessions and user data from going where the URL does not say: a redirect that keeps
+// the method would send them on, to another server or without encryption.
 func noRedirects(request *http.Request, _ []*http.Request) error {
-	return fmt.Errorf("the engine redirects to %s://%s, and redirects are not followed; write the URL of the engine itself", request.URL.Scheme, abridged(request.URL.Host))
+	return fmt.Errorf(
+		"the engine redirects to %s://%s, and redirects are not followed; write the URL of the engine itself",
+		request.URL.Scheme,
+		abridged(request.URL.Host),
+	)
 }
 
 // BaseURL parses the URL of an engine and strips a trailing /api and slashes, which manifests and the released
@@ -160,21 +186,27 @@ func BaseURL(raw string) (*url.URL, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "https://" + raw
 	}
+
 	base, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse the engine URL: %w", err)
 	}
+
 	if base.Scheme != "https" {
 		return nil, fmt.Errorf("the engine URL must begin with https://, not %s://", base.Scheme)
 	}
+
 	if base.Host == "" {
 		return nil, fmt.Errorf("the engine URL %q has no host", raw)
 	}
+
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/api")
 	if base.Path == "" {
 		base.Path = "/ovirt-engine"
 	}
+
 	base.RawQuery, base.Fragment, base.User = "", "", nil
+
 	return base, nil
 }
 
@@ -186,19 +218,24 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	if token := c.currentToken(); token != "" {
 		return token, nil
 	}
+
 	if err := c.loggingIn.acquire(ctx); err != nil {
 		return "", err
 	}
+
 	defer c.loggingIn.release()
 	if token := c.currentToken(); token != "" {
 		return token, nil // the one before us got it
 	}
+
 	if c.unreachable != nil && c.now().Sub(c.unreachableAt) < unreachableMemory {
 		return "", c.unreachable
 	}
+
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
 		return "", c.authErr
 	}
+
 	form := url.Values{
 		"grant_type": {"password"},
 		"scope":      {"ovirt-app-api"},
@@ -214,23 +251,29 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	if err == nil && reply.AccessToken == "" && !refusal(status, reply.ErrorCode) {
 		err = &UnreachableError{Err: fmt.Errorf("%s/sso/oauth/token answered HTTP %d without a token", c.base, status)}
 	}
+
 	if err != nil {
 		if ctx.Err() == nil {
 			c.unreachable, c.unreachableAt = err, c.now()
 		}
+
 		return "", err
 	}
+
 	if reply.AccessToken == "" {
 		message := strings.TrimSpace(reply.ErrorCode + " " + reply.Error)
 		if message == "" {
 			message = http.StatusText(status)
 		}
+
 		return "", c.refuse(c.shown(message))
 	}
+
 	c.authErr, c.authFailures, c.unreachable = nil, 0, nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = reply.AccessToken
+
 	return c.token, nil
 }
 
@@ -239,12 +282,14 @@ func (c *Client) refuse(message string) *AuthError {
 	pause := authPause(c.cfg.Username, message, c.authFailures)
 	c.authFailures++
 	c.authErr = &AuthError{Username: c.cfg.Username, Message: message, RetryAt: c.now().Add(pause)}
+
 	return c.authErr
 }
 
 // refusal says whether an answer to a login is about the credentials, not about the URL or the engine.
 func refusal(status int, code string) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden || code == "access_denied" || code == "invalid_grant"
+	return status == http.StatusUnauthorized || status == http.StatusForbidden || code == "access_denied" ||
+		code == "invalid_grant"
 }
 
 func (c *Client) currentToken() string {
@@ -256,10 +301,12 @@ func (c *Client) currentToken() string {
 func (c *Client) postForm(ctx context.Context, path string, form url.Values, reply any) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+path, strings.NewReader(form.Encode()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.String()+path,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return 0, fmt.Errorf("failed to build the request: %w", err)
 	}
+
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
@@ -271,9 +318,11 @@ func (c *Client) postForm(ctx context.Context, path string, form url.Values, rep
 	if err != nil {
 		return 0, &UnreachableError{Err: err}
 	}
+
 	if err := json.Unmarshal(body, reply); err != nil && response.StatusCode == http.StatusOK {
 		return 0, &UnreachableError{Err: fmt.Errorf("%s answered with something that is not JSON", path)}
 	}
+
 	return response.StatusCode, nil
 }
 
@@ -295,11 +344,16 @@ func (c *Client) Logout(ctx context.Context) error {
 	if token == "" {
 		return nil
 	}
+
 	var reply map[string]any
-	status, err := c.postForm(ctx, "/services/sso-logout", url.Values{"scope": {"ovirt-app-api"}, "token": {token}}, &reply)
+	status, err := c.postForm(ctx, "/services/sso-logout", url.Values{
+		"scope": {"ovirt-app-api"},
+		"token": {token},
+	}, &reply)
 	if err == nil && status != http.StatusOK {
 		err = &UnreachableError{Err: fmt.Errorf("logout answered HTTP %d", status)}
 	}
+
 	return err
 }
 
@@ -313,6 +367,7 @@ func (c *Client) get(ctx context.Context, path string, header http.Header, out a
 			return &UnreachableError{Err: alive}
 		}
 	}
+
 	return err
 }
 
@@ -321,7 +376,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return c.exchange(ctx, method, path, query, nil, in, out)
 }
 
-func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, header http.Header, in, out any) error {
+func (c *Client) exchange(
+	ctx context.Context, method, path string, query url.Values, header http.Header, in, out any,
+) error {
 	var payload []byte
 	if in != nil {
 		var err error
@@ -329,24 +386,29 @@ func (c *Client) exchange(ctx context.Context, method, path string, query url.Va
 			return fmt.Errorf("failed to encode the body of %s %s: %w", method, path, err)
 		}
 	}
+
 	// A session ends by itself, and all end when the engine restarts: the first refusal means a new login.
 	var ended *sessionError
+
 	for range 2 {
 		token, err := c.login(ctx)
 		if err != nil {
 			return err
 		}
+
 		err = c.send(ctx, token, method, path, query, header, payload, out)
 		if !errors.As(err, &ended) {
 			return err
 		}
+
 		c.dropToken(token)
 	}
+
 	return c.notAdmitted(ctx, ended)
 }
 
-// sessionError is a 401 of the API: the token is unknown or has ended, or its user may not log in. The servlet container
-// answers it before the API does, with a web page.
+// sessionError is a 401 of the API: the token is unknown or has ended, or its user may not log in. The servlet
+// container answers it before the API does, with a web page.
 type sessionError struct {
 	// page is what the page says.
 	page string
@@ -360,31 +422,42 @@ func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
 	if err := c.loggingIn.acquire(ctx); err != nil {
 		return err
 	}
+
 	defer c.loggingIn.release()
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
 		return c.authErr // somebody else has met it at the same time
 	}
-	return c.refuse("the login succeeds, and the API refuses the session (" + refused.page + "); the user needs a role that may log in")
+
+	return c.refuse(
+		"the login succeeds, and the API refuses the session (" + refused.page +
+			"); the user needs a role that may log in",
+	)
 }
 
-func (c *Client) send(ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any) error {
+func (c *Client) send(
+	ctx context.Context, token, method, path string, query url.Values, header http.Header, payload []byte, out any,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	target := c.APIURL() + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
 	var body io.Reader
 	if payload != nil {
 		body = bytes.NewReader(payload)
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
 		return fmt.Errorf("failed to build the request: %w", err)
 	}
+
 	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
+
 	// A user who is no administrator sees some objects only, and what is hidden looks as if it were gone. Without the
 	// engine's filter such a user is refused instead.
 	request.Header.Set("Filter", "false")
@@ -392,6 +465,7 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	if payload != nil {
 		request.Header.Set("Content-Type", "application/xml")
 	}
+
 	response, err := c.http.Do(request)
 	if err != nil {
 		return transportError(err)
@@ -406,17 +480,30 @@ func (c *Client) send(ctx context.Context, token, method, path string, query url
 	if err != nil {
 		return &UnreachableError{Err: err}
 	}
+
 	if response.StatusCode == http.StatusUnauthorized {
 		return &sessionError{page: c.shown(pageText(content))} // before the content type: it is always a page
 	}
+
 	if isPage {
 		if response.StatusCode == http.StatusInternalServerError { // so an engine tells of an error of its own
-			return &Fault{Method: method, Path: path, StatusCode: response.StatusCode, Detail: c.shown(pageText(content))}
+			return &Fault{
+				Method:     method,
+				Path:       path,
+				StatusCode: response.StatusCode,
+				Detail:     c.shown(pageText(content)),
+			}
 		}
-		return &UnreachableError{Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path, response.StatusCode)}
+
+		return &UnreachableError{
+			Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path,
+				response.StatusCode),
+		}
 	}
+
 	fault := faultFrom(method, path, response.StatusCode, content)
 	fault.Reason, fault.Detail = c.shown(fault.Reason), c.shown(fault.Detail)
+
 	return fault
 }
 
@@ -425,22 +512,28 @@ func (c *Client) shown(text string) string {
 	return redact.New([]string{c.cfg.Password, c.currentToken()}).Text(text)
 }
 
-// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be empty.
+// decodeAnswer reads an object or a list into out, where it is not nil, as it comes from the engine. An answer may be
+// empty.
 func decodeAnswer(method, path string, body io.Reader, out any) error {
 	most := int64(maxAnswer)
 	if strings.HasPrefix(path, "/vms") {
 		most = maxVMs
 	}
+
 	limited := &io.LimitedReader{R: body, N: most}
 	if out == nil {
 		_, err := io.Copy(io.Discard, io.LimitReader(limited, maxRefusal)) // so that the connection can be used again
 		if err != nil {
 			return &UnreachableError{Err: err}
 		}
+
 		return nil
 	}
 
-	err := xml.NewTokenDecoder(&boundedTokens{from: xml.NewDecoder(bufio.NewReader(&boundedTags{from: limited}))}).Decode(out)
+	err := xml.NewTokenDecoder(&boundedTokens{
+		from: xml.NewDecoder(bufio.NewReader(&boundedTags{from: limited})),
+	}).Decode(out)
+
 	var syntax *xml.SyntaxError
 	switch {
 	case err == nil:
@@ -453,7 +546,10 @@ func decodeAnswer(method, path string, body io.Reader, out any) error {
 	case !errors.As(err, &syntax) && isTransport(err):
 		return &UnreachableError{Err: err}
 	}
-	return &UnreachableError{Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err)}
+
+	return &UnreachableError{
+		Err: fmt.Errorf("%s %s answered with something that is not the engine's XML: %w", method, path, err),
+	}
 }
 
 // boundedTags end within a tag that is longer than any: the decoder keeps all attributes of one before anybody sees it.
@@ -475,15 +571,17 @@ func (b *boundedTags) Read(into []byte) (int, error) {
 		case b.inside:
 			b.length++
 		}
+
 		if b.length > maxTag {
 			return 0, fmt.Errorf("it has a tag of more than %d KiB", maxTag>>10)
 		}
 	}
+
 	return n, err
 }
 
-// boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and hundreds
-// in memory.
+// boundedTokens end where there are more elements than any engine has. An empty element is few bytes on the way and
+// hundreds in memory.
 type boundedTokens struct {
 	from                   *xml.Decoder
 	depth, items, elements int
@@ -502,16 +600,19 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 	case xml.EndElement:
 		b.depth--
 	}
+
 	if b.items > maxItems || b.elements > maxElements {
 		return nil, fmt.Errorf("it has more than %d items or %d elements", maxItems, maxElements)
 	}
+
 	return token, err
 }
 
 // isTransport says whether an error is of the connection, and not of what came over it.
 func isTransport(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 var (
@@ -526,6 +627,7 @@ func pageText(content []byte) string {
 	if runes := []rune(text); len(runes) > 200 {
 		text = string(runes[:200]) + "…"
 	}
+
 	return text
 }
 
@@ -547,5 +649,6 @@ func faultFrom(method, path string, status int, content []byte) *Fault {
 			fault.Reason, fault.Detail = body.Nested.Reason, body.Nested.Detail
 		}
 	}
+
 	return fault
 }

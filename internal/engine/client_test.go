@@ -24,7 +24,9 @@ func start(t *testing.T, options ovirtsim.Options) (*ovirtsim.Server, engine.Con
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
+
 	return sim, engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()}
 }
 
@@ -34,6 +36,7 @@ func client(t *testing.T, config engine.Config) *engine.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -44,16 +47,19 @@ func home(t *testing.T, c *engine.Client) (*engine.DataCenter, *engine.Cluster) 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := c.Cluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dc, cluster
 }
 
 func TestOneLoginServesAllAndIsRenewedWhenItExpires(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
+
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -62,14 +68,17 @@ func TestOneLoginServesAllAndIsRenewedWhenItExpires(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if sim.Logins() != 1 {
 		t.Errorf("%d logins for 20 requests at once", sim.Logins())
 	}
+
 	sim.ExpireSessions()
 	if _, err := c.VMs(t.Context()); err != nil || sim.Logins() != 2 {
 		t.Errorf("after the session expired: %v, %d logins", err, sim.Logins())
 	}
+
 	if err := c.Logout(t.Context()); err != nil || sim.Summary().Sessions != 0 {
 		t.Errorf("after logout: %v, %+v", err, sim.Summary())
 	}
@@ -82,11 +91,13 @@ func TestSessionsAreSharedByEngineAndCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	same := config
 	same.URL += "/api/"
 	if again, err := sessions.Get(same); err != nil || again != first {
 		t.Errorf("the URL with /api/ made another session: %v", err)
 	}
+
 	other := config
 	other.Password = "other"
 	if again, err := sessions.Get(other); err != nil || again == first {
@@ -100,6 +111,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	address := closed.Addr().String()
 	_ = closed.Close()
 	with := func(change func(*engine.Config)) engine.Config {
@@ -112,14 +124,19 @@ func TestErrorsAreTyped(t *testing.T) {
 		tls         *engine.TLSError
 		unreachable *engine.UnreachableError
 	)
+
 	tests := map[string]struct {
 		config engine.Config
 		want   any
 	}{
-		"a wrong password":           {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
-		"an unknown CA":              {with(func(c *engine.Config) { c.CA = nil }), &tls},
-		"nobody listens":             {with(func(c *engine.Config) { c.URL = "https://" + address + "/ovirt-engine" }), &unreachable},
-		"a URL that is not its path": {with(func(c *engine.Config) { c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1) }), &unreachable},
+		"a wrong password": {with(func(c *engine.Config) { c.Password = "wrong" }), &auth},
+		"an unknown CA":    {with(func(c *engine.Config) { c.CA = nil }), &tls},
+		"nobody listens": {with(func(c *engine.Config) {
+			c.URL = "https://" + address + "/ovirt-engine"
+		}), &unreachable},
+		"a URL that is not its path": {with(func(c *engine.Config) {
+			c.URL = strings.Replace(c.URL, "/ovirt-engine", "/engine", 1)
+		}), &unreachable},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,23 +144,28 @@ func TestErrorsAreTyped(t *testing.T) {
 			if err == nil || !errors.As(err, test.want) {
 				t.Fatalf("got %v, want %T", err, test.want)
 			}
+
 			again := ""
 			if _, err2 := client(t, test.config).Product(t.Context()); err2 != nil {
 				again = err2.Error()
 			}
+
 			if again != err.Error() {
 				t.Errorf("the message differs with every try:\n%s\n%s", err, again)
 			}
 		})
 	}
+
 	t.Run("a web page from before the engine is no answer of it", func(t *testing.T) {
 		c := client(t, good)
 		if _, err := c.Product(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := sim.Inject(ovirtsim.Fault{Path: "^/api", Status: 404}); err != nil {
 			t.Fatal(err)
 		}
+
 		defer sim.ClearFaults()
 		_, err := c.VM(t.Context(), "11111111-1111-4111-8111-111111111111")
 		if engine.IsNotFound(err) || !errors.As(err, &unreachable) {
@@ -161,31 +183,37 @@ func TestRefusedCredentialsAreNotTriedAgainAtOnce(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	config.Password = "wrong"
 	c := client(t, config)
+
 	for range 5 {
 		var auth *engine.AuthError
 		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || time.Until(auth.RetryAt) < 10*time.Second {
 			t.Fatalf("got %v", err)
 		}
 	}
+
 	if tried := len(sim.Requests()); tried != 1 {
 		t.Errorf("%d requests", tried)
 	}
 }
 
-// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens that the API refuses: B1. The client logs in once more, and then
-// gives up for a while.
+// TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce gets tokens that the API refuses: B1. The client logs in once more, and
+// then gives up for a while.
 func TestAUserWhoMayNotLogInIsNotTriedAgainAtOnce(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	if err := sim.Inject(ovirtsim.Fault{Path: "^/api", Action: "expire-token"}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := client(t, config)
+
 	for range 3 {
 		var auth *engine.AuthError
-		if _, err := c.Product(t.Context()); !errors.As(err, &auth) || !strings.Contains(err.Error(), "needs a role that may log in") {
+		_, err := c.Product(t.Context())
+		if !errors.As(err, &auth) || !strings.Contains(err.Error(), "needs a role that may log in") {
 			t.Fatalf("got %v", err)
 		}
 	}
+
 	if logins := sim.Logins(); logins != 2 {
 		t.Errorf("%d logins", logins)
 	}
@@ -196,6 +224,7 @@ func TestWaitersGiveUpWithTheirContext(t *testing.T) {
 	if err := sim.Inject(ovirtsim.Fault{Path: "/sso/", DelayMillis: 2000}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := client(t, config)
 	go func() { _, _ = c.Product(context.Background()) }()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -214,16 +243,21 @@ func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := c.Template(ctx, dc, "ock-1.36"); err != nil {
 		t.Error(err)
 	}
+
 	before := len(sim.Requests())
 	var unknown *engine.NameError
+
 	for range 5 {
-		if _, err := c.Template(ctx, dc, "ock-1.37"); !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"Blank", "ock-1.36", "ol9-k8s"}) {
+		_, err := c.Template(ctx, dc, "ock-1.37")
+		if !errors.As(err, &unknown) || !slices.Equal(unknown.Known, []string{"Blank", "ock-1.36", "ol9-k8s"}) {
 			t.Fatalf("got %v", err)
 		}
 	}
+
 	if more := len(sim.Requests()) - before; more > 1 {
 		t.Errorf("%d requests for five look-ups of a name that does not exist", more)
 	}
@@ -231,13 +265,16 @@ func TestNamesThatDoNotExistListThoseThatDo(t *testing.T) {
 
 func TestBaseURL(t *testing.T) {
 	for raw, want := range map[string]string{
-		"https://engine/ovirt-engine": "https://engine/ovirt-engine", "https://engine/ovirt-engine/api/": "https://engine/ovirt-engine",
-		"engine.example.com": "https://engine.example.com/ovirt-engine", "https://user:pw@engine:8443/ovirt-engine/?x=1": "https://engine:8443/ovirt-engine",
+		"https://engine/ovirt-engine":                   "https://engine/ovirt-engine",
+		"https://engine/ovirt-engine/api/":              "https://engine/ovirt-engine",
+		"engine.example.com":                            "https://engine.example.com/ovirt-engine",
+		"https://user:pw@engine:8443/ovirt-engine/?x=1": "https://engine:8443/ovirt-engine",
 	} {
 		if got, err := engine.BaseURL(raw); err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v", raw, got, err)
 		}
 	}
+
 	for _, raw := range []string{"http://engine/ovirt-engine", "https://", "ftp://engine", "https://[::1"} {
 		if got, err := engine.BaseURL(raw); err == nil {
 			t.Errorf("%s was read as %s", raw, got)
@@ -252,9 +289,11 @@ func TestARequestThatHangsTimesOut(t *testing.T) {
 	if _, err := c.Product(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := sim.Inject(ovirtsim.Fault{Path: "/vms", DelayMillis: 5000}); err != nil {
 		t.Fatal(err)
 	}
+
 	begin := time.Now()
 	var unreachable *engine.UnreachableError
 	if _, err := c.VMs(t.Context()); !errors.As(err, &unreachable) || time.Since(begin) > 3*time.Second {
@@ -271,10 +310,12 @@ func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 				next.ServeHTTP(w, r)
 				return
 			}
+
 			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 			w.Header().Set("Content-Type", "application/xml")
 			w.WriteHeader(http.StatusConflict)
-			fmt.Fprintf(w, "<fault><reason>%s</reason><detail>[%s %s]</detail></fault>", base64.StdEncoding.EncodeToString([]byte("u:"+password)), token, url.QueryEscape(password))
+			fmt.Fprintf(w, "<fault><reason>%s</reason><detail>[%s %s]</detail></fault>",
+				base64.StdEncoding.EncodeToString([]byte("u:"+password)), token, url.QueryEscape(password))
 		})
 	}})
 	password = sim.Password()
@@ -282,7 +323,9 @@ func TestAnEngineThatRepeatsSecrets(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "(redacted)") {
 		t.Fatalf("got %v", err)
 	}
-	if strings.Contains(err.Error(), password) || strings.Contains(err.Error(), base64.StdEncoding.EncodeToString([]byte("u:" + password))[:20]) {
+
+	if strings.Contains(err.Error(), password) ||
+		strings.Contains(err.Error(), base64.StdEncoding.EncodeToString([]byte("u:" + password))[:20]) {
 		t.Errorf("the password is in %v", err)
 	}
 }
@@ -295,6 +338,7 @@ func TestASessionThatIsLetGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := first.Product(t.Context()); err != nil || !sessions.Has(first) {
 		t.Fatalf("there is no session: %v", err)
 	}
@@ -303,8 +347,10 @@ func TestASessionThatIsLetGo(t *testing.T) {
 	if _, err := first.Product(t.Context()); err != nil || sessions.Has(first) {
 		t.Errorf("a run that is under way: %v", err)
 	}
+
 	if second, err := sessions.Get(config); err != nil || second == first {
 		t.Errorf("who comes later gets the same: %v", err)
 	}
+
 	sessions.Close(t.Context())
 }

@@ -48,6 +48,7 @@ func (d *Disk) AliasText() string {
 	if d.Alias == nil {
 		return ""
 	}
+
 	return *d.Alias
 }
 
@@ -59,9 +60,11 @@ func (d *Disk) StorageDomainIDs() []ID {
 			ids = append(ids, ref.ID)
 		}
 	}
+
 	if id := RefID(d.StorageDomain); id != "" {
 		ids = append(ids, id)
 	}
+
 	return ids
 }
 
@@ -82,6 +85,7 @@ func (a *DiskAttachment) DiskID() ID {
 	if a.Disk != nil && a.Disk.ID != "" {
 		return a.Disk.ID
 	}
+
 	return a.ID
 }
 
@@ -97,6 +101,7 @@ func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s: %w", id, err)
 	}
+
 	return &disk, nil
 }
 
@@ -109,12 +114,15 @@ func (c *Client) FindDisks(ctx context.Context, alias string) ([]Disk, error) {
 	if err := c.get(ctx, "/disks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
 	}
+
 	var found []Disk
+
 	for _, disk := range list.Items {
 		if disk.AliasText() == alias {
 			found = append(found, disk)
 		}
 	}
+
 	return found, nil
 }
 
@@ -129,19 +137,23 @@ func (c *Client) FindImageDisks(ctx context.Context, alias string) ([]Disk, erro
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up disk %q: %w", alias, err)
 	}
+
 	return out, nil
 }
 
-// WithoutTemplateCopies returns the disks without those of templates and of the VMs that were made of one. The engine gives
-// the copies the alias and the description of the disk that the template was made of. Of no disks it asks the engine nothing.
+// WithoutTemplateCopies returns the disks without those of templates and of the VMs that were made of one. The engine
+// gives the copies the alias and the description of the disk that the template was made of. Of no disks it asks the
+// engine nothing.
 func (c *Client) WithoutTemplateCopies(ctx context.Context, disks []Disk) ([]Disk, error) {
 	if len(disks) == 0 {
 		return nil, nil
 	}
+
 	copies, err := c.templateCopies(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return slices.DeleteFunc(slices.Clone(disks), func(d Disk) bool { return copies[d.ID] }), nil
 }
 
@@ -164,6 +176,7 @@ func (c *Client) templateCopies(ctx context.Context) (map[ID]bool, error) {
 	if err := c.do(ctx, http.MethodGet, "/templates", with, nil, &templates); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of templates: %w", err)
 	}
+
 	if err := c.do(ctx, http.MethodGet, "/vms", with, nil, &vms); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of VMs: %w", err)
 	}
@@ -171,11 +184,13 @@ func (c *Client) templateCopies(ctx context.Context) (map[ID]bool, error) {
 	ofNone := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
 	made := slices.DeleteFunc(vms.Items, func(vm holder) bool { return ofNone(vm.Template) && ofNone(vm.Original) })
 	copies := map[ID]bool{}
+
 	for _, each := range slices.Concat(templates.Items, made) {
 		for i := range each.Attachments {
 			copies[each.Attachments[i].DiskID()] = true
 		}
 	}
+
 	return copies, nil
 }
 
@@ -185,6 +200,7 @@ func (c *Client) CreateDisk(ctx context.Context, disk *Disk) (*Disk, error) {
 	if err := c.do(ctx, http.MethodPost, "/disks", nil, disk, &created); err != nil {
 		return nil, fmt.Errorf("failed to create disk %q: %w", disk.AliasText(), err)
 	}
+
 	return &created, nil
 }
 
@@ -194,6 +210,7 @@ func (c *Client) UpdateDisk(ctx context.Context, id ID, change *Disk) error {
 	if err := c.do(ctx, http.MethodPut, diskPath(id), nil, change, nil); err != nil {
 		return fmt.Errorf("failed to update disk %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -202,6 +219,7 @@ func (c *Client) DeleteDisk(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, diskPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete disk %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -211,6 +229,7 @@ func (c *Client) DiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment
 	if err == nil && len(attached) == 0 { // so answers an engine for a VM that is gone
 		_, err = c.VM(ctx, vmID)
 	}
+
 	return attached, err
 }
 
@@ -227,6 +246,7 @@ func (c *Client) diskAttachments(ctx context.Context, owner, name string) ([]Dis
 	if err := c.get(ctx, owner+"/diskattachments", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the disks of %s: %w", name, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -236,6 +256,7 @@ func (c *Client) DiskAttachment(ctx context.Context, vmID, id ID) (*DiskAttachme
 	if err := c.get(ctx, attachmentPath(vmID, id), nil, &attachment); err != nil {
 		return nil, fmt.Errorf("failed to get disk %s of VM %s: %w", id, vmID, err)
 	}
+
 	return &attachment, nil
 }
 
@@ -245,11 +266,12 @@ func (c *Client) AttachDisk(ctx context.Context, vmID ID, attachment *DiskAttach
 	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/diskattachments", nil, attachment, &created); err != nil {
 		return nil, fmt.Errorf("failed to attach disk %s to VM %s: %w", attachment.DiskID(), vmID, err)
 	}
+
 	return &created, nil
 }
 
-// DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached; the
-// error is a 404 then.
+// DetachDisk detaches a disk from a VM; the disk and its data stay. Engines answer 400 for a disk that is not attached;
+// the error is a 404 then.
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
@@ -257,9 +279,11 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 			err = look
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to detach disk %s from VM %s: %w", id, vmID, err)
 	}
+
 	return nil
 }
 
@@ -270,31 +294,39 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 	if IsNotFound(err) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for i := range attached {
 		disk, err := c.Disk(ctx, attached[i].DiskID())
 		if err != nil && !IsNotFound(err) {
 			return err
 		}
+
 		if err != nil || own(&attached[i], disk) {
 			continue
 		}
+
 		if err := c.DetachDisk(ctx, vmID, attached[i].DiskID()); err != nil && !IsNotFound(err) {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
-// mark in its description, because an alias need not be unique; a request is never repeated that may have had an effect.
-// An interrupt does not cut the request off, which would leave a disk that nobody knows of. owner, which may be empty, is
-// what MadeFor finds the disk by.
-func (c *Client) CreateDiskOnce(ctx context.Context, owner string, wanted *Disk, report func(seen string)) (*Disk, error) {
+// mark in its description, because an alias need not be unique; a request is never repeated that may have had an
+// effect. An interrupt does not cut the request off, which would leave a disk that nobody knows of. owner, which may be
+// empty, is what MadeFor finds the disk by.
+func (c *Client) CreateDiskOnce(
+	ctx context.Context, owner string, wanted *Disk, report func(seen string),
+) (*Disk, error) {
 	marked := *wanted
 	marked.Description = strings.TrimSpace(owner + requestMark + rand.Text())
+
 	return CreateOnce(ctx, "disk "+wanted.AliasText(), report,
 		func(ctx context.Context) (*Disk, error) { return c.CreateDisk(ctx, &marked) },
 		func(ctx context.Context) (*Disk, error) {
@@ -304,6 +336,7 @@ func (c *Client) CreateDiskOnce(ctx context.Context, owner string, wanted *Disk,
 					return &disks[i], nil
 				}
 			}
+
 			return nil, err
 		})
 }
@@ -322,38 +355,47 @@ func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) 
 	if err == nil && status == DiskIllegal {
 		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
 	}
+
 	return err
 }
 
-// settledDisk waits until the engine lets go of the disk, and returns what became of it: DiskOK or DiskIllegal. Checking what
-// was written, and each change of its description, lock it for a while.
+// settledDisk waits until the engine lets go of the disk, and returns what became of it: DiskOK or DiskIllegal.
+// Checking what was written, and each change of its description, lock it for a while.
 func (c *Client) settledDisk(ctx context.Context, id ID, report func(seen string)) (status DiskStatus, err error) {
 	err = Wait(ctx, "disk "+id.String()+" to be ready", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
+
 		status = disk.Status
+
 		return status == DiskOK || status == DiskIllegal, string(status), nil
 	}, report)
+
 	return status, err
 }
 
-// GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none shrinks.
+// GrowDisk gives the disk at least that size, in bytes, and waits. A disk that is larger is left as it is; none
+// shrinks.
 func (c *Client) GrowDisk(ctx context.Context, id ID, size int64, report func(seen string)) error {
 	asked := false
+
 	return Wait(ctx, "disk "+id.String()+" to grow", func(ctx context.Context) (bool, string, error) {
 		disk, err := c.Disk(ctx, id)
 		if err != nil {
 			return false, "", err
 		}
+
 		if disk.ProvisionedSize >= size && disk.Status == DiskOK {
 			return true, "", nil
 		}
+
 		if disk.Status == DiskOK && !asked {
 			err = c.UpdateDisk(ctx, id, &Disk{ProvisionedSize: size})
 			asked = err == nil
 		}
+
 		return false, string(disk.Status), err
 	}, report)
 }
@@ -367,12 +409,15 @@ func (c *Client) RemoveDisk(ctx context.Context, id ID, report func(seen string)
 		} else if err != nil {
 			return false, "", err
 		}
+
 		if disk.Status == DiskLocked {
 			return false, string(disk.Status), nil
 		}
+
 		if err = c.DeleteDisk(ctx, id); IsNotFound(err) {
 			return true, "", nil
 		}
+
 		return false, string(disk.Status), err // deleted is what a second look says, not what the engine accepted
 	}, report)
 }

@@ -31,13 +31,16 @@ func (f *Fault) Error() string {
 	if text == "" {
 		text = http.StatusText(f.StatusCode)
 	}
+
 	return fmt.Sprintf("engine refused %s %s (HTTP %d): %s", f.Method, f.Path, f.StatusCode, text)
 }
 
-// IsNotAnAdministrator says whether the engine refused a user that has no administrator role, and so must not see everything.
+// IsNotAnAdministrator says whether the engine refused a user that has no administrator role, and so must not see
+// everything.
 func IsNotAnAdministrator(err error) bool {
 	var fault *Fault
-	return errors.As(err, &fault) && fault.StatusCode == http.StatusBadRequest && strings.Contains(fault.Detail, notAnAdministrator)
+	return errors.As(err, &fault) && fault.StatusCode == http.StatusBadRequest &&
+		strings.Contains(fault.Detail, notAnAdministrator)
 }
 
 // notAnAdministrator is in what an engine says to a user that has no administrator role and asks for everything.
@@ -93,29 +96,36 @@ func (e *NameError) Error() string {
 	if len(known) > shown {
 		known, more = nearest(e.Name, known)[:shown], fmt.Sprintf(" and %d more", len(e.Known)-shown)
 	}
+
 	list := "it has none"
 	if len(known) > 0 {
 		var names []string
 		for _, name := range known {
 			names = append(names, abridged(name))
 		}
+
 		list = "it has " + strings.Join(names, ", ") + more
 	}
+
 	return fmt.Sprintf("%s has no %s named %q (%s)", e.Scope, e.Kind, e.Name, list)
 }
 
-// nearest sorts names by how near they are to one. An engine may have many, and long ones: of each the beginning counts, and
-// too many stay in their order.
+// nearest sorts names by how near they are to one. An engine may have many, and long ones: of each the beginning
+// counts, and too many stay in their order.
 func nearest(name string, known []string) []string {
 	const most = 2000
 	if len(known) > most {
 		return known
 	}
+
 	distances := make(map[string]int, len(known))
 	for _, other := range known {
 		distances[other] = levenshtein.Distance(abridged(name), abridged(other), nil)
 	}
-	return slices.SortedStableFunc(slices.Values(known), func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
+
+	return slices.SortedStableFunc(slices.Values(known), func(a, b string) int {
+		return cmp.Compare(distances[a], distances[b])
+	})
 }
 
 // IsNotFound says whether err is the engine's 404.
@@ -124,7 +134,8 @@ func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 // IsConflict says whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsRefused says whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against the request.
+// IsRefused says whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against the
+// request.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
 func hasStatus(err error, code int) bool {
@@ -139,34 +150,80 @@ func IsTransient(err error) bool {
 	if errors.As(err, &unreachable) {
 		return true
 	}
+
 	var fault *Fault
 	if !errors.As(err, &fault) {
 		return false
 	}
+
 	if fault.StatusCode >= 500 || fault.StatusCode == http.StatusTooManyRequests {
 		return !fault.neverBegan()
 	}
+
 	detail := strings.ToLower(fault.Detail)
-	return fault.StatusCode == http.StatusConflict && slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
+
+	return fault.StatusCode == http.StatusConflict &&
+		slices.ContainsFunc(passingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// passingConflicts are the engine's words, in lower case, for conflicts that end by themselves: something else is at the
-// object, or what depended on it is still being removed.
+// passingConflicts are the engine's words, in lower case, for conflicts that end by themselves: something else is at
+// the object, or what depended on it is still being removed.
 var passingConflicts = []string{
-	"is locked", "are locked", "in progress", "please try again later", "try again in a few minutes",
-	"is being created", "is being updated", "is being transferred", "is being removed", "is being migrated", "is being cloned", "is being exported",
-	"is being moved or copied", "is hibernating", "is performing an operation on a snapshot", "currently in use to create vm", "are based on it",
-	"because the vm is in wait for launch", "because the vm is in powering up", "because the vm is in image locked", "because the vm is in reboot in progress",
-	"because the vm is in powering down", "because the vm is in migrating", "because the vm is in saving state", "because the vm is in restoring state",
+	"is locked",
+	"are locked",
+	"in progress",
+	"please try again later",
+	"try again in a few minutes",
+	"is being created",
+	"is being updated",
+	"is being transferred",
+	"is being removed",
+	"is being migrated",
+	"is being cloned",
+	"is being exported",
+	"is being moved or copied",
+	"is hibernating",
+	"is performing an operation on a snapshot",
+	"currently in use to create vm",
+	"are based on it",
+	"because the vm is in wait for launch",
+	"because the vm is in powering up",
+	"because the vm is in image locked",
+	"because the vm is in reboot in progress",
+	"because the vm is in powering down",
+	"because the vm is in migrating",
+	"because the vm is in saving state",
+	"because the vm is in restoring state",
 	"unknown data center status",
 }
 
 // lastingConflicts are the engine's words, in lower case, for conflicts that stay until somebody does something.
 var lastingConflicts = []string{
-	"already in use", "already exists", "already attached", "already marked", "already assigned", "already has", "already tagged",
-	"no host that satisfies", "delete protection", "cannot exceed", "at least one", "not supported", "is not in the", "same data center",
-	"low disk space", "option is set to", "is running", "plugged to a running vm", "currently in use", "is not shareable", "is based from template",
-	"can be moved only", "doesn't match", "doesn't exist", "in order to detach",
+	"already in use",
+	"already exists",
+	"already attached",
+	"already marked",
+	"already assigned",
+	"already has",
+	"already tagged",
+	"no host that satisfies",
+	"delete protection",
+	"cannot exceed",
+	"at least one",
+	"not supported",
+	"is not in the",
+	"same data center",
+	"low disk space",
+	"option is set to",
+	"is running",
+	"plugged to a running vm",
+	"currently in use",
+	"is not shareable",
+	"is based from template",
+	"can be moved only",
+	"doesn't match",
+	"doesn't exist",
+	"in order to detach",
 }
 
 // mayPass says whether an engine refused for a reason that nobody knows, so that it is worth to try again for a while.
@@ -175,7 +232,9 @@ func mayPass(err error) bool {
 	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
 		return false
 	}
+
 	detail := strings.ToLower(fault.Detail)
+
 	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
@@ -187,8 +246,8 @@ func AnswerLost(err error) bool {
 	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
 }
 
-// neverBegan says that a command was refused before it did anything, with the status of an error all the same: it refers to
-// something that is not there.
+// neverBegan says that a command was refused before it did anything, with the status of an error all the same: it
+// refers to something that is not there.
 func (f *Fault) neverBegan() bool {
 	return strings.Contains(f.Detail, "General command validation failure")
 }
@@ -201,17 +260,23 @@ func transportError(err error) error {
 		invalid          x509.CertificateInvalidError
 		verification     *tls.CertificateVerificationError
 	)
-	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid) || errors.As(err, &verification) {
+	if errors.As(err, &unknownAuthority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
+		errors.As(err, &verification) {
 		return &TLSError{Err: err}
 	}
+
 	// Messages become conditions: what differs with every try, such as the local port, would make each one a change.
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return &UnreachableError{Err: &net.DNSError{Name: dns.Name, Err: "the name cannot be resolved", IsNotFound: dns.IsNotFound}}
+		return &UnreachableError{
+			Err: &net.DNSError{Name: dns.Name, Err: "the name cannot be resolved", IsNotFound: dns.IsNotFound},
+		}
 	}
+
 	var op *net.OpError
 	if errors.As(err, &op) {
 		op.Source = nil
 	}
+
 	return &UnreachableError{Err: err}
 }

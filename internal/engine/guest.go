@@ -41,6 +41,7 @@ func (c *Client) GuestInterfaces(ctx context.Context, vmID ID) ([]GuestInterface
 	if err := c.get(ctx, vmPath(vmID)+"/reporteddevices", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VM %s: %w", vmID, err)
 	}
+
 	return guestInterfaces(list.Items), nil
 }
 
@@ -56,19 +57,23 @@ func (c *Client) AllGuestInterfaces(ctx context.Context) (map[ID][]GuestInterfac
 	if err := c.do(ctx, http.MethodGet, "/vms", url.Values{"follow": {"reported_devices"}}, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the addresses of VMs: %w", err)
 	}
+
 	out := map[ID][]GuestInterface{}
 	for _, vm := range list.Items {
 		out[vm.ID] = guestInterfaces(vm.Devices)
 	}
+
 	return out, nil
 }
 
 func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 	var out []GuestInterface
+
 	for _, device := range devices {
 		if device.Type != "network" || dummyInterface.MatchString(device.Name) {
 			continue
 		}
+
 		found := GuestInterface{Name: device.Name}
 		for _, ip := range device.IPs.Items {
 			address, err := netip.ParseAddr(ip.Address)
@@ -80,14 +85,17 @@ func guestInterfaces(devices []ReportedDevice) []GuestInterface {
 				found.IPv6 = append(found.IPv6, address)
 			}
 		}
+
 		if len(found.IPv4)+len(found.IPv6) > 0 {
 			out = append(out, found)
 		}
 	}
+
 	return out
 }
 
-// ConsoleID is the ID of a graphics console within its VM: not a UUID, but the name of its protocol in hexadecimal digits.
+// ConsoleID is the ID of a graphics console within its VM: not a UUID, but the name of its protocol in hexadecimal
+// digits.
 type ConsoleID string
 
 // UnmarshalXMLAttr reads the ID of an answer.
@@ -95,7 +103,9 @@ func (id *ConsoleID) UnmarshalXMLAttr(attr xml.Attr) error {
 	if _, err := hex.DecodeString(attr.Value); err != nil || attr.Value == "" {
 		return fmt.Errorf("the engine names a console by an ID that is none: %q", abridged(attr.Value))
 	}
+
 	*id = ConsoleID(attr.Value)
+
 	return nil
 }
 
@@ -110,18 +120,22 @@ func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, er
 	if err := c.get(ctx, vmPath(vmID)+"/graphicsconsoles", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the graphics consoles of VM %s: %w", vmID, err)
 	}
+
 	var ids []ConsoleID
 	for _, console := range list.Items {
 		ids = append(ids, console.ID)
 	}
+
 	return ids, nil
 }
 
 // DeleteGraphicsConsole removes a graphics console from a VM.
 func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleID) error {
-	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil); err != nil {
+	err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil)
+	if err != nil {
 		return fmt.Errorf("failed to remove graphics console %s from VM %s: %w", id, vmID, err)
 	}
+
 	return nil
 }
 

@@ -21,21 +21,24 @@ type Host struct {
 // HostUp is the status of a host that runs VMs.
 const HostUp = "up"
 
-// HostsWithin lists all hosts of the engine, out of a list that is at most maxAge old. Hosts come and go, and who asks is
-// many machines.
+// HostsWithin lists all hosts of the engine, out of a list that is at most maxAge old. Hosts come and go, and who asks
+// is many machines.
 func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host, error) {
 	list := &c.lists.hosts
 	if err := list.mu.acquire(ctx); err != nil {
 		return nil, err
 	}
+
 	defer list.mu.release()
 	if list.at.IsZero() || c.now().Sub(list.at) > maxAge {
 		hosts, err := c.Hosts(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		list.items, list.at = hosts, c.now()
 	}
+
 	return slices.Clone(list.items), nil
 }
 
@@ -48,30 +51,39 @@ type AffinityLabel struct {
 	} `xml:"hosts"`
 }
 
-// AffinityLabel returns the label of that name with its hosts, or a NameError, out of a list that is at most maxAge old.
+// AffinityLabel returns the label of that name with its hosts, or a NameError, out of a list that is at most maxAge
+// old.
 func (c *Client) AffinityLabel(ctx context.Context, name string, maxAge time.Duration) (*AffinityLabel, error) {
 	list := &c.lists.labels
 	if err := list.mu.acquire(ctx); err != nil {
 		return nil, err
 	}
+
 	defer list.mu.release()
 	if list.at.IsZero() || c.now().Sub(list.at) > maxAge {
 		var reply struct {
 			XMLName xml.Name        `xml:"affinity_labels"`
 			Items   []AffinityLabel `xml:"affinity_label"`
 		}
-		if err := c.exchange(ctx, http.MethodGet, "/affinitylabels", url.Values{"follow": {"hosts"}}, nil, nil, &reply); err != nil {
+		err := c.exchange(ctx, http.MethodGet, "/affinitylabels", url.Values{"follow": {"hosts"}}, nil, nil, &reply)
+		if err != nil {
 			return nil, fmt.Errorf("failed to list affinity labels: %w", err)
 		}
+
 		list.items, list.at = reply.Items, c.now()
 	}
+
 	for _, label := range list.items {
 		if label.Name == name {
 			return &label, nil
 		}
 	}
+
 	return nil, &NameError{Kind: "affinity label", Name: name, Scope: "the engine",
-		Known: names(list.items, func(AffinityLabel) bool { return true }, func(l AffinityLabel) string { return l.Name })}
+		Known: names(list.items, func(AffinityLabel) bool {
+			return true
+		}, func(l AffinityLabel) string { return l.Name }),
+	}
 }
 
 // Hosts lists all hosts of the engine.
@@ -83,5 +95,6 @@ func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	if err := c.get(ctx, "/hosts", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list hosts: %w", err)
 	}
+
 	return list.Items, nil
 }

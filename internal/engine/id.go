@@ -9,8 +9,8 @@ import (
 
 // ID is the UUID of an object of the engine, in lower case and with dashes.
 //
-// An engine is hostile input: its URL is a tenant's to choose. IDs go into paths, into addresses of Terraform's state and
-// into IDs of imports, so that an answer with an ID that is no UUID is refused as a whole, while it is decoded.
+// An engine is hostile input: its URL is a tenant's to choose. IDs go into paths, into addresses of Terraform's state
+// and into IDs of imports, so that an answer with an ID that is no UUID is refused as a whole, while it is decoded.
 type ID string
 
 var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
@@ -20,6 +20,7 @@ func ParseID(text string) (ID, error) {
 	if !uuidForm.MatchString(text) {
 		return "", fmt.Errorf("%q is not a UUID", abridged(text))
 	}
+
 	return ID(text), nil
 }
 
@@ -29,7 +30,9 @@ func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 	if err != nil {
 		return fmt.Errorf("the engine names an object by an ID that is none: %w", err)
 	}
+
 	*id = parsed
+
 	return nil
 }
 
@@ -41,6 +44,7 @@ func (id ID) segment() string {
 	if _, err := ParseID(string(id)); err != nil {
 		return url.PathEscape("not-a-uuid:" + string(id))
 	}
+
 	return string(id)
 }
 
@@ -50,5 +54,6 @@ func abridged(text string) string {
 	if runes := []rune(text); len(runes) > limit {
 		return string(runes[:limit]) + "…"
 	}
+
 	return text
 }

@@ -29,6 +29,7 @@ func TestParseID(t *testing.T) {
 	if id, err := engine.ParseID(uuidOf(1)); err != nil || id.String() != uuidOf(1) {
 		t.Errorf("got %q, %v", id, err)
 	}
+
 	for _, text := range hostileIDs {
 		if id, err := engine.ParseID(text); err == nil || id != "" {
 			t.Errorf("%q became %q", text, id)
@@ -42,11 +43,15 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			path := r.URL.Path
-			name := map[bool]string{true: "graphics_console", false: "tag"}[strings.HasSuffix(path, "/graphicsconsoles")]
+			name := map[bool]string{
+				true:  "graphics_console",
+				false: "tag",
+			}[strings.HasSuffix(path, "/graphicsconsoles")]
 			if !strings.HasSuffix(path, "/tags") && name == "tag" {
 				next.ServeHTTP(w, r)
 				return
 			}
+
 			w.Header().Set("Content-Type", "application/xml")
 			escaped := strings.NewReplacer("\"", "&quot;", "\n", "&#10;").Replace(hostile)
 			fmt.Fprintf(w, `<%[1]ss><%[1]s id="%[2]s"><name>n</name></%[1]s></%[1]ss>`, name, escaped)
@@ -60,11 +65,13 @@ func TestAnIDThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("the tag %q became %+v, %v", hostile, tags, err)
 		}
 	}
+
 	for _, hostile = range []string{"", "zz", "../..", uuidOf(1)} {
 		if ids, err := c.GraphicsConsoles(t.Context(), vm); err == nil {
 			t.Errorf("the console %q became %q", hostile, ids)
 		}
 	}
+
 	hostile = uuidOf(7)
 	if tags, err := c.VMTags(t.Context(), vm); err != nil || len(tags) != 1 || tags[0].ID.String() != hostile {
 		t.Errorf("got %+v, %v", tags, err)
@@ -79,17 +86,21 @@ func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 			if step, ok := strings.CutPrefix(r.URL.EscapedPath(), "/ovirt-engine/api/vms/"); ok {
 				asked = append(asked, step)
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}})
 	c := client(t, config)
+
 	for _, text := range hostileIDs {
 		asked = nil
 		if _, err := c.VM(t.Context(), engine.ID(text)); err == nil || len(asked) != 1 {
 			t.Errorf("%q asked for %q, %v", text, asked, err)
 		}
+
 		for _, step := range asked {
-			if decoded, err := url.PathUnescape(step); err != nil || strings.Contains(step, "/") || decoded != "not-a-uuid:"+text {
+			decoded, err := url.PathUnescape(step)
+			if err != nil || strings.Contains(step, "/") || decoded != "not-a-uuid:"+text {
 				t.Errorf("%q asked for %q, %v", text, step, err)
 			}
 		}
@@ -102,31 +113,39 @@ func TestEveryIDIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fields := 0
+
 	for _, entry := range entries {
 		if name := entry.Name(); !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ast.Inspect(file, func(node ast.Node) bool {
 			field, ok := node.(*ast.Field)
 			if !ok || field.Tag == nil {
 				return true
 			}
+
 			tag := reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("xml")
 			if name, _, _ := strings.Cut(tag, ","); name != "id" && name != "href" {
 				return true
 			}
+
 			fields++
 			if kind, ok := field.Type.(*ast.Ident); !ok || kind.Name != "ID" && kind.Name != "ConsoleID" {
 				t.Errorf("%s: a field with the tag %s is no ID", entry.Name(), field.Tag.Value)
 			}
+
 			return true
 		})
 	}
+
 	if fields < 15 {
 		t.Errorf("only %d fields were found", fields)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// TestDisksOfVMsAreNoImages has the engine give VMs the alias of their template's disk: M9. Neither the template's disk, nor one
-// that depends on it, nor a copy is the disk of an image.
+// TestDisksOfVMsAreNoImages has the engine give VMs the alias of their template's disk: M9. Neither the template's
+// disk, nor one that depends on it, nor a copy is the disk of an image.
 func TestDisksOfVMsAreNoImages(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
@@ -19,16 +19,19 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, clone := range map[string]bool{"thin": false, "copied": true} {
 		vm := &engine.VM{Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID)}
 		if _, err := c.CreateVM(t.Context(), vm, ptr.To(clone)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	const alias = "ol9-k8s_Disk1"
 	if found, err := c.FindDisks(t.Context(), alias); err != nil || len(found) != 3 {
 		t.Fatalf("%d disks have the alias, %v", len(found), err)
 	}
+
 	if found, err := c.FindImageDisks(t.Context(), alias); err != nil || len(found) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -37,6 +40,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	image, err := c.CreateDisk(t.Context(), &engine.Disk{
 		Alias: ptr.To(alias), Format: engine.FormatCow, Sparse: ptr.To(true), ProvisionedSize: 1 << 30,
 		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: domain.ID}}},
@@ -44,6 +48,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if found, err := c.FindImageDisks(t.Context(), alias); err != nil || len(found) != 1 || found[0].ID != image.ID {
 		t.Errorf("%+v, %v", found, err)
 	}

@@ -43,12 +43,14 @@ type qcow2Header struct {
 	Features uint64
 }
 
-// within says whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that reads the
-// header only takes it for a good one.
+// within says whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that
+// reads the header only takes it for a good one.
 func (h *qcow2Header) within(size int64) bool {
 	const most = 1 << 62 // keeps the sums from overflowing
 	l1, refcounts := uint64(h.L1Size)*8, uint64(h.RefcountClusters)<<h.ClusterBits
-	return h.L1Offset < most && h.RefcountOffset < most && h.L1Offset+l1 <= uint64(size) && h.RefcountOffset+refcounts <= uint64(size) //nolint:gosec // positive
+
+	return h.L1Offset < most && h.RefcountOffset < most && h.L1Offset+l1 <= uint64(size) &&
+		h.RefcountOffset+refcounts <= uint64(size) //nolint:gosec // positive
 }
 
 // externalData is the feature of images whose data is in another file.
@@ -68,13 +70,14 @@ var foreign = []struct{ begin, what, remedy string }{
 	{"vhdxfile", "a VHDX image", "convert it with qemu-img convert -O qcow2"},
 }
 
-// OpenImage opens an image file and reads its header, as ReadImage does. It also fails on a file that is named .qcow2 and is not
-// one: an engine would make a disk of its bytes. The caller closes the file.
+// OpenImage opens an image file and reads its header, as ReadImage does. It also fails on a file that is named .qcow2
+// and is not one: an engine would make a disk of its bytes. The caller closes the file.
 func OpenImage(path string) (*os.File, Image, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, Image{}, fmt.Errorf("failed to open the image: %w", err)
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return nil, Image{}, errors.Join(fmt.Errorf("failed to open the image: %w", err), file.Close())
@@ -84,9 +87,11 @@ func OpenImage(path string) (*os.File, Image, error) {
 	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(path), ".qcow2") {
 		err = errors.New("it is named .qcow2, and is no qcow2 image; get it again, or name a raw image .img")
 	}
+
 	if err != nil {
 		return nil, Image{}, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
 	}
+
 	return file, image, nil
 }
 
@@ -96,15 +101,18 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	if size <= 0 {
 		return Image{}, errors.New("the image is empty")
 	}
+
 	for _, other := range foreign {
 		begin := make([]byte, len(other.begin))
 		if _, err := image.ReadAt(begin, 0); err == nil && string(begin) == other.begin {
 			return Image{}, fmt.Errorf("it is %s, which is no disk for an engine; %s", other.what, other.remedy)
 		}
 	}
+
 	raw := Image{Format: FormatRaw, FileSize: size, VirtualSize: (size + sector - 1) / sector * sector}
 	var header qcow2Header
 	err := binary.Read(io.NewSectionReader(image, 0, size), binary.BigEndian, &header)
+
 	isQcow := header.Magic == [4]byte{'Q', 'F', 'I', 0xfb}
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
@@ -112,6 +120,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 		if _, err := image.ReadAt(magic, 0); err == nil && string(magic) == "QFI\xfb" {
 			return Image{}, errors.New("the qcow2 image ends within its header")
 		}
+
 		return raw, nil
 	case err != nil:
 		return Image{}, fmt.Errorf("failed to read the header of the image: %w", err)
@@ -120,18 +129,28 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	case header.Version != 2 && header.Version != 3:
 		return Image{}, fmt.Errorf("the qcow2 image has version %d; 2 and 3 are known", header.Version)
 	case header.BackingFileOffset != 0:
-		return Image{}, errors.New("the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert")
+		return Image{}, errors.New(
+			"the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert",
+		)
 	case header.Version == 3 && header.Features&externalData != 0:
-		return Image{}, errors.New("the qcow2 image has its data in another file: it is not a whole disk; make one of both with qemu-img convert")
+		return Image{}, errors.New(
+			"the qcow2 image has its data in another file: it is not a whole disk; make one of " +
+				"both with qemu-img convert",
+		)
 	case header.CryptMethod != 0:
 		return Image{}, errors.New("the qcow2 image is encrypted, which the engine cannot read")
 	case header.ClusterBits < 9 || header.ClusterBits > 21:
-		return Image{}, fmt.Errorf("the qcow2 image has clusters of 2^%d bytes: its header is damaged", header.ClusterBits)
+		return Image{}, fmt.Errorf("the qcow2 image has clusters of 2^%d bytes: its header is damaged",
+			header.ClusterBits)
 	case !header.within(size):
-		return Image{}, fmt.Errorf("the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again", size)
+		return Image{}, fmt.Errorf(
+			"the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again",
+			size,
+		)
 	case header.Size == 0 || header.Size%sector != 0 || header.Size > 1<<56:
 		return Image{}, fmt.Errorf("the qcow2 image has a virtual size of %d bytes: its header is damaged", header.Size)
 	}
+
 	return Image{Format: FormatCow, FileSize: size, VirtualSize: int64(header.Size)}, nil
 }
 
@@ -148,5 +167,6 @@ func (r *readerUntil) Read(to []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	return r.from.Read(to)
 }

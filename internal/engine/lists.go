@@ -13,10 +13,11 @@ func (c *Client) DataCenters(ctx context.Context) ([]DataCenter, error) {
 	return kept(all, func(d DataCenter) bool { return d.Name != "" }), err
 }
 
-// ClusterTemplates lists the templates that VMs of the cluster can be made of: those of the cluster and those of no cluster
-// that are not locked or illegal, in all their versions, without Blank.
+// ClusterTemplates lists the templates that VMs of the cluster can be made of: those of the cluster and those of no
+// cluster that are not locked or illegal, in all their versions, without Blank.
 func (c *Client) ClusterTemplates(ctx context.Context, cluster *Cluster) ([]Template, error) {
 	all, err := c.Templates(ctx)
+
 	return kept(all, func(t Template) bool {
 		of := RefID(t.Cluster)
 		return t.ID != BlankTemplateID && t.Status == TemplateOK && (of == "" || of == cluster.ID)
@@ -32,6 +33,7 @@ func (c *Client) ClusterNetworks(ctx context.Context, cluster *Cluster) ([]Netwo
 	if err := c.get(ctx, "/clusters/"+cluster.ID.segment()+"/networks", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the networks of cluster %q: %w", cluster.Name, err)
 	}
+
 	return kept(list.Items, func(n Network) bool { return slices.Contains(n.Usages, "vm") }), nil
 }
 
@@ -41,10 +43,12 @@ func (c *Client) NetworkProfiles(ctx context.Context) (map[ID][]VNICProfile, err
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[ID][]VNICProfile{}
 	for _, profile := range all {
 		out[profile.Network.ID] = append(out[profile.Network.ID], profile)
 	}
+
 	return out, nil
 }
 
@@ -57,10 +61,12 @@ func (c *Client) StorageDomains(ctx context.Context, dc *DataCenter) ([]StorageD
 // kept are the items that are wanted, in a list of its own: the caches keep theirs.
 func kept[T any](items []T, want func(T) bool) []T {
 	var out []T
+
 	for _, item := range items {
 		if want(item) {
 			out = append(out, item)
 		}
 	}
+
 	return out
 }

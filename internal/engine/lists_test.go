@@ -21,11 +21,14 @@ func listed[T any](t *testing.T, items []T, err error, name func(T) string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, item := range items {
 		names = append(names, name(item))
 	}
+
 	slices.Sort(names)
+
 	return strings.Join(names, " ")
 }
 
@@ -34,9 +37,15 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 	dc := &inventory.DataCenters[0]
 	dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Edge", Hosts: []ovirtsim.Host{{Name: "edge-1"}}})
 	dc.Networks[1].VNICProfiles = []string{"fast", "slow"}
-	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "edge", Cluster: "Edge"}, ovirtsim.Template{Name: "anywhere"})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name:    "edge",
+		Cluster: "Edge",
+	}, ovirtsim.Template{Name: "anywhere"})
 	inventory.DataCenters = append(inventory.DataCenters, ovirtsim.DataCenter{
-		Name: "Lab", Clusters: []ovirtsim.Cluster{{Name: "Lab"}}, Networks: []ovirtsim.Network{{Name: "lab"}}, StorageDomains: []ovirtsim.StorageDomain{{Name: "lab-data"}},
+		Name:           "Lab",
+		Clusters:       []ovirtsim.Cluster{{Name: "Lab"}},
+		Networks:       []ovirtsim.Network{{Name: "lab"}},
+		StorageDomains: []ovirtsim.StorageDomain{{Name: "lab-data"}},
 	})
 	sim, config := start(t, ovirtsim.Options{Inventory: inventory})
 	c, ctx := client(t, config), t.Context()
@@ -45,34 +54,49 @@ func TestListsOfWhatCanBeChosen(t *testing.T) {
 	if got := listed(t, centers, err, func(d engine.DataCenter) string { return d.Name }); got != "Default Lab" {
 		t.Fatalf("data centers %s", got)
 	}
+
 	first := &centers[slices.IndexFunc(centers, func(d engine.DataCenter) bool { return d.Name == "Default" })]
 	clusters, err := c.Clusters(ctx, first)
 	if got := listed(t, clusters, err, func(c engine.Cluster) string { return c.Name }); got != "Default Edge" {
 		t.Fatalf("clusters %s", got)
 	}
+
 	cluster := &clusters[slices.IndexFunc(clusters, func(c engine.Cluster) bool { return c.Name == "Default" })]
 	templates, err := c.ClusterTemplates(ctx, cluster)
-	if got := listed(t, templates, err, func(t engine.Template) string { return t.Name }); got != "anywhere ock-1.36 ol9-k8s" {
+	got := listed(t, templates, err, func(t engine.Template) string { return t.Name })
+	if got != "anywhere ock-1.36 ol9-k8s" {
 		t.Errorf("templates %s", got)
 	}
+
 	networks, err := c.ClusterNetworks(ctx, cluster)
 	if got := listed(t, networks, err, func(n engine.Network) string { return n.Name }); got != "kvm-vlan ovirtmgmt" {
 		t.Fatalf("networks %s", got)
 	}
+
 	profiles, err := c.NetworkProfiles(ctx)
 	vlan := networks[slices.IndexFunc(networks, func(n engine.Network) bool { return n.Name == "kvm-vlan" })]
-	if got := listed(t, profiles[vlan.ID], err, func(p engine.VNICProfile) string { return p.Name }); got != "fast slow" {
+	got = listed(t, profiles[vlan.ID], err, func(p engine.VNICProfile) string { return p.Name })
+	if got != "fast slow" {
 		t.Errorf("profiles %s", got)
 	}
+
 	domains, err := c.StorageDomains(ctx, first)
-	if got := listed(t, domains, err, func(d engine.StorageDomain) string { return d.Name }); got != "olvm-data olvm-data-2" {
+	got = listed(t, domains, err, func(d engine.StorageDomain) string { return d.Name })
+	if got != "olvm-data olvm-data-2" {
 		t.Errorf("storage domains %s", got)
 	}
 
-	if err := sim.Inject(ovirtsim.Fault{Method: "GET", Path: "/(networks|templates|storagedomains|vnicprofiles|datacenters)$", Status: 500}); err != nil {
+	err = sim.Inject(ovirtsim.Fault{
+		Method: "GET",
+		Path:   "/(networks|templates|storagedomains|vnicprofiles|datacenters)$",
+		Status: 500,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	c = client(t, config)
+
 	for what, list := range map[string]func() error{
 		"data centers":    func() error { _, err := c.DataCenters(ctx); return err },
 		"templates":       func() error { _, err := c.ClusterTemplates(ctx, cluster); return err },
@@ -94,9 +118,18 @@ func TestNetworksThatAreNotForVMs(t *testing.T) {
 				next.ServeHTTP(w, r)
 				return
 			}
+
 			w.Header().Set("Content-Type", "application/xml")
-			_, _ = w.Write([]byte(`<networks><network id="` + uuidOf(2) + `"><name>move</name><usages><usage>migration</usage></usages></network>` +
-				`<network id="` + uuidOf(3) + `"><name>all</name><usages><usage>migration</usage><usage>vm</usage></usages></network></networks>`))
+			_, _ = w.Write(
+				[]byte(
+					`<networks><network id="` + uuidOf(
+						2,
+					) + `"><name>move</name><usages><usage>migration</usage></usages></network>` +
+						`<network id="` + uuidOf(
+						3,
+					) + `"><name>all</name><usages><usage>migration</usage><usage>vm</usage></usages></network></networks>`,
+				),
+			)
 		})
 	}})
 	networks, err := client(t, config).ClusterNetworks(t.Context(), &engine.Cluster{ID: engine.ID(uuidOf(1))})
@@ -108,12 +141,17 @@ func TestNetworksThatAreNotForVMs(t *testing.T) {
 func TestTheAuthorityOfAnEngine(t *testing.T) {
 	sim, config := start(t, ovirtsim.Options{})
 	ca, trusted, err := engine.Authority(t.Context(), config.URL)
-	if err != nil || trusted || string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})) != string(sim.CA()) {
+	if err != nil || trusted || string(pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: ca.Raw,
+	})) != string(sim.CA()) {
 		t.Fatalf("%v, %t, %v", ca, trusted, err)
 	}
+
 	if err := engine.Verify(t.Context(), config.URL, ca); err != nil {
 		t.Errorf("its own: %v", err)
 	}
+
 	_, other := start(t, ovirtsim.Options{})
 	var untrusted *engine.TLSError
 	if err := engine.Verify(t.Context(), other.URL, ca); !errors.As(err, &untrusted) {
@@ -135,6 +173,7 @@ func TestTheAuthorityOfAnEngine(t *testing.T) {
 		if answer.status == http.StatusFound {
 			w.Header().Set("Location", config.URL+"/services/pki-resource?resource=ca-certificate")
 		}
+
 		w.WriteHeader(answer.status)
 		_, _ = w.Write([]byte(answer.body))
 	}))
@@ -142,12 +181,15 @@ func TestTheAuthorityOfAnEngine(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	var name x509.HostnameError
-	if err := engine.Verify(t.Context(), strings.Replace(server.URL, "127.0.0.1", "localhost", 1), server.Certificate()); !errors.As(err, &untrusted) || !errors.As(err, &name) {
+	err = engine.Verify(t.Context(), strings.Replace(server.URL, "127.0.0.1", "localhost", 1), server.Certificate())
+	if !errors.As(err, &untrusted) || !errors.As(err, &name) {
 		t.Errorf("a certificate for another name: %v", err)
 	}
+
 	for path := range answers {
 		var unreachable *engine.UnreachableError
-		if ca, trusted, err := engine.Authority(t.Context(), server.URL+path); !errors.As(err, &unreachable) || ca != nil || trusted {
+		ca, trusted, err := engine.Authority(t.Context(), server.URL+path)
+		if !errors.As(err, &unreachable) || ca != nil || trusted {
 			t.Errorf("%s: %v, %t, %v", path, ca, trusted, err)
 		}
 	}

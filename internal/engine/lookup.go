@@ -42,16 +42,20 @@ type cachedList[T any] struct {
 }
 
 // find returns the first item that matches, refreshing the list where it is too old to decide.
-func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool) (*T, []T, error) {
+func find[T any](
+	ctx context.Context, c *Client, list *cachedList[T], collection string, match func(T) bool,
+) (*T, []T, error) {
 	if err := list.mu.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
+
 	defer list.mu.release()
 	lookup := func() *T {
 		if i := slices.IndexFunc(list.items, match); i >= 0 {
 			item := list.items[i]
 			return &item
 		}
+
 		return nil
 	}
 	age := c.now().Sub(list.at)
@@ -60,6 +64,7 @@ func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection
 			return item, list.items, nil
 		}
 	}
+
 	var reply struct {
 		XMLName xml.Name
 		Items   []T `xml:",any"`
@@ -67,19 +72,24 @@ func find[T any](ctx context.Context, c *Client, list *cachedList[T], collection
 	if err := c.do(ctx, http.MethodGet, "/"+collection, nil, nil, &reply); err != nil {
 		return nil, nil, fmt.Errorf("failed to list %s: %w", collection, err)
 	}
+
 	list.items, list.at = reply.Items, c.now()
+
 	return lookup(), list.items, nil
 }
 
 func names[T any](items []T, keep func(T) bool, name func(T) string) []string {
 	var out []string
+
 	for _, item := range items {
 		// An engine may put elements other than items into a list; they have no name.
 		if text := name(item); text != "" && keep(item) {
 			out = append(out, text)
 		}
 	}
+
 	slices.Sort(out)
+
 	return slices.Compact(out)
 }
 
@@ -100,7 +110,9 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	if err := c.do(ctx, http.MethodGet, "", nil, nil, &reply); err != nil {
 		return Product{}, fmt.Errorf("failed to ask the engine for its version: %w", err)
 	}
+
 	v := reply.Info.Version
+
 	return Product{Name: reply.Info.Name, Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build}, nil
 }
 
@@ -110,24 +122,34 @@ func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, P
 	if err := list.mu.acquire(ctx); err != nil {
 		return false, Product{}, err
 	}
+
 	defer list.mu.release()
 	if len(list.items) == 0 || c.now().Sub(list.at) > listTTL {
 		product, err := c.Product(ctx)
 		if err != nil {
 			return false, Product{}, err
 		}
+
 		list.items, list.at = []Product{product}, c.now()
 	}
+
 	product := list.items[0]
-	return slices.Compare([]int{product.Major, product.Minor, product.Build}, []int{major, minor, build}) >= 0, product, nil
+
+	return slices.Compare(
+		[]int{product.Major, product.Minor, product.Build},
+		[]int{major, minor, build},
+	) >= 0, product, nil
 }
 
 // DataCenter returns the data center of that name, or a NameError.
 func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, error) {
-	item, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool { return d.Name == name })
+	item, all, err := find(ctx, c, &c.lists.dataCenters, "datacenters", func(d DataCenter) bool {
+		return d.Name == name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "data center", Name: name, Scope: "the engine",
 		Known: names(all, func(DataCenter) bool { return true }, func(d DataCenter) string { return d.Name })}
 }
@@ -135,20 +157,27 @@ func (c *Client) DataCenter(ctx context.Context, name string) (*DataCenter, erro
 // Cluster returns the cluster of that name in the data center, or a NameError.
 func (c *Client) Cluster(ctx context.Context, dc *DataCenter, name string) (*Cluster, error) {
 	inDC := func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID }
-	item, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return inDC(cl) && cl.Name == name })
+	item, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
+		return inDC(cl) &&
+			cl.Name == name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "cluster", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
 		Known: names(all, inDC, func(cl Cluster) string { return cl.Name })}
 }
 
 // Clusters lists the clusters of the data center.
 func (c *Client) Clusters(ctx context.Context, dc *DataCenter) ([]Cluster, error) {
-	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID })
+	_, all, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
+		return cl.DataCenter.ID == dc.ID
+	})
 	if err != nil {
 		return nil, err
 	}
+
 	return slices.DeleteFunc(slices.Clone(all), func(cl Cluster) bool { return cl.DataCenter.ID != dc.ID }), nil
 }
 
@@ -171,12 +200,20 @@ func (c *Client) Template(ctx context.Context, dc *DataCenter, name string) (*Te
 // TemplateVersion is Template for one version of it; 0 means the newest.
 func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name string, version int) (*Template, error) {
 	// The clusters say which templates are in the data center; Blank is in none and in all.
-	_, clusters, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool { return cl.DataCenter.ID == dc.ID })
+	_, clusters, err := find(ctx, c, &c.lists.clusters, "clusters", func(cl Cluster) bool {
+		return cl.DataCenter.ID == dc.ID
+	})
 	if err != nil {
 		return nil, err
 	}
+
 	usable := func(t Template) bool {
-		inDC := RefID(t.Cluster) == "" || slices.ContainsFunc(clusters, func(cl Cluster) bool { return cl.ID == RefID(t.Cluster) && cl.DataCenter.ID == dc.ID })
+		inDC := RefID(t.Cluster) == "" ||
+			slices.ContainsFunc(clusters, func(cl Cluster) bool {
+				return cl.ID == RefID(t.Cluster) &&
+					cl.DataCenter.ID == dc.ID
+			})
+
 		return inDC && t.Status == "ok"
 	}
 	wanted := func(t Template) bool {
@@ -186,31 +223,49 @@ func (c *Client) TemplateVersion(ctx context.Context, dc *DataCenter, name strin
 	if err != nil {
 		return nil, err
 	}
+
 	if first == nil && version != 0 {
 		has := func(t Template) bool { return usable(t) && t.Name == name }
 		if known := names(all, has, func(t Template) string { return strconv.Itoa(t.Version.Number) }); len(known) > 0 {
-			return nil, &NameError{Kind: "version", Name: strconv.Itoa(version), Scope: fmt.Sprintf("template %q", name), Known: known}
+			return nil, &NameError{
+				Kind:  "version",
+				Name:  strconv.Itoa(version),
+				Scope: fmt.Sprintf("template %q", name),
+				Known: known,
+			}
 		}
 	}
+
 	if first == nil {
-		return nil, &NameError{Kind: "template", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name), Known: names(all, usable, func(t Template) string { return t.Name })}
+		return nil, &NameError{
+			Kind:  "template",
+			Name:  name,
+			Scope: fmt.Sprintf("data center %q", dc.Name),
+			Known: names(all, usable, func(t Template) string { return t.Name }),
+		}
 	}
+
 	newest := *first
 	for _, t := range all {
 		if wanted(t) && t.Version.Number > newest.Version.Number {
 			newest = t
 		}
 	}
+
 	return &newest, nil
 }
 
 // Network returns the network of that name in the data center, or a NameError.
 func (c *Client) Network(ctx context.Context, dc *DataCenter, name string) (*Network, error) {
 	inDC := func(n Network) bool { return n.DataCenter.ID == dc.ID }
-	item, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return inDC(n) && n.Name == name })
+	item, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool {
+		return inDC(n) &&
+			n.Name == name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "network", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
 		Known: names(all, inDC, func(n Network) string { return n.Name })}
 }
@@ -222,42 +277,58 @@ func (c *Client) VNICProfiles(ctx context.Context, dc *DataCenter, name string) 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	_, all, err := find(ctx, c, &c.lists.networks, "networks", func(n Network) bool { return n.DataCenter.ID == dc.ID })
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var found []VNICProfile
 	var networks []Network
+
 	for _, p := range profiles {
 		at := slices.IndexFunc(all, func(n Network) bool { return n.ID == p.Network.ID && n.DataCenter.ID == dc.ID })
 		if at >= 0 && named(p) {
 			found, networks = append(found, p), append(networks, all[at])
 		}
 	}
+
 	return found, networks, nil
 }
 
 // DefaultVNICProfile returns the network's only vNIC profile, or the one that has the network's name, or a NameError.
 func (c *Client) DefaultVNICProfile(ctx context.Context, network *Network) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
-	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool { return onNetwork(p) && p.Name == network.Name })
+	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
+		return onNetwork(p) && p.Name == network.Name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	known := names(all, onNetwork, func(p VNICProfile) string { return p.Name })
 	if len(known) == 1 {
 		return &all[slices.IndexFunc(all, onNetwork)], nil
 	}
-	return nil, &NameError{Kind: "vNIC profile", Name: network.Name, Scope: fmt.Sprintf("network %q, and it has not exactly one", network.Name), Known: known}
+
+	return nil, &NameError{
+		Kind:  "vNIC profile",
+		Name:  network.Name,
+		Scope: fmt.Sprintf("network %q, and it has not exactly one", network.Name),
+		Known: known,
+	}
 }
 
 // VNICProfile returns the vNIC profile of that name on the network, or a NameError.
 func (c *Client) VNICProfile(ctx context.Context, network *Network, name string) (*VNICProfile, error) {
 	onNetwork := func(p VNICProfile) bool { return p.Network.ID == network.ID }
-	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool { return onNetwork(p) && p.Name == name })
+	item, all, err := find(ctx, c, &c.lists.vnicProfiles, "vnicprofiles", func(p VNICProfile) bool {
+		return onNetwork(p) && p.Name == name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "vNIC profile", Name: name, Scope: fmt.Sprintf("network %q", network.Name),
 		Known: names(all, onNetwork, func(p VNICProfile) string { return p.Name })}
 }
@@ -265,10 +336,14 @@ func (c *Client) VNICProfile(ctx context.Context, network *Network, name string)
 // StorageDomain returns the storage domain for disks of that name in the data center, or a NameError.
 func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string) (*StorageDomain, error) {
 	usable := func(d StorageDomain) bool { return d.Type == "data" && d.in(dc.ID) }
-	item, all, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return usable(d) && d.Name == name })
+	item, all, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool {
+		return usable(d) &&
+			d.Name == name
+	})
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "storage domain", Name: name, Scope: fmt.Sprintf("data center %q", dc.Name),
 		Known: names(all, usable, func(d StorageDomain) string { return d.Name })}
 }
@@ -276,17 +351,22 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 // blockStorage are the types of storage whose disks are block devices.
 var blockStorage = []string{"iscsi", "fcp"}
 
-// SparseOn says whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw disks cannot be
-// on block storage. Nil leaves it to the engine, which makes disks sparse.
+// SparseOn says whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw disks
+// cannot be on block storage. Nil leaves it to the engine, which makes disks sparse.
 func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*bool, error) {
 	if format != FormatRaw {
 		return nil, nil
 	}
-	domain, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == domainID })
+
+	domain, _, err := find(ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool {
+		return d.ID == domainID
+	})
 	if err != nil || domain == nil || !slices.Contains(blockStorage, domain.StorageType) {
 		return nil, err // that there is no such domain is for the engine to say
 	}
+
 	no := false
+
 	return &no, nil
 }
 
@@ -296,25 +376,29 @@ func (c *Client) InstanceType(ctx context.Context, name string) (*InstanceType, 
 	if err != nil || item != nil {
 		return item, err
 	}
+
 	return nil, &NameError{Kind: "instance type", Name: name, Scope: "the engine",
 		Known: names(all, func(InstanceType) bool { return true }, func(t InstanceType) string { return t.Name })}
 }
 
-// TagByName returns the tag of that name, or a NameError. Of several it is always the same one. Unlike TagsNamed it may answer
-// from a list that is a minute old.
+// TagByName returns the tag of that name, or a NameError. Of several it is always the same one. Unlike TagsNamed it may
+// answer from a list that is a minute old.
 func (c *Client) TagByName(ctx context.Context, name string) (*Tag, error) {
 	item, all, err := find(ctx, c, &c.lists.tags, "tags", func(t Tag) bool { return t.Name == name })
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range all {
 		if item != nil && all[i].Name == name && all[i].ID < item.ID {
 			item = &all[i]
 		}
 	}
+
 	if item != nil {
 		return item, nil
 	}
+
 	return nil, &NameError{Kind: "tag", Name: name, Scope: "the engine",
 		Known: names(all, func(t Tag) bool { return t.Name != "root" }, func(t Tag) string { return t.Name })}
 }
@@ -346,33 +430,42 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 	if err := cache.mu.acquire(ctx); err != nil {
 		return nil, err
 	}
+
 	defer cache.mu.release()
 	if known, ok := cache.items[templateID]; ok && c.now().Sub(known.at) < listTTL {
 		return &known.hardware, nil
 	}
+
 	attached, err := c.TemplateDiskAttachments(ctx, templateID)
 	if err != nil {
 		return nil, err
 	}
+
 	var out Hardware
+
 	for i := range attached {
 		disk, err := c.Disk(ctx, attached[i].DiskID())
 		if err != nil {
 			return nil, err
 		}
+
 		if bootable := attached[i].Bootable; bootable != nil && *bootable && out.RootDisk == nil {
 			out.RootDisk = disk
 		} else {
 			out.OtherDisks = append(out.OtherDisks, disk)
 		}
 	}
+
 	if out.NICs, err = c.TemplateNICs(ctx, templateID); err != nil {
 		return nil, err
 	}
+
 	if cache.items == nil {
 		cache.items = map[ID]cachedHardware{}
 	}
+
 	cache.items[templateID] = cachedHardware{out, c.now()}
+
 	return &out, nil
 }
 
@@ -380,9 +473,17 @@ func (c *Client) Hardware(ctx context.Context, templateID ID) (*Hardware, error)
 // rhel_9x64. An engine would not refuse it, but make the VM with another one.
 func (c *Client) CheckOperatingSystem(ctx context.Context, name string) error {
 	named := func(o OperatingSystem) string { return o.Name }
-	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool { return o.Name == name })
+	item, all, err := find(ctx, c, &c.lists.systems, "operatingsystems", func(o OperatingSystem) bool {
+		return o.Name == name
+	})
 	if err != nil || item != nil {
 		return err
 	}
-	return &NameError{Kind: "operating system", Name: name, Scope: "the engine", Known: names(all, func(OperatingSystem) bool { return true }, named)}
+
+	return &NameError{
+		Kind:  "operating system",
+		Name:  name,
+		Scope: "the engine",
+		Known: names(all, func(OperatingSystem) bool { return true }, named),
+	}
 }

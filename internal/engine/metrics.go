@@ -12,10 +12,12 @@ import (
 
 var (
 	requestsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capolvm_engine_requests_total", Help: "Requests to engines by their status code; the code is error where no answer came.",
+		Name: "capolvm_engine_requests_total",
+		Help: "Requests to engines by their status code; the code is error where no answer came.",
 	}, []string{"engine", "method", "resource", "code"})
 	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "capolvm_engine_request_seconds", Help: "How long engines took to answer in seconds, until the first byte.",
+		Name:    "capolvm_engine_request_seconds",
+		Help:    "How long engines took to answer in seconds, until the first byte.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}, []string{"engine", "method", "resource"})
 )
@@ -37,7 +39,9 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}
+
 	requestsTotal.WithLabelValues(r.URL.Host, r.Method, resource, code).Inc()
+
 	return response, err
 }
 
@@ -47,15 +51,19 @@ func resourceOf(path string) string {
 	if strings.Contains(path, "/sso/") || strings.Contains(path, "/services/") {
 		return "session"
 	}
+
 	_, path, _ = strings.Cut(path+"/", "/api/")
 	var kinds []string
+
 	for part := range strings.SplitSeq(path, "/") {
 		if _, number := strconv.Atoi(part); part != "" && uuid.Validate(part) != nil && number != nil {
 			kinds = append(kinds, part)
 		}
 	}
+
 	if len(kinds) == 0 {
 		return "api"
 	}
+
 	return strings.Join(kinds, "/")
 }

@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// Settings are the settings of a VM: as it runs, and as it will be after its next start. Next is Now where nothing waits.
+// Settings are the settings of a VM: as it runs, and as it will be after its next start. Next is Now where nothing
+// waits.
 type Settings struct{ Now, Next *VM }
 
 // VMSettings reads the settings of a VM, with those that wait for its next start.
@@ -14,18 +15,21 @@ func (c *Client) VMSettings(ctx context.Context, id ID) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
+
 	if !now.ChangesWait {
 		return Settings{now, now}, nil
 	}
+
 	next, err := c.VMAtNextStart(ctx, id)
 	if err != nil {
 		return Settings{}, err
 	}
+
 	return Settings{now, next}, nil
 }
 
-// Waiting is what waits for the next start: a request that asks for just that, and its names for people. The engine forgets
-// what waits when another change comes, unless that says it again.
+// Waiting is what waits for the next start: a request that asks for just that, and its names for people. The engine
+// forgets what waits when another change comes, unless that says it again.
 func (s Settings) Waiting() (again *VM, names []string) {
 	again = &VM{}
 	now, next := s.Now, s.Next
@@ -49,6 +53,7 @@ func (s Settings) Waiting() (again *VM, names []string) {
 		again.Type = next.Type
 		names = append(names, "type")
 	}
+
 	return again, names
 }
 
@@ -57,6 +62,7 @@ func keep[T any](names *[]string, name string, now, next *T, again **T) {
 	if next == nil || reflect.DeepEqual(now, next) {
 		return
 	}
+
 	*again = next
 	*names = append(*names, name)
 }
@@ -65,6 +71,7 @@ func policyOf(vm *VM) MemoryPolicy {
 	if vm.MemoryPolicy == nil {
 		return MemoryPolicy{}
 	}
+
 	return *vm.MemoryPolicy
 }
 
@@ -73,6 +80,7 @@ func cpuOf(vm *VM) *CPU {
 	if vm.CPU == nil || vm.CPU.Topology == nil {
 		return nil
 	}
+
 	return &CPU{Topology: vm.CPU.Topology}
 }
 
@@ -86,6 +94,7 @@ func (v *VM) Complete(again *VM) {
 		fill(&policy.Ballooning, again.MemoryPolicy.Ballooning)
 		v.MemoryPolicy = &policy
 	}
+
 	fill(&v.CPU, again.CPU)
 	fill(&v.OS, again.OS)
 	fill(&v.Console, again.Console)
@@ -105,9 +114,10 @@ func fill[T any](value **T, other *T) {
 // memoryStep is what an engine adds memory to a VM that runs in.
 const memoryStep = 128 << 20
 
-// TakesMemory says whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts less as
-// well, and does nothing.
+// TakesMemory says whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts less
+// as well, and does nothing.
 func (s Settings) TakesMemory(memory int64) bool {
 	now, most := s.Now.Memory, policyOf(s.Now).Max
-	return now == nil || memory == *now || memory > *now && (memory-*now)%memoryStep == 0 && (most == nil || memory <= *most)
+	return now == nil || memory == *now ||
+		memory > *now && (memory-*now)%memoryStep == 0 && (most == nil || memory <= *most)
 }

@@ -12,7 +12,9 @@ const lostWait = 10 * time.Second
 // find is asked for lostWait whether the engine made the object all the same; it returns nil where there is none. A
 // request is never repeated that may have had an effect. Neither function is cut off by an interrupt, which would leave
 // an object that nobody knows of; both have their own time-outs.
-func CreateOnce[T any](ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error)) (*T, error) {
+func CreateOnce[T any](
+	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
+) (*T, error) {
 	var made *T
 	err := Wait(ctx, what+" to be created", func(ctx context.Context) (bool, string, error) {
 		ctx = context.WithoutCancel(ctx)
@@ -20,9 +22,11 @@ func CreateOnce[T any](ctx context.Context, what string, report func(seen string
 		if made, err = create(ctx); err == nil {
 			return true, "", nil
 		}
+
 		if !AnswerLost(err) {
 			return false, "", err
 		}
+
 		deadline, cancel := context.WithTimeout(ctx, lostWait)
 		defer cancel()
 		_ = Wait(deadline, what, func(ctx context.Context) (bool, string, error) {
@@ -33,8 +37,10 @@ func CreateOnce[T any](ctx context.Context, what string, report func(seen string
 		if made != nil {
 			return true, "", nil
 		}
+
 		return false, "", &lostError{err}
 	}, report)
+
 	return made, err
 }
 

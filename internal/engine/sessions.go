@@ -11,8 +11,8 @@ import (
 // sessionIdle is how long a session that nobody asks for is kept: rotated credentials leave one behind.
 const sessionIdle = 30 * time.Minute
 
-// sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log in
-// again, where the credentials were replaced, and would be counted as somebody who guesses.
+// sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log
+// in again, where the credentials were replaced, and would be counted as somebody who guesses.
 const sessionGrace = time.Minute
 
 // Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one
@@ -35,7 +35,11 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure)))
+
+	key := fmt.Sprintf(
+		"%x",
+		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure)),
+	)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -43,19 +47,24 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 		found.used = now
 		return found.client, nil
 	}
+
 	client, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
+
 	for other, idle := range s.clients {
 		if now.Sub(idle.used) > sessionIdle {
 			s.drop(other)
 		}
 	}
+
 	if s.clients == nil {
 		s.clients = map[string]*session{}
 	}
+
 	s.clients[key] = &session{client: client, used: now}
+
 	return client, nil
 }
 
@@ -63,6 +72,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 func (s *Sessions) Drop(client *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for key, open := range s.clients {
 		if open.client == client {
 			s.drop(key)
@@ -74,11 +84,13 @@ func (s *Sessions) Drop(client *Client) {
 func (s *Sessions) Has(client *Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, open := range s.clients {
 		if open.client == client {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -89,6 +101,7 @@ func (s *Sessions) drop(key string) {
 	if s.ending == nil {
 		s.ending = map[*Client]*time.Timer{}
 	}
+
 	s.ending[client] = time.AfterFunc(sessionGrace, func() {
 		s.mu.Lock()
 		delete(s.ending, client)
@@ -101,10 +114,12 @@ func (s *Sessions) drop(key string) {
 func (s *Sessions) Close(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for key, open := range s.clients {
 		_ = open.client.Logout(ctx)
 		delete(s.clients, key)
 	}
+
 	for client, timer := range s.ending {
 		timer.Stop()
 		_ = client.Logout(ctx)

@@ -8,13 +8,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// TestWhichVMsAreOff has the statuses in which there is nothing to stop: D20. An engine that has lost track of a VM says
-// unassigned, or nothing at all, and removes it without a stop.
+// TestWhichVMsAreOff has the statuses in which there is nothing to stop: D20. An engine that has lost track of a VM
+// says unassigned, or nothing at all, and removes it without a stop.
 func TestWhichVMsAreOff(t *testing.T) {
 	off := map[engine.VMStatus]bool{engine.VMDown: true, "unassigned": true, "": true}
 	for _, status := range []engine.VMStatus{
-		"", "down", "image_illegal", "image_locked", "migrating", "not_responding", "paused", "powering_down", "powering_up",
-		"reboot_in_progress", "restoring_state", "saving_state", "suspended", "unassigned", "unknown", "up", "wait_for_launch",
+		"", "down", "image_illegal", "image_locked", "migrating", "not_responding", "paused", "powering_down",
+		"powering_up",
+		"reboot_in_progress", "restoring_state", "saving_state", "suspended", "unassigned", "unknown", "up",
+		"wait_for_launch",
 	} {
 		if status.Off() != off[status] {
 			t.Errorf("status %q: off is %t", status, status.Off())
@@ -22,8 +24,8 @@ func TestWhichVMsAreOff(t *testing.T) {
 	}
 }
 
-// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. Somebody who looks for the disks of a VM must not
-// take that for a VM without any.
+// TestListsOfAVMThatIsGone has the engine answer with empty lists: m2, P13. Somebody who looks for the disks of a VM
+// must not take that for a VM without any.
 func TestListsOfAVMThatIsGone(t *testing.T) {
 	_, config := start(t, ovirtsim.Options{})
 	c := client(t, config)
@@ -33,17 +35,22 @@ func TestListsOfAVMThatIsGone(t *testing.T) {
 	}
 
 	_, cluster := home(t, c)
-	vm, err := c.CreateVM(t.Context(), &engine.VM{Name: "bare", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(engine.BlankTemplateID)}, nil)
+	vm, err := c.CreateVM(t.Context(), &engine.VM{
+		Name:     "bare",
+		Cluster:  engine.NewRef(cluster.ID),
+		Template: engine.NewRef(engine.BlankTemplateID),
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if attached, err := c.DiskAttachments(t.Context(), vm.ID); err != nil || len(attached) != 0 {
 		t.Errorf("a VM without disks: %v, %v", attached, err)
 	}
 }
 
-// TestAGroupOfAnyClusterHasItsName makes a group in one cluster and looks for it from another: B4, D2. Names are unique in the
-// whole engine.
+// TestAGroupOfAnyClusterHasItsName makes a group in one cluster and looks for it from another: B4, D2. Names are unique
+// in the whole engine.
 func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
@@ -60,11 +67,15 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := c.AffinityGroupsNamed(t.Context(), "apart"); err != nil || len(found) != 1 || found[0].ID != made.ID {
+
+	found, err := c.AffinityGroupsNamed(t.Context(), "apart")
+	if err != nil || len(found) != 1 || found[0].ID != made.ID {
 		t.Errorf("%+v, %v", found, err)
 	}
+
 	var fault *engine.Fault
-	if _, err := c.CreateAffinityGroup(t.Context(), first.ID, &engine.AffinityGroup{Name: "apart"}); !errors.As(err, &fault) || fault.StatusCode != 400 {
+	_, err = c.CreateAffinityGroup(t.Context(), first.ID, &engine.AffinityGroup{Name: "apart"})
+	if !errors.As(err, &fault) || fault.StatusCode != 400 {
 		t.Errorf("a second one: %v", err)
 	}
 }

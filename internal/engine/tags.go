@@ -27,6 +27,7 @@ func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
 	if err := c.get(ctx, "/tags/"+id.segment(), nil, &tag); err != nil {
 		return nil, fmt.Errorf("failed to get tag %s: %w", id, err)
 	}
+
 	return &tag, nil
 }
 
@@ -36,6 +37,7 @@ func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
 	if err := c.get(ctx, "/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up tag %q: %w", name, err)
 	}
+
 	return slices.DeleteFunc(list.Items, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
@@ -45,6 +47,7 @@ func (c *Client) CreateTag(ctx context.Context, tag *Tag) (*Tag, error) {
 	if err := c.do(ctx, http.MethodPost, "/tags", nil, tag, &created); err != nil {
 		return nil, fmt.Errorf("failed to create tag %q: %w", tag.Name, err)
 	}
+
 	return &created, nil
 }
 
@@ -53,6 +56,7 @@ func (c *Client) DeleteTag(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, "/tags/"+id.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete tag %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -62,6 +66,7 @@ func (c *Client) VMTags(ctx context.Context, vmID ID) ([]Tag, error) {
 	if err := c.get(ctx, vmPath(vmID)+"/tags", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the tags of VM %s: %w", vmID, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -73,9 +78,11 @@ func (c *Client) TagVM(ctx context.Context, vmID, tagID ID) error {
 			err = fmt.Errorf("the engine has no tag of that ID any more: %w", look)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to put tag %s on VM %s: %w", tagID, vmID, err)
 	}
+
 	return nil
 }
 
@@ -84,5 +91,6 @@ func (c *Client) UntagVM(ctx context.Context, vmID, tagID ID) error {
 	if err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/tags/"+tagID.segment(), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to take tag %s from VM %s: %w", tagID, vmID, err)
 	}
+
 	return nil
 }

@@ -34,6 +34,7 @@ func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
 	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {
 		return nil, fmt.Errorf("failed to get template %s: %w", id, err)
 	}
+
 	return &template, nil
 }
 
@@ -46,6 +47,7 @@ func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	if err := c.get(ctx, "/templates", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list templates: %w", err)
 	}
+
 	return list.Items, nil
 }
 
@@ -55,6 +57,7 @@ func (c *Client) FindTemplates(ctx context.Context, name string) ([]Template, er
 	if err != nil {
 		return nil, fmt.Errorf("failed to look up template %q: %w", name, err)
 	}
+
 	return slices.DeleteFunc(all, func(t Template) bool { return t.Name != name }), nil
 }
 
@@ -65,19 +68,26 @@ func (c *Client) CreateTemplate(ctx context.Context, name, description string, v
 	if description != "" {
 		request.Description = &description
 	}
+
 	var created Template
 	if err := c.do(ctx, http.MethodPost, "/templates", nil, request, &created); err != nil {
 		return nil, fmt.Errorf("failed to create template %q: %w", name, err)
 	}
+
 	return &created, nil
 }
 
 // UpdateTemplate renames and describes a template.
 func (c *Client) UpdateTemplate(ctx context.Context, id ID, name, description string) (*Template, error) {
 	var updated Template
-	if err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{Name: name, Description: &description}, &updated); err != nil {
+	err := c.do(ctx, http.MethodPut, templatePath(id), nil, templateRequest{
+		Name:        name,
+		Description: &description,
+	}, &updated)
+	if err != nil {
 		return nil, fmt.Errorf("failed to update template %s: %w", id, err)
 	}
+
 	return &updated, nil
 }
 
@@ -86,5 +96,6 @@ func (c *Client) DeleteTemplate(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, templatePath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete template %s: %w", id, err)
 	}
+
 	return nil
 }

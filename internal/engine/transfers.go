@@ -28,9 +28,15 @@ const (
 // Failed says that nothing more will come of the transfer.
 func (p TransferPhase) Failed() bool {
 	switch p {
-	case TransferFinishedFailure, TransferFinishedCleanup, TransferCancelled, TransferCancelledSystem, TransferCancelledUser, TransferFinalizingFailed:
+	case TransferFinishedFailure,
+		TransferFinishedCleanup,
+		TransferCancelled,
+		TransferCancelledSystem,
+		TransferCancelledUser,
+		TransferFinalizingFailed:
 		return true
 	}
+
 	return false
 }
 
@@ -63,6 +69,7 @@ func (c *Client) CreateTransfer(ctx context.Context, transfer *ImageTransfer) (*
 	if err := c.do(ctx, http.MethodPost, "/imagetransfers", nil, transfer, &created); err != nil {
 		return nil, fmt.Errorf("failed to begin the transfer to disk %s: %w", RefID(transfer.Image), err)
 	}
+
 	return &created, nil
 }
 
@@ -72,6 +79,7 @@ func (c *Client) Transfer(ctx context.Context, id ID) (*ImageTransfer, error) {
 	if err := c.get(ctx, transferPath(id), nil, &transfer); err != nil {
 		return nil, fmt.Errorf("failed to get transfer %s: %w", id, err)
 	}
+
 	return &transfer, nil
 }
 
@@ -84,11 +92,15 @@ func (c *Client) FindTransfer(ctx context.Context, diskID ID) (*ImageTransfer, e
 	if err := c.get(ctx, "/imagetransfers", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up the transfer of disk %s: %w", diskID, err)
 	}
+
 	for i := range list.Items {
-		if t := &list.Items[i]; (RefID(t.Disk) == diskID || RefID(t.Image) == diskID) && !t.Phase.Failed() && t.Phase != TransferFinishedSuccess {
+		t := &list.Items[i]
+		if (RefID(t.Disk) == diskID || RefID(t.Image) == diskID) && !t.Phase.Failed() &&
+			t.Phase != TransferFinishedSuccess {
 			return t, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -111,5 +123,6 @@ func (c *Client) changeTransfer(ctx context.Context, id ID, verb string) error {
 	if err := c.do(ctx, http.MethodPost, transferPath(id)+"/"+verb, nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to %s transfer %s: %w", verb, id, err)
 	}
+
 	return nil
 }

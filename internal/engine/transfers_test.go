@@ -23,18 +23,31 @@ import (
 
 // qcow2 is a header, and what is wrong with it.
 func qcow2(change func(fields map[string]any)) []byte {
-	fields := map[string]any{"magic": [4]byte{'Q', 'F', 'I', 0xfb}, "version": uint32(3), "backing": uint64(0), "bits": uint32(16), "size": uint64(1 << 30), "crypt": uint32(0), "tables": [36]byte{}, "features": uint64(0)}
+	fields := map[string]any{
+		"magic":    [4]byte{'Q', 'F', 'I', 0xfb},
+		"version":  uint32(3),
+		"backing":  uint64(0),
+		"bits":     uint32(16),
+		"size":     uint64(1 << 30),
+		"crypt":    uint32(0),
+		"tables":   [36]byte{},
+		"features": uint64(0),
+	}
 	if change != nil {
 		change(fields)
 	}
+
 	var out bytes.Buffer
+
 	for _, name := range []string{"magic", "version", "backing", "", "bits", "size", "crypt", "tables", "features"} {
 		value := fields[name]
 		if name == "" {
 			value = uint32(0)
 		}
+
 		_ = binary.Write(&out, binary.BigEndian, value)
 	}
+
 	return append(out.Bytes(), make([]byte, 1000)...)
 }
 
@@ -44,11 +57,13 @@ func tables(l1Size uint32, l1, refcounts uint64, clusters uint32) (out [36]byte)
 	binary.BigEndian.PutUint64(out[4:], l1)
 	binary.BigEndian.PutUint64(out[12:], refcounts)
 	binary.BigEndian.PutUint32(out[20:], clusters)
+
 	return out
 }
 
 func TestReadImage(t *testing.T) {
 	with := func(name string, value any) []byte { return qcow2(func(f map[string]any) { f[name] = value }) }
+
 	tests := map[string]struct {
 		content []byte
 		format  string
@@ -67,11 +82,26 @@ func TestReadImage(t *testing.T) {
 		"no virtual size":                          {with("size", uint64(0)), "", 0, "damaged"},
 		"a virtual size that is not whole sectors": {with("size", uint64(1000)), "", 0, "damaged"},
 		"tables that were cut off":                 {with("tables", tables(4, 0x30000, 0x10000, 1)), "", 0, "cut off"},
-		"tables that are there":                    {append(with("tables", tables(4, 0x200, 0x300, 0)), make([]byte, 1000)...), engine.FormatCow, 1 << 30, ""},
-		"tables behind the end of all files":       {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "cut off"},
-		"a compressed image":                       {append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...), "", 0, "decompress it with unxz"},
-		"an image of VMware":                       {append([]byte("KDMV"), make([]byte, 600)...), "", 0, "qemu-img convert"},
-		"a header that ends":                       {qcow2(nil)[:20], "", 0, "ends within its header"},
+		"tables that are there": {
+			append(with("tables", tables(4, 0x200, 0x300, 0)), make([]byte, 1000)...),
+			engine.FormatCow,
+			1 << 30,
+			"",
+		},
+		"tables behind the end of all files": {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "cut off"},
+		"a compressed image": {
+			append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...),
+			"",
+			0,
+			"decompress it with unxz",
+		},
+		"an image of VMware": {
+			append([]byte("KDMV"), make([]byte, 600)...),
+			"",
+			0,
+			"qemu-img convert",
+		},
+		"a header that ends": {qcow2(nil)[:20], "", 0, "ends within its header"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +110,10 @@ func TestReadImage(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), test.problem) {
 					t.Errorf("got %+v, %v", image, err)
 				}
+
 				return
 			}
+
 			if err != nil || image.Format != test.format || image.VirtualSize != test.size {
 				t.Errorf("got %+v, %v", image, err)
 			}
@@ -96,18 +128,23 @@ func TestAFileNamedQcow2IsOne(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		file, _, err := engine.OpenImage(path)
 		if err == nil {
 			err = file.Close()
 		}
+
 		return err
 	}
-	if err := open("text.qcow2", []byte("kind: Cluster\n")); err == nil || !strings.Contains(err.Error(), "text.qcow2: it is named .qcow2, and is no qcow2 image") {
+	err := open("text.qcow2", []byte("kind: Cluster\n"))
+	if err == nil || !strings.Contains(err.Error(), "text.qcow2: it is named .qcow2, and is no qcow2 image") {
 		t.Errorf("got %v", err)
 	}
+
 	if err := open("image.qcow2", qcow2(nil)); err != nil {
 		t.Error(err)
 	}
+
 	if err := open("image.img", []byte("raw")); err != nil {
 		t.Error(err)
 	}
@@ -131,11 +168,17 @@ func newStorage(t *testing.T) *storage {
 	s := &storage{}
 	s.server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.server.Close)
+
 	return s
 }
 
 func (s *storage) client(t *testing.T) *engine.Client {
-	return client(t, engine.Config{URL: s.server.URL, Username: "u", Password: "p", CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})})
+	return client(t, engine.Config{
+		URL:      s.server.URL,
+		Username: "u",
+		Password: "p",
+		CA:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw}),
+	})
 }
 
 func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
@@ -148,8 +191,15 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	transfer := func() {
 		// Nobody listens on the host's own address.
-		fmt.Fprintf(w, `<image_transfer id="%s"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`, transferID, s.phase, s.server.URL)
+		fmt.Fprintf(
+			w,
+			`<image_transfer id="%s"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`,
+			transferID,
+			s.phase,
+			s.server.URL,
+		)
 	}
+
 	switch key := r.Method + " " + path; {
 	case strings.HasPrefix(path, "/sso/"):
 		fmt.Fprint(w, `{"access_token":"x"}`)
@@ -176,6 +226,7 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 		s.auth = s.auth || r.Header.Get("Authorization") != ""
 		s.ranges = append(s.ranges, r.Header.Get("Content-Range")+" flush="+r.URL.Query().Get("flush"))
 		content, _ := io.ReadAll(r.Body)
+
 		switch {
 		case s.refuse:
 			w.WriteHeader(http.StatusForbidden)
@@ -193,7 +244,12 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 
 func TestUploadImage(t *testing.T) {
 	content, diskID := []byte(strings.Repeat("0123456789", 100)), uuidOf(1)
-	options := engine.UploadOptions{Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: engine.ID(uuidOf(3)), ChunkBytes: 400}
+	options := engine.UploadOptions{
+		Image:           bytes.NewReader(content),
+		Size:            int64(len(content)),
+		StorageDomainID: engine.ID(uuidOf(3)),
+		ChunkBytes:      400,
+	}
 	t.Run("in chunks, by the proxy, and a chunk again where the connection broke", func(t *testing.T) {
 		s := newStorage(t)
 		s.breakAt = 2
@@ -202,17 +258,21 @@ func TestUploadImage(t *testing.T) {
 		if err != nil || disk.ID.String() != diskID {
 			t.Fatalf("got %+v, %v", disk, err)
 		}
+
 		if !bytes.Equal(s.data, content) || s.auth {
 			t.Errorf("%d bytes arrived, with a session: %t", len(s.data), s.auth)
 		}
+
 		want := "bytes 0-399/* flush=n,bytes 400-799/* flush=n,bytes 400-799/* flush=n,bytes 800-999/* flush=y"
 		if got := strings.Join(s.ranges, ","); got != want {
 			t.Errorf("the chunks were %s", got)
 		}
+
 		if fmt.Sprint(sent) != "[0 400 800 1000]" {
 			t.Errorf("the progress was %v", sent)
 		}
 	})
+
 	for name, begin := range map[string]func(*storage) context.Context{
 		"a refusal leaves nothing": func(s *storage) context.Context { s.refuse = true; return context.Background() },
 		"an interrupt leaves nothing": func(*storage) context.Context {
@@ -226,6 +286,7 @@ func TestUploadImage(t *testing.T) {
 			if _, _, err := s.client(t).UploadImage(begin(s), options, nil); err == nil {
 				t.Fatal("the upload succeeded")
 			}
+
 			if s.disk || s.phase == "transferring" {
 				t.Errorf("left behind: disk %t, transfer %s", s.disk, s.phase)
 			}
@@ -240,7 +301,8 @@ func TestAWaitSaysWhatItSawLast(t *testing.T) {
 		cancel()
 		return false, "powering_up", nil
 	}, func(seen string) { reported = append(reported, seen) })
-	if err == nil || !strings.Contains(err.Error(), "the VM to start") || !strings.Contains(err.Error(), "powering_up") || len(reported) != 1 {
+	if err == nil || !strings.Contains(err.Error(), "the VM to start") ||
+		!strings.Contains(err.Error(), "powering_up") || len(reported) != 1 {
 		t.Errorf("got %v, reported %q", err, reported)
 	}
 }
@@ -263,13 +325,21 @@ func newSlowUploads(t *testing.T, disk time.Duration) *uploads {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	domain, err := c.StorageDomain(t.Context(), dc, "olvm-data")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content := []byte(strings.Repeat("0123456789abcdef", 4096))
+
 	return &uploads{sim, config, engine.UploadOptions{
-		Image: bytes.NewReader(content), Size: int64(len(content)), StorageDomainID: domain.ID, Alias: "image", ChunkBytes: 16 << 10, Fingerprint: "sha256=1",
+		Image:           bytes.NewReader(content),
+		Size:            int64(len(content)),
+		StorageDomainID: domain.ID,
+		Alias:           "image",
+		ChunkBytes:      16 << 10,
+		Fingerprint:     "sha256=1",
 	}}
 }
 
@@ -278,18 +348,20 @@ func (u *uploads) named() []ovirtsim.DiskInfo {
 	return slices.DeleteFunc(u.sim.Disks(), func(d ovirtsim.DiskInfo) bool { return d.Name != "image" })
 }
 
-// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk; the others find it,
-// or say that it is being made.
+// TestEqualUploadsAtOnceMakeOneDisk begins the same upload several times at once: F2. One makes the disk; the others
+// find it, or say that it is being made.
 func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 	u := newUploads(t)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var ids []string
+
 	for range 3 {
 		all.Go(func() {
 			disk, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil)
 			mu.Lock()
 			defer mu.Unlock()
+
 			switch {
 			case err == nil:
 				ids = append(ids, disk.ID.String())
@@ -298,11 +370,14 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if len(ids) == 0 || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != 1 {
 		t.Errorf("the uploads ended with the disks %v", ids)
 	}
-	if left := u.named(); len(left) != 1 || left[0].Status != "ok" { // F6: a change of the description locks it for a moment
+
+	// F6: a change of the description locks it for a moment
+	if left := u.named(); len(left) != 1 || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
 	}
 }
@@ -310,6 +385,7 @@ func TestEqualUploadsAtOnceMakeOneDisk(t *testing.T) {
 // until waits for something to happen.
 func until(t *testing.T, happened func() bool) {
 	t.Helper()
+
 	for deadline := time.Now().Add(10 * time.Second); !happened(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Error("it does not happen")
@@ -323,21 +399,31 @@ func (u *uploads) begun(t *testing.T, c *engine.Client) (*engine.Disk, *engine.I
 	t.Helper()
 	alias := "image"
 	disk, err := c.CreateDisk(t.Context(), &engine.Disk{
-		Alias: &alias, Description: "capolvm upload sha256=1 request=x", Format: engine.FormatRaw, ProvisionedSize: u.options.Size,
-		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: u.options.StorageDomainID}}},
+		Alias:           &alias,
+		Description:     "capolvm upload sha256=1 request=x",
+		Format:          engine.FormatRaw,
+		ProvisionedSize: u.options.Size,
+		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: u.options.StorageDomainID}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.WaitDisk(t.Context(), disk.ID, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	transfer, err := c.CreateTransfer(t.Context(), &engine.ImageTransfer{
-		Direction: "upload", Format: engine.FormatRaw, Image: engine.NewRef(disk.ID), InactivityTimeout: 60, TimeoutPolicy: "cancel",
+		Direction:         "upload",
+		Format:            engine.FormatRaw,
+		Image:             engine.NewRef(disk.ID),
+		InactivityTimeout: 60,
+		TimeoutPolicy:     "cancel",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return disk, transfer
 }
 
@@ -349,12 +435,14 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	if err := u.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/images/", DelayMillis: 1000, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	var other sync.WaitGroup
 	other.Go(func() { // while the first bytes are on their way
 		until(t, func() bool { return u.sim.Hits() == 1 })
 		if err := c.FinalizeTransfer(t.Context(), transfer.ID); err != nil {
 			t.Error(err)
 		}
+
 		until(t, func() bool {
 			return c.UpdateDisk(t.Context(), disk.ID, &engine.Disk{Description: "capolvm image sha256=1"}) == nil
 		})
@@ -367,7 +455,8 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	}
 }
 
-// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it: F7.
+// TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it:
+// F7.
 func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	u := newUploads(t)
 	c := client(t, u.config)
@@ -382,9 +471,13 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 	if err != nil || made.ID == disk.ID {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if !slices.ContainsFunc(seen, func(s string) bool { return strings.Contains(s, "has forgotten the earlier upload") }) {
+
+	if !slices.ContainsFunc(seen, func(s string) bool {
+		return strings.Contains(s, "has forgotten the earlier upload")
+	}) {
 		t.Errorf("it reported %q", seen)
 	}
+
 	if left := u.named(); len(left) != 1 || left[0].ID != made.ID.String() || left[0].Status != "ok" {
 		t.Errorf("the engine has %+v", left)
 	}
@@ -393,18 +486,25 @@ func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {
 // TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing has a user with rights on the data center alone: D19.
 func TestAnUploadWithoutTheRightToEndItSaysWhichIsMissing(t *testing.T) {
 	u := newUploads(t)
-	if err := u.sim.Inject(ovirtsim.Fault{
-		Method: "POST", Path: "/imagetransfers/.*/finalize$", Status: 403, Reason: "Operation Failed", Detail: "[User is not authorized to perform this action.]",
-	}); err != nil {
+	err := u.sim.Inject(ovirtsim.Fault{
+		Method: "POST",
+		Path:   "/imagetransfers/.*/finalize$",
+		Status: 403,
+		Reason: "Operation Failed",
+		Detail: "[User is not authorized to perform this action.]",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client(t, u.config).UploadImage(t.Context(), u.options, nil); err == nil || !strings.Contains(err.Error(), "the role DiskCreator") {
+
+	_, _, err = client(t, u.config).UploadImage(t.Context(), u.options, nil)
+	if err == nil || !strings.Contains(err.Error(), "the role DiskCreator") {
 		t.Errorf("it says %v", err)
 	}
 }
 
-// TestAnUploadThatIsCancelledLeavesNothing ends an upload in its middle: M5, F1. The engine removes the disk itself, some time
-// after the transfer was cancelled; until then it refuses to.
+// TestAnUploadThatIsCancelledLeavesNothing ends an upload in its middle: M5, F1. The engine removes the disk itself,
+// some time after the transfer was cancelled; until then it refuses to.
 func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, u *uploads, cancel func()){
 		"by its user": func(_ *testing.T, _ *uploads, cancel func()) { cancel() },
@@ -428,6 +528,7 @@ func TestAnUploadThatIsCancelledLeavesNothing(t *testing.T) {
 			if err == nil || strings.Contains(err.Error(), "left behind") {
 				t.Errorf("it says %v", err)
 			}
+
 			if left := u.named(); len(left) != 0 {
 				t.Errorf("the engine has %+v", left)
 			}

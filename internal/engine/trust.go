@@ -13,15 +13,20 @@ import (
 )
 
 // Authority asks an engine for the certificate of its CA, which needs no session. trusted says whether the system's CAs
-// verify the engine; where they do not, nothing in the answer is proved before somebody has confirmed it, and Verify then
-// says whether the engine has a certificate of that CA.
+// verify the engine; where they do not, nothing in the answer is proved before somebody has confirmed it, and Verify
+// then says whether the engine has a certificate of that CA.
 func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
 	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
 	var untrusted *TLSError
 	if err == nil || !errors.As(err, &untrusted) {
 		return ca, err == nil, err
 	}
-	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}) //nolint:gosec // it is how one gets to know the CA
+
+	ca, err = authority(ctx, rawURL, &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // it is how one gets to know the CA
+	})
+
 	return ca, false, err
 }
 
@@ -30,6 +35,7 @@ func Verify(ctx context.Context, rawURL string, ca *x509.Certificate) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)
 	_, err := authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool})
+
 	return err
 }
 
@@ -38,15 +44,21 @@ func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Ce
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	query := url.Values{"resource": {"ca-certificate"}, "format": {"X509-PEM-CA"}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String()+"/services/pki-resource?"+query.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		base.String()+"/services/pki-resource?"+query.Encode(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("failed to build the request: %w", err)
 	}
+
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, transportError(err)
@@ -56,13 +68,21 @@ func authority(ctx context.Context, rawURL string, config *tls.Config) (*x509.Ce
 	if err != nil {
 		return nil, &UnreachableError{Err: err}
 	}
+
 	block, _ := pem.Decode(content)
 	if response.StatusCode != http.StatusOK || block == nil || block.Type != "CERTIFICATE" {
-		return nil, &UnreachableError{Err: fmt.Errorf("%s/services/pki-resource answered HTTP %d without a certificate, as no engine does", base, response.StatusCode)}
+		return nil, &UnreachableError{
+			Err: fmt.Errorf("%s/services/pki-resource answered HTTP %d without a certificate, as no engine does", base,
+				response.StatusCode),
+		}
 	}
+
 	ca, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, &UnreachableError{Err: fmt.Errorf("%s/services/pki-resource answered with a certificate that cannot be read: %w", base, err)}
+		return nil, &UnreachableError{
+			Err: fmt.Errorf("%s/services/pki-resource answered with a certificate that cannot be read: %w", base, err),
+		}
 	}
+
 	return ca, nil
 }

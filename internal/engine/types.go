@@ -61,6 +61,7 @@ func NewRef(id ID) *Ref {
 	if id == "" {
 		return nil
 	}
+
 	return &Ref{ID: id}
 }
 
@@ -69,6 +70,7 @@ func RefID(r *Ref) ID {
 	if r == nil {
 		return ""
 	}
+
 	return r.ID
 }
 
@@ -106,6 +108,7 @@ func (v *VM) CommentText() string {
 	if v.Comment == nil {
 		return ""
 	}
+
 	return *v.Comment
 }
 
@@ -120,6 +123,7 @@ func (v *VM) DescriptionText() string {
 	if v.Description == nil {
 		return ""
 	}
+
 	return *v.Description
 }
 
@@ -330,5 +334,6 @@ type StorageDomain struct {
 
 func (d StorageDomain) in(dataCenterID ID) bool {
 	return RefID(d.DataCenter) == dataCenterID ||
-		d.DataCenters != nil && slices.ContainsFunc(d.DataCenters.Items, func(r Ref) bool { return r.ID == dataCenterID })
+		d.DataCenters != nil &&
+			slices.ContainsFunc(d.DataCenters.Items, func(r Ref) bool { return r.ID == dataCenterID })
 }

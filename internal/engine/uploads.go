@@ -45,14 +45,15 @@ type UploadOptions struct {
 	Sparse *bool
 	// ChunkBytes is how much is sent in one request; 0 means DefaultChunk.
 	ChunkBytes int64
-	// Fingerprint is what the image is, such as its SHA-256. With it an upload goes on where an earlier one of the same image to
-	// the same alias and storage domain was broken off, and one that has ended is not repeated. Empty means a new disk always.
+	// Fingerprint is what the image is, such as its SHA-256. With it an upload goes on where an earlier one of the same
+	// image to the same alias and storage domain was broken off, and one that has ended is not repeated. Empty means a
+	// new disk always.
 	Fingerprint string
-	// Resume is called before an upload goes on with its first bytes there already; an error ends it, and leaves all as it is.
-	// May be nil.
+	// Resume is called before an upload goes on with its first bytes there already; an error ends it, and leaves all as
+	// it is. May be nil.
 	Resume func(sent int64) error
-	// Idle is after how long without a request the engine ends the transfer, and how long an upload can be broken off; 0
-	// means DefaultIdle.
+	// Idle is after how long without a request the engine ends the transfer, and how long an upload can be broken off;
+	// 0 means DefaultIdle.
 	Idle time.Duration
 	// Report is called when something new is seen that is waited for; may be nil.
 	Report func(seen string)
@@ -64,33 +65,44 @@ func (o *UploadOptions) finished() string   { return "capolvm image " + o.Finger
 
 // Earlier says whether a disk of the alias is that of an earlier upload of the same image.
 func (o *UploadOptions) Earlier(d *Disk) bool {
-	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) && (d.MadeFor(o.unfinished()) || d.Description == o.finished())
+	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
+		(d.MadeFor(o.unfinished()) || d.Description == o.finished())
 }
 
-// UploadImage makes a disk of an image file and returns it when it can be used; made says that this call made it, not that it was
-// found. progress is called with the number of
-// bytes sent and to send, once before the first and after each chunk; it may be nil. Where the upload fails, or ctx
-// ends, the transfer is cancelled and the disk deleted; what could not be cleaned up is part of the error.
-func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progress func(sent, total int64)) (disk *Disk, made bool, err error) {
+// UploadImage makes a disk of an image file and returns it when it can be used; made says that this call made it, not
+// that it was found. progress is called with the number of bytes sent and to send, once before the first and after each
+// chunk; it may be nil. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what could
+// not be cleaned up is part of the error.
+func (c *Client) UploadImage(
+	ctx context.Context, options UploadOptions, progress func(sent, total int64),
+) (disk *Disk, made bool, err error) {
 	image, err := ReadImage(options.Image, options.Size)
 	if err != nil {
 		return nil, false, err
 	}
+
 	if options.Format == "" {
 		options.Format = image.Format
 	}
+
 	if image.Format == FormatCow && options.Format == FormatRaw {
-		return nil, false, errors.New("a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img")
+		return nil, false, errors.New(
+			"a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img",
+		)
 	}
+
 	if options.ChunkBytes <= 0 {
 		options.ChunkBytes = DefaultChunk
 	}
+
 	if options.Idle <= 0 {
 		options.Idle = DefaultIdle
 	}
+
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
+
 	wanted := &Disk{
 		Format: options.Format, Sparse: options.Sparse, ProvisionedSize: image.VirtualSize, InitialSize: image.FileSize,
 		StorageDomains: &StorageDomains{Items: []Ref{{ID: options.StorageDomainID}}},
@@ -98,11 +110,13 @@ func (c *Client) UploadImage(ctx context.Context, options UploadOptions, progres
 	if options.Alias != "" {
 		wanted.Alias = &options.Alias
 	}
+
 	for {
 		disk, made, err = c.uploadOnce(ctx, options, image, wanted, progress)
 		if !errors.Is(err, errTicketLost) && !errors.Is(err, errEndedElsewhere) {
 			return disk, made, err
 		}
+
 		if options.Report != nil {
 			options.Report(err.Error() + ": it is looked for again")
 		}
@@ -116,23 +130,29 @@ var (
 	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
 )
 
-// uploadOnce makes an upload, or goes on with an earlier one; made is false where it found the disk of one that has ended.
-func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64)) (disk *Disk, made bool, err error) {
+// uploadOnce makes an upload, or goes on with an earlier one; made is false where it found the disk of one that has
+// ended.
+func (c *Client) uploadOnce(
+	ctx context.Context, options UploadOptions, image Image, wanted *Disk, progress func(sent, total int64),
+) (disk *Disk, made bool, err error) {
 	upload := &upload{Client: c, options: options, image: image, progress: progress}
 	if options.Fingerprint != "" {
 		if done, err := upload.find(ctx); err != nil || done != nil {
 			return done, false, err
 		}
 	}
+
 	if upload.disk == "" {
 		owner := ""
 		if options.Fingerprint != "" {
 			owner = options.unfinished()
 		}
+
 		begun, err := c.CreateDiskOnce(ctx, owner, wanted, options.Report)
 		if err != nil {
 			return nil, false, err
 		}
+
 		upload.disk = begun.ID
 		if options.Fingerprint != "" {
 			done, err := upload.alone(ctx)
@@ -141,6 +161,7 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 			}
 		}
 	}
+
 	resumed := upload.transfer != ""
 	if err := upload.run(ctx); err != nil {
 		// The caller's context may have ended, which is one reason to be here.
@@ -150,24 +171,32 @@ func (c *Client) uploadOnce(ctx context.Context, options UploadOptions, image Im
 		if errors.Is(undone, errEndedElsewhere) && ctx.Err() == nil {
 			return nil, false, undone
 		}
+
 		if resumed && undone == nil && ctx.Err() == nil && hasStatus(err, http.StatusForbidden) {
 			return nil, false, errTicketLost
 		}
+
 		return nil, false, errors.Join(fmt.Errorf("failed to upload the image: %w", err), undone)
 	}
+
 	if options.Fingerprint != "" {
 		describe := func(ctx context.Context) (bool, string, error) {
 			err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()})
 			return err == nil, "", err
 		}
-		if err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk.String()+" to be described", describe, options.Report); err != nil {
+		err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk.String()+" to be described", describe,
+			options.Report)
+		if err != nil {
 			return nil, false, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
 		}
+
 		if err := c.WaitDisk(ctx, upload.disk, options.Report); err != nil { // a change locks it for a moment
 			return nil, false, err
 		}
 	}
+
 	disk, err = c.Disk(ctx, upload.disk)
+
 	return disk, err == nil, err
 }
 
@@ -184,8 +213,8 @@ type upload struct {
 	progress func(sent, total int64)
 }
 
-// find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this one goes
-// on with, as far as the engine still waits for it.
+// find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this
+// one goes on with, as far as the engine still waits for it.
 func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 	var idleSince time.Time // when the disk was first seen without a transfer
 	err = Wait(ctx, "an earlier upload of the image to end", func(ctx context.Context) (bool, string, error) {
@@ -193,6 +222,7 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		if disk == nil || err != nil {
 			return true, "", err
 		}
+
 		switch {
 		case disk.Status == DiskOK && disk.Description == u.options.finished():
 			done = disk
@@ -204,27 +234,38 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 				idleSince = time.Time{}
 				return false, string(disk.Status), err
 			}
+
 			if idleSince.IsZero() {
 				idleSince = time.Now()
 			}
+
 			if time.Since(idleSince) < betweenSteps {
 				return false, string(disk.Status), nil
 			}
-			return false, "", fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing uses it, and try again", disk.ID)
+
+			return false, "", fmt.Errorf(
+				"disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing "+
+					"uses it, and try again",
+				disk.ID,
+			)
 		case disk.Status == DiskIllegal && disk.MadeFor(u.options.unfinished()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		case disk.Status == DiskIllegal:
-			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it", disk.ID)
+			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it",
+				disk.ID)
 		}
+
 		transfer, err := u.FindTransfer(ctx, disk.ID)
 		if transfer == nil || err != nil {
 			return false, string(disk.Status), err // until it is removed
 		}
+
 		switch transfer.Phase {
 		case TransferPausedSystem, TransferPausedUser, TransferTransferring:
 		default:
 			return false, string(transfer.Phase), nil
 		}
+
 		// The chunks were sent one after the other; the last one may not be whole.
 		sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
 		if u.options.Resume != nil {
@@ -232,23 +273,27 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 				return false, "", err
 			}
 		}
+
 		if transfer.Phase != TransferTransferring {
 			if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
 				return false, "", err
 			}
 		}
+
 		u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
+
 		return true, "", nil
 	}, u.options.Report)
+
 	return done, err
 }
 
 // betweenSteps is how long a disk may have no transfer while its upload runs.
 const betweenSteps = 15 * time.Second
 
-// alone waits until nobody else is at the same upload: of several that began at the same time, the one with the highest disk
-// ID gives up if it sees another, and the others wait for those that they see. done is the disk of one that has ended
-// meanwhile.
+// alone waits until nobody else is at the same upload: of several that began at the same time, the one with the highest
+// disk ID gives up if it sees another, and the others wait for those that they see. done is the disk of one that has
+// ended meanwhile.
 func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
 		other, err := u.other(ctx)
@@ -259,10 +304,15 @@ func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 			done = other
 			return true, "", nil
 		case other.ID < u.disk:
-			return false, "", fmt.Errorf("another upload of the image has begun at the same time, with disk %s; try again when it has ended", other.ID)
+			return false, "", fmt.Errorf(
+				"another upload of the image has begun at the same time, with disk %s; try again when it has ended",
+				other.ID,
+			)
 		}
+
 		return false, "disk " + other.ID.String() + " is " + string(other.Status), nil
 	}, u.options.Report)
+
 	return done, err
 }
 
@@ -274,6 +324,7 @@ func (u *upload) other(ctx context.Context) (*Disk, error) {
 			return &disks[i], nil
 		}
 	}
+
 	return nil, err
 }
 
@@ -283,46 +334,65 @@ func (u *upload) run(ctx context.Context) error {
 		if err := u.WaitDisk(ctx, u.disk, u.options.Report); err != nil {
 			return err
 		}
+
 		var err error
 		transfer, err = u.CreateTransfer(context.WithoutCancel(ctx), &ImageTransfer{
-			Direction: "upload", Format: u.image.Format, Image: NewRef(u.disk), InactivityTimeout: int(u.options.Idle.Seconds()), TimeoutPolicy: "cancel",
+			Direction:         "upload",
+			Format:            u.image.Format,
+			Image:             NewRef(u.disk),
+			InactivityTimeout: int(u.options.Idle.Seconds()),
+			TimeoutPolicy:     "cancel",
 		})
 		if err != nil {
 			return err
 		}
+
 		u.transfer = transfer.ID
 	}
+
 	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
 		if seen == nil || seen.Phase.Failed() || seen.Phase.Ended() {
 			return false, u.failure(seen)
 		}
+
 		transfer = seen
+
 		return seen.Phase == TransferTransferring, nil
 	})
 	if err != nil {
 		return err
 	}
+
 	target, err := u.endpoint(ctx, transfer)
 	if err != nil {
 		return err
 	}
+
 	if err := u.send(ctx, target); err != nil {
 		return err
 	}
+
 	if err := u.FinalizeTransfer(ctx, u.transfer); hasStatus(err, http.StatusForbidden) {
-		return fmt.Errorf("%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on the whole system, as the role DiskCreator has it", err)
+		return fmt.Errorf(
+			"%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on "+
+				"the whole system, as the role DiskCreator has it",
+			err,
+		)
 	} else if err != nil {
 		return err
 	}
+
 	err = u.waitTransfer(ctx, "to finish", func(seen *ImageTransfer) (bool, error) {
 		if seen != nil && seen.Phase.Failed() {
 			return false, u.failure(seen)
 		}
+
 		return seen == nil || seen.Phase == TransferFinishedSuccess, nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
 }
 
@@ -330,6 +400,7 @@ func (u *upload) failure(seen *ImageTransfer) error {
 	if seen == nil {
 		return fmt.Errorf("the engine has given up transfer %s", u.transfer)
 	}
+
 	return fmt.Errorf("the engine has given up transfer %s: its phase is %s", u.transfer, seen.Phase)
 }
 
@@ -343,7 +414,9 @@ func (u *upload) waitTransfer(ctx context.Context, what string, done func(*Image
 		} else if err != nil {
 			return false, "", err
 		}
+
 		ok, err := done(seen)
+
 		return ok, string(seen.Phase), err
 	}, u.options.Report)
 }
@@ -351,10 +424,12 @@ func (u *upload) waitTransfer(ctx context.Context, what string, done func(*Image
 // endpoint picks the host's own address where it can be reached from here, else the proxy on the engine.
 func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
 	var problems []error
+
 	for _, target := range []string{transfer.TransferURL, transfer.ProxyURL} {
 		if target == "" {
 			continue
 		}
+
 		answer, err := u.data(ctx, http.MethodOptions, target, nil, nil)
 		var refused *Fault
 		if err == nil || errors.As(err, &refused) && refused.StatusCode < 500 {
@@ -362,10 +437,13 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 				Features []string `json:"features"`
 			}
 			u.zeroes = json.Unmarshal(answer, &can) == nil && slices.Contains(can.Features, "zero")
+
 			return target, nil // somebody answers, even if not to this
 		}
+
 		problems = append(problems, err)
 	}
+
 	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
 }
 
@@ -373,68 +451,86 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 func (u *upload) send(ctx context.Context, target string) error {
 	total := u.options.Size
 	u.progress(u.sent, total)
+
 	for begin := u.sent; begin < total; {
 		end := min(begin+u.options.ChunkBytes, total)
 		if err := u.sendChunk(ctx, target, begin, end); err != nil {
 			return err
 		}
+
 		begin = end
 		u.progress(begin, total)
 	}
+
 	return nil
 }
 
-// sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits. Zeroes are
-// not sent, but named.
+// sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits.
+// Zeroes are not sent, but named.
 func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
 	last := end == u.options.Size
 	zero, err := u.isZero(begin, end)
 	if err != nil {
 		return fmt.Errorf("failed to read the image: %w", err)
 	}
+
 	send := func() error {
 		if zero {
 			text, err := json.Marshal(map[string]any{"op": "zero", "offset": begin, "size": end - begin, "flush": last})
 			if err != nil {
 				return fmt.Errorf("failed to build the request: %w", err)
 			}
-			_, err = u.data(ctx, http.MethodPatch, target, http.Header{"Content-Type": {"application/json"}}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
+
+			_, err = u.data(ctx, http.MethodPatch, target, http.Header{
+				"Content-Type": {"application/json"},
+			}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
+
 			return err
 		}
+
 		flush, separator := "n", "?"
 		if last {
 			flush = "y"
 		}
+
 		if strings.Contains(target, "?") {
 			separator = "&"
 		}
+
 		_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
 			"Content-Type":  {"application/octet-stream"},
 			"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
 		}, io.NewSectionReader(u.options.Image, begin, end-begin))
+
 		return err
 	}
 	pause := waitFirst
+
 	for try := 1; ; try++ {
 		err := send()
 		if err == nil {
 			return nil
 		}
+
 		if !AnswerLost(err) || try == chunkTries || ctx.Err() != nil {
 			hint := ""
 			if hasStatus(err, http.StatusInternalServerError) {
 				hint = " (the host could not write it: is the storage domain full?)"
 			}
+
 			return fmt.Errorf("failed to send bytes %d to %d: %w%s", begin, end, err, hint)
 		}
+
 		if seen, lookErr := u.Transfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
 			return u.failure(seen)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pause):
 		}
+
 		pause *= 3
 	}
 }
@@ -444,16 +540,19 @@ func (u *upload) isZero(begin, end int64) (bool, error) {
 	if !u.zeroes {
 		return false, nil
 	}
+
 	buffer := make([]byte, 64<<10)
 	for at := begin; at < end; at += int64(len(buffer)) {
 		part := buffer[:min(int64(len(buffer)), end-at)]
 		if _, err := u.options.Image.ReadAt(part, at); err != nil && !errors.Is(err, io.EOF) {
 			return false, err
 		}
+
 		if !bytes.Equal(part, zeroes[:len(part)]) {
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -461,41 +560,52 @@ var zeroes [64 << 10]byte
 
 // data sends a request to a data endpoint: the engine's CA signs its certificate too, and the URL is the ticket, so no
 // session is shown.
-func (u *upload) data(ctx context.Context, method, target string, header http.Header, body *io.SectionReader) (answer []byte, err error) {
+func (u *upload) data(
+	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
+) (answer []byte, err error) {
 	parsed, err := url.Parse(target)
 	if err != nil || parsed.Scheme != "https" {
 		return nil, fmt.Errorf("the engine names a data endpoint that is not an https URL: %q", target)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
 	var payload io.Reader
 	if body != nil {
 		payload = body
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, target, payload)
 	if err != nil {
 		return nil, fmt.Errorf("failed to build the request: %w", err)
 	}
+
 	if header != nil {
 		request.Header = header.Clone()
 	}
+
 	if body != nil {
 		request.ContentLength = body.Size()
 	}
+
 	response, err := u.http.Do(request)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return nil, context.Canceled
 		}
+
 		var about *url.Error
 		if errors.As(err, &about) { // the URL is the ticket
 			err = about.Err
 		}
+
 		err = transportError(err)
 		var untrusted *TLSError
 		if errors.As(err, &untrusted) { // that of a host, not the engine's
-			return nil, fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", parsed.Host, untrusted.Err)
+			return nil, fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", parsed.Host,
+				untrusted.Err)
 		}
+
 		return nil, err
 	}
 	defer response.Body.Close()
@@ -503,10 +613,17 @@ func (u *upload) data(ctx context.Context, method, target string, header http.He
 	if err != nil {
 		return nil, &UnreachableError{Err: err}
 	}
+
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		// The path is the ticket, which is a secret as long as the transfer lives.
-		return nil, &Fault{Method: method, Path: parsed.Host, StatusCode: response.StatusCode, Detail: strings.TrimSpace(string(content))}
+		return nil, &Fault{
+			Method:     method,
+			Path:       parsed.Host,
+			StatusCode: response.StatusCode,
+			Detail:     strings.TrimSpace(string(content)),
+		}
 	}
+
 	return content, nil
 }
 
@@ -516,6 +633,7 @@ func (u *upload) undo(ctx context.Context) error {
 		if err := u.CancelTransfer(ctx, u.transfer); err != nil && !IsNotFound(err) && !IsConflict(err) {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
+
 		var last *ImageTransfer
 		err := u.waitTransfer(ctx, "to be cancelled", func(seen *ImageTransfer) (bool, error) {
 			last = seen
@@ -524,6 +642,7 @@ func (u *upload) undo(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
+
 		// Whoever else has ended it may have a good disk. Without a fingerprint nobody else knows of it.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
 			status, err := u.settledDisk(ctx, u.disk, nil)
@@ -537,9 +656,11 @@ func (u *upload) undo(ctx context.Context) error {
 			}
 		}
 	}
+
 	// A cancelled upload takes its disk with it.
 	if err := u.RemoveDisk(ctx, u.disk, nil); err != nil {
 		return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 	}
+
 	return nil
 }

@@ -33,9 +33,11 @@ func (c *Client) VMs(ctx context.Context) ([]VM, error) {
 	if err := c.do(ctx, http.MethodGet, "/vms", nil, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list VMs: %w", err)
 	}
+
 	for i := range list.Items {
 		list.Items[i].Initialization = nil // user data, which is most of an answer, and of the memory that keeps it
 	}
+
 	return list.Items, nil
 }
 
@@ -46,16 +48,19 @@ func (c *Client) FindVM(ctx context.Context, dataCenterID ID, name string) (*VM,
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range vms {
 		vm := &vms[i]
 		cluster, err := c.clusterByID(ctx, RefID(vm.Cluster))
 		if err != nil {
 			return nil, err
 		}
+
 		if dataCenterID == "" || cluster == nil || cluster.DataCenter.ID == dataCenterID {
 			return vm, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -67,6 +72,7 @@ func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
 	if err := c.do(ctx, http.MethodGet, "/vms", query, nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to look up VM %q: %w", name, err)
 	}
+
 	return slices.DeleteFunc(list.Items, func(vm VM) bool { return vm.Name != name }), nil
 }
 
@@ -78,7 +84,8 @@ func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
 // allContent asks for what an answer leaves out because it costs the engine more.
 var allContent = http.Header{"All-Content": {"true"}}
 
-// VMInFull returns the VM of that ID with its initialization, which holds the user data, its console and its sound card.
+// VMInFull returns the VM of that ID with its initialization, which holds the user data, its console and its sound
+// card.
 func (c *Client) VMInFull(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, allContent)
 }
@@ -96,6 +103,7 @@ func (c *Client) vm(ctx context.Context, path string, id ID, header http.Header)
 	if err := c.get(ctx, path, header, &vm); err != nil {
 		return nil, fmt.Errorf("failed to get VM %s: %w", id, err)
 	}
+
 	return &vm, nil
 }
 
@@ -105,15 +113,17 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	if clone != nil {
 		query = url.Values{"clone": {fmt.Sprint(*clone)}}
 	}
+
 	var created VM
 	if err := c.do(ctx, http.MethodPost, "/vms", query, vm, &created); err != nil {
 		return nil, fmt.Errorf("failed to create VM %q: %w", vm.Name, err)
 	}
+
 	return &created, nil
 }
 
-// UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once waits
-// for its next start; what waited before is lost, unless the change says it again.
+// UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
+// waits for its next start; what waited before is lost, unless the change says it again.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {
 	return c.updateVM(ctx, id, nil, change)
 }
@@ -128,6 +138,7 @@ func (c *Client) updateVM(ctx context.Context, id ID, query url.Values, change *
 	if err := c.do(ctx, http.MethodPut, vmPath(id), query, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update VM %s: %w", id, err)
 	}
+
 	return &updated, nil
 }
 
@@ -136,6 +147,7 @@ func (c *Client) DeleteVM(ctx context.Context, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, vmPath(id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete VM %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -144,8 +156,8 @@ func (c *Client) StartVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "start", action{})
 }
 
-// StopPatience is how long a VM may read as if nobody had stopped it: until its host tells the engine that it has ended. A
-// second stop in that time is refused.
+// StopPatience is how long a VM may read as if nobody had stopped it: until its host tells the engine that it has
+// ended. A second stop in that time is refused.
 const StopPatience = 15 * time.Second
 
 // StopVM powers the VM off. It does not wait. Force stops it also while a backup is going.
@@ -162,6 +174,7 @@ func (c *Client) act(ctx context.Context, id ID, verb string, body action) error
 	if err := c.do(ctx, http.MethodPost, vmPath(id)+"/"+verb, nil, body, nil); err != nil {
 		return fmt.Errorf("failed to %s VM %s: %w", verb, id, err)
 	}
+
 	return nil
 }
 
@@ -174,6 +187,7 @@ func (c *Client) NICs(ctx context.Context, vmID ID) ([]NIC, error) {
 	if err := c.get(ctx, vmPath(vmID)+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of VM %s: %w", vmID, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -183,6 +197,7 @@ func (c *Client) NIC(ctx context.Context, vmID, id ID) (*NIC, error) {
 	if err := c.get(ctx, nicPath(vmID, id), nil, &nic); err != nil {
 		return nil, fmt.Errorf("failed to get network interface %s of VM %s: %w", id, vmID, err)
 	}
+
 	return &nic, nil
 }
 
@@ -192,6 +207,7 @@ func (c *Client) CreateNIC(ctx context.Context, vmID ID, nic *NIC) (*NIC, error)
 	if err := c.do(ctx, http.MethodPost, vmPath(vmID)+"/nics", nil, nic, &created); err != nil {
 		return nil, fmt.Errorf("failed to add network interface %q to VM %s: %w", nic.Name, vmID, err)
 	}
+
 	return &created, nil
 }
 
@@ -201,6 +217,7 @@ func (c *Client) UpdateNIC(ctx context.Context, vmID, id ID, change *NIC) (*NIC,
 	if err := c.do(ctx, http.MethodPut, nicPath(vmID, id), nil, change, &updated); err != nil {
 		return nil, fmt.Errorf("failed to update network interface %s of VM %s: %w", id, vmID, err)
 	}
+
 	return &updated, nil
 }
 
@@ -213,6 +230,7 @@ func (c *Client) TemplateNICs(ctx context.Context, templateID ID) ([]NIC, error)
 	if err := c.get(ctx, "/templates/"+templateID.segment()+"/nics", nil, &list); err != nil {
 		return nil, fmt.Errorf("failed to list the network interfaces of template %s: %w", templateID, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -221,6 +239,7 @@ func (c *Client) DeleteNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, nicPath(vmID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove network interface %s from VM %s: %w", id, vmID, err)
 	}
+
 	return nil
 }
 
@@ -229,5 +248,6 @@ func (c *Client) UnplugNIC(ctx context.Context, vmID, id ID) error {
 	if err := c.do(ctx, http.MethodPost, nicPath(vmID, id)+"/deactivate", nil, action{}, nil); err != nil {
 		return fmt.Errorf("failed to unplug network interface %s of VM %s: %w", id, vmID, err)
 	}
+
 	return nil
 }

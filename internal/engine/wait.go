@@ -38,9 +38,11 @@ func (e *WaitError) Error() string {
 	if e.Seen != "" {
 		text += fmt.Sprintf(": last seen was %q", e.Seen)
 	}
+
 	if e.Last != nil {
 		text += fmt.Sprintf(", last error: %v", e.Last)
 	}
+
 	return fmt.Sprintf("%s (%v)", text, e.Err)
 }
 
@@ -57,11 +59,13 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 	begin, pause := time.Now(), waitFirst
 	early := &WaitError{What: what}
 	var refusedSince time.Time
+
 	for {
 		done, seen, err := look(ctx)
 		if err == nil && done {
 			return nil
 		}
+
 		switch {
 		case err == nil || IsTransient(err):
 			refusedSince = time.Time{}
@@ -72,21 +76,25 @@ func Wait(ctx context.Context, what string, look Look, report func(seen string))
 		case time.Since(refusedSince) > refusedPatience:
 			return err
 		}
+
 		if seen != "" && seen != early.Seen {
 			early.Seen, pause = seen, waitFirst // things move: the next change may be near
 			if report != nil {
 				report(seen)
 			}
 		}
+
 		if ctx.Err() == nil {
 			early.Last = err
 		}
+
 		select {
 		case <-ctx.Done():
 			early.After, early.Err = time.Since(begin), ctx.Err()
 			return early
 		case <-time.After(pause):
 		}
+
 		pause = min(pause*3/2, waitMost)
 	}
 }

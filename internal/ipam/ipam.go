@@ -37,6 +37,7 @@ func (a Address) Netmask() string {
 	if a.Is4() {
 		return net.IP(net.CIDRMask(a.Prefix.Bits(), 32)).String()
 	}
+
 	return strconv.Itoa(a.Prefix.Bits())
 }
 
@@ -67,7 +68,10 @@ type family struct {
 
 var (
 	v4 = family{"IPv4", "ipv4", "gateway", "10.20.30.0/24", netip.Addr.Is4}
-	v6 = family{"IPv6", "ipv6", "ipv6.gateway", "fd00:20:30::/64", func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() && a.Zone() == "" }}
+	v6 = family{"IPv6", "ipv6", "ipv6.gateway", "fd00:20:30::/64", func(a netip.Addr) bool {
+		return a.Is6() &&
+			!a.Is4In6() && a.Zone() == ""
+	}}
 )
 
 // NewIPv4 reads subnet, gateway (empty means the first address of the subnet) and ranges: single addresses, inclusive
@@ -77,19 +81,23 @@ func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pool := &Pool{bits: prefix.Bits()}
 	if first := prefix.Addr().Next(); prefix.Contains(first) {
 		pool.Gateway = first
 	}
+
 	if strings.TrimSpace(gateway) != "" {
 		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
 		if err != nil || !prefix.Contains(pool.Gateway) {
 			return nil, &FieldError{v4.gateway, fmt.Sprintf("%q is not an address of the subnet %s", gateway, prefix)}
 		}
 	}
+
 	if err := pool.fill(v4, prefix, ranges); err != nil {
 		return nil, err
 	}
+
 	return pool, nil
 }
 
@@ -103,25 +111,37 @@ func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 		if prefix, err = v6.subnet(subnet); err != nil {
 			return nil, err
 		}
+
 		pool.bits = prefix.Bits()
 	}
+
 	if strings.TrimSpace(gateway) != "" {
 		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
-		if err != nil || !v6.is(pool.Gateway) || !pool.Gateway.IsLinkLocalUnicast() && prefix.IsValid() && !prefix.Contains(pool.Gateway) {
-			return nil, &FieldError{v6.gateway, fmt.Sprintf("%q is neither an address of the subnet %s nor link-local", gateway, prefix)}
+		if err != nil || !v6.is(pool.Gateway) ||
+			!pool.Gateway.IsLinkLocalUnicast() && prefix.IsValid() && !prefix.Contains(pool.Gateway) {
+			return nil, &FieldError{
+				v6.gateway,
+				fmt.Sprintf("%q is neither an address of the subnet %s nor link-local", gateway, prefix),
+			}
 		}
 	}
+
 	if err := pool.fill(v6, prefix, ranges); err != nil {
 		return nil, err
 	}
+
 	return pool, nil
 }
 
 func (f family) subnet(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 	if err != nil || !f.is(prefix.Addr()) {
-		return netip.Prefix{}, &FieldError{f.field + ".subnet", fmt.Sprintf("%q is not an %s subnet in CIDR notation; write for example %s", text, f.name, f.example)}
+		return netip.Prefix{}, &FieldError{
+			f.field + ".subnet",
+			fmt.Sprintf("%q is not an %s subnet in CIDR notation; write for example %s", text, f.name, f.example),
+		}
 	}
+
 	return prefix.Masked(), nil
 }
 
@@ -129,26 +149,33 @@ func (f family) subnet(text string) (netip.Prefix, error) {
 func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder
 	var anycast []netip.Addr
+
 	for i, text := range ranges {
 		field := fmt.Sprintf("%s.ipAddresses[%d]", f.field, i)
 		r, err := f.parseRange(strings.TrimSpace(text))
 		if err != nil {
 			return &FieldError{field, err.Error()}
 		}
+
 		if subnet.IsValid() && (!subnet.Contains(r.From()) || !subnet.Contains(r.To())) {
 			return &FieldError{field, fmt.Sprintf("%q is not inside the subnet %s", text, subnet)}
 		}
+
 		builder.AddRange(r)
 		if !subnet.IsValid() { // the address of all routers of the /64s that the range begins and ends in
-			anycast = append(anycast, netip.PrefixFrom(r.From(), p.bits).Masked().Addr(), netip.PrefixFrom(r.To(), p.bits).Masked().Addr())
+			anycast = append(anycast, netip.PrefixFrom(r.From(), p.bits).Masked().Addr(),
+				netip.PrefixFrom(r.To(), p.bits).Masked().Addr())
 		}
 	}
+
 	for _, address := range anycast {
 		builder.Remove(address)
 	}
+
 	if p.Gateway.IsValid() {
 		builder.Remove(p.Gateway)
 	}
+
 	if subnet.IsValid() && subnet.Bits() < subnet.Addr().BitLen()-1 {
 		whole := netipx.RangeOfPrefix(subnet)
 		builder.Remove(whole.From()) // the network itself, or the anycast address of its routers
@@ -156,13 +183,19 @@ func (p *Pool) fill(f family, subnet netip.Prefix, ranges []string) error {
 			builder.Remove(whole.To()) // broadcast
 		}
 	}
+
 	var err error
 	if p.addresses, err = builder.IPSet(); err != nil {
 		return &FieldError{f.field + ".ipAddresses", err.Error()}
 	}
+
 	if len(p.addresses.Ranges()) == 0 {
-		return &FieldError{f.field + ".ipAddresses", "no address is left once network address, broadcast address and gateway are taken out; add some"}
+		return &FieldError{
+			f.field + ".ipAddresses",
+			"no address is left once network address, broadcast address and gateway are taken out; add some",
+		}
 	}
+
 	return nil
 }
 
@@ -174,22 +207,28 @@ func (f family) parseRange(text string) (netipx.IPRange, error) {
 		if err1 != nil || err2 != nil || !f.is(first) || !f.is(last) {
 			return netipx.IPRange{}, malformed
 		}
+
 		if last.Less(first) {
 			return netipx.IPRange{}, fmt.Errorf("the range %q ends before it begins; swap its ends", text)
 		}
+
 		return netipx.IPRangeFrom(first, last), nil
 	}
+
 	if strings.Contains(text, "/") {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil || !f.is(prefix.Addr()) {
 			return netipx.IPRange{}, malformed
 		}
+
 		return netipx.IPRangeFrom(prefix.Addr(), netipx.PrefixLastIP(prefix)), nil
 	}
+
 	address, err := netip.ParseAddr(text)
 	if err != nil || !f.is(address) {
 		return netipx.IPRange{}, malformed
 	}
+
 	return netipx.IPRangeFrom(address, address), nil
 }
 
@@ -209,16 +248,20 @@ func (p *Pool) Address(address netip.Addr) Address {
 func (p *Pool) Free(inUse []netip.Addr) (netip.Addr, error) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
+
 	for _, address := range inUse {
 		builder.Remove(address)
 	}
+
 	free, err := builder.IPSet()
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("failed to subtract the addresses in use: %w", err)
 	}
+
 	if ranges := free.Ranges(); len(ranges) > 0 {
 		return ranges[0].From(), nil
 	}
+
 	return netip.Addr{}, ErrExhausted
 }
 
@@ -229,17 +272,21 @@ func (p *Pool) Size() *big.Int {
 		from, to := new(big.Int).SetBytes(r.From().AsSlice()), new(big.Int).SetBytes(r.To().AsSlice())
 		size.Add(size, to.Sub(to, from).Add(to, big.NewInt(1)))
 	}
+
 	return size
 }
 
 // ParseAll reads addresses and leaves out what is none.
 func ParseAll(texts []string) []netip.Addr {
 	var out []netip.Addr
+
 	for _, text := range texts {
 		if address, err := netip.ParseAddr(text); err == nil {
 			out = append(out, address.Unmap())
 		}
 	}
+
 	slices.SortFunc(out, netip.Addr.Compare)
+
 	return out
 }

@@ -12,6 +12,7 @@ func newPool(subnet, gateway string, ranges []string) (*Pool, error) {
 	if strings.Contains(strings.Join(ranges, ""), ":") {
 		return NewIPv6(subnet, gateway, ranges)
 	}
+
 	return NewIPv4(subnet, gateway, ranges)
 }
 
@@ -22,19 +23,97 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 		inUse           []string
 		want            string
 	}{
-		"a single address":                              {"10.0.0.0/24", "", []string{"10.0.0.9"}, nil, "10.0.0.9/24 via 10.0.0.1"},
-		"ranges in any order":                           {"10.0.0.0/24", "", []string{"10.0.0.30-10.0.0.40", "10.0.0.20"}, nil, "10.0.0.20/24 via 10.0.0.1"},
-		"what is in use is passed over":                 {"10.0.0.0/24", "", []string{"10.0.0.20-10.0.0.22"}, []string{"10.0.0.20", "10.0.0.21"}, "10.0.0.22/24 via 10.0.0.1"},
-		"a block starts at the address that is written": {"10.20.30.0/24", "", []string{"10.20.30.161/30"}, nil, "10.20.30.161/24 via 10.20.30.1"},
-		"the network address is no machine's":           {"10.0.0.0/24", "", []string{"10.0.0.0/24"}, nil, "10.0.0.2/24 via 10.0.0.1"},
-		"the gateway is no machine's":                   {"10.0.0.0/24", "10.0.0.5", []string{"10.0.0.5-10.0.0.6"}, nil, "10.0.0.6/24 via 10.0.0.5"},
-		"overlapping ranges count once":                 {"10.0.0.0/24", "", []string{"10.0.0.7", "10.0.0.7-10.0.0.8"}, []string{"10.0.0.7"}, "10.0.0.8/24 via 10.0.0.1"},
-		"IPv6 without a subnet":                         {"", "", []string{"fd00::5-fd00::9"}, []string{"fd00::5"}, "fd00::6/64 via invalid IP"},
-		"IPv6 with a subnet and a gateway":              {"fd00::/48", "fd00::1", []string{"fd00::1-fd00::9"}, nil, "fd00::2/48 via fd00::1"},
-		"IPv6 with a link-local gateway":                {"fd00::/64", "fe80::1", []string{"fd00::a"}, nil, "fd00::a/64 via fe80::1"},
-		"the anycast address of the routers":            {"fd00::/64", "", []string{"fd00::/64"}, nil, "fd00::1/64 via invalid IP"},
-		"the same without a subnet":                     {"", "", []string{"fd00::/64"}, nil, "fd00::1/64 via invalid IP"},
-		"IPv6 in other words":                           {"fd00::/64", "", []string{"fd00:0:0::a-fd00::b"}, []string{"fd00:0::000a"}, "fd00::b/64 via invalid IP"},
+		"a single address": {
+			"10.0.0.0/24",
+			"",
+			[]string{"10.0.0.9"},
+			nil,
+			"10.0.0.9/24 via 10.0.0.1",
+		},
+		"ranges in any order": {
+			"10.0.0.0/24",
+			"",
+			[]string{"10.0.0.30-10.0.0.40", "10.0.0.20"},
+			nil,
+			"10.0.0.20/24 via 10.0.0.1",
+		},
+		"what is in use is passed over": {
+			"10.0.0.0/24",
+			"",
+			[]string{"10.0.0.20-10.0.0.22"},
+			[]string{"10.0.0.20", "10.0.0.21"},
+			"10.0.0.22/24 via 10.0.0.1",
+		},
+		"a block starts at the address that is written": {
+			"10.20.30.0/24",
+			"",
+			[]string{"10.20.30.161/30"},
+			nil,
+			"10.20.30.161/24 via 10.20.30.1",
+		},
+		"the network address is no machine's": {
+			"10.0.0.0/24",
+			"",
+			[]string{"10.0.0.0/24"},
+			nil,
+			"10.0.0.2/24 via 10.0.0.1",
+		},
+		"the gateway is no machine's": {
+			"10.0.0.0/24",
+			"10.0.0.5",
+			[]string{"10.0.0.5-10.0.0.6"},
+			nil,
+			"10.0.0.6/24 via 10.0.0.5",
+		},
+		"overlapping ranges count once": {
+			"10.0.0.0/24",
+			"",
+			[]string{"10.0.0.7", "10.0.0.7-10.0.0.8"},
+			[]string{"10.0.0.7"},
+			"10.0.0.8/24 via 10.0.0.1",
+		},
+		"IPv6 without a subnet": {
+			"",
+			"",
+			[]string{"fd00::5-fd00::9"},
+			[]string{"fd00::5"},
+			"fd00::6/64 via invalid IP",
+		},
+		"IPv6 with a subnet and a gateway": {
+			"fd00::/48",
+			"fd00::1",
+			[]string{"fd00::1-fd00::9"},
+			nil,
+			"fd00::2/48 via fd00::1",
+		},
+		"IPv6 with a link-local gateway": {
+			"fd00::/64",
+			"fe80::1",
+			[]string{"fd00::a"},
+			nil,
+			"fd00::a/64 via fe80::1",
+		},
+		"the anycast address of the routers": {
+			"fd00::/64",
+			"",
+			[]string{"fd00::/64"},
+			nil,
+			"fd00::1/64 via invalid IP",
+		},
+		"the same without a subnet": {
+			"",
+			"",
+			[]string{"fd00::/64"},
+			nil,
+			"fd00::1/64 via invalid IP",
+		},
+		"IPv6 in other words": {
+			"fd00::/64",
+			"",
+			[]string{"fd00:0:0::a-fd00::b"},
+			[]string{"fd00:0::000a"},
+			"fd00::b/64 via invalid IP",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +121,7 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			free, err := pool.Free(ParseAll(test.inUse))
 			if got := pool.Address(free); err != nil || got.Prefix.String()+" via "+got.Gateway.String() != test.want {
 				t.Fatalf("got %+v, %v; want %s", got, err, test.want)
@@ -65,33 +145,44 @@ func TestExhaustion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var used []netip.Addr
 			for {
 				address, err := pool.Free(used)
 				if errors.Is(err, ErrExhausted) {
 					break
 				}
+
 				if err != nil || address.Is4() != pool.Is4() {
 					t.Fatal(address, err)
 				}
+
 				used = append(used, address)
 			}
+
 			if len(used) != test.want || pool.Size().Int64() != int64(test.want) {
 				t.Fatalf("gave %d addresses, size is %d, want %d", len(used), pool.Size(), test.want)
 			}
 		})
 	}
+
 	huge, err := NewIPv6("fd00::/64", "", []string{"fd00::/64"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if huge.Size().String() != "18446744073709551615" {
 		t.Fatalf("a /64 has %s addresses", huge.Size())
 	}
 }
 
 func TestNetmasks(t *testing.T) {
-	for text, want := range map[string]string{"10.0.0.5/29": "255.255.255.248", "10.0.0.5/0": "0.0.0.0", "10.0.0.5/32": "255.255.255.255", "fd00::5/64": "64"} {
+	for text, want := range map[string]string{
+		"10.0.0.5/29": "255.255.255.248",
+		"10.0.0.5/0":  "0.0.0.0",
+		"10.0.0.5/32": "255.255.255.255",
+		"fd00::5/64":  "64",
+	} {
 		if got := (Address{Prefix: netip.MustParsePrefix(text)}).Netmask(); got != want {
 			t.Errorf("%s has the netmask %s, want %s", text, got, want)
 		}
@@ -142,9 +233,11 @@ func FuzzNewPool(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		free, err := pool.Free(nil)
 		got := pool.Address(free)
-		if err != nil || got.Addr() == pool.Gateway || !pool.Contains(free) || got.Is4() != pool.Is4() || pool.Size().Sign() <= 0 || !got.Prefix.IsValid() {
+		if err != nil || got.Addr() == pool.Gateway || !pool.Contains(free) || got.Is4() != pool.Is4() ||
+			pool.Size().Sign() <= 0 || !got.Prefix.IsValid() {
 			t.Fatalf("pool of %q gave %+v, %v", ranges, got, err)
 		}
 	})

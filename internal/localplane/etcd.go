@@ -15,42 +15,55 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// configureEtcd has etcd answer nobody but the API server, which has a certificate for it, and keep what it is told where
-// the data outlive the plane. Everybody on the machine reaches the loopback, and the Secrets of all clusters are in there.
+// configureEtcd has etcd answer nobody but the API server, which has a certificate for it, and keep what it is told
+// where the data outlive the plane. Everybody on the machine reaches the loopback, and the Secrets of all clusters are
+// in there.
 func (p *Plane) configureEtcd() error {
 	if p.options.DataDir != "" {
 		if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
 			return fmt.Errorf("failed to make %s: %w", p.options.DataDir, err)
 		}
 	}
+
 	ports, err := FreePorts(3)
 	if err != nil {
 		return err
 	}
+
 	authority, pair, key, err := etcdCertificates(filepath.Join(p.options.Dir, "etcd-certs"))
 	if err != nil {
 		return err
 	}
 
-	// envtest asks for health without a certificate: it gets an address that serves health and metrics and nothing else.
+	// envtest asks for health without a certificate: it gets an address that serves health and metrics and nothing
+	// else.
 	health, clients, peers := localURL("http", ports[0]), localURL("https", ports[1]), localURL("https", ports[2])
 	etcd := &envtest.Etcd{DataDir: p.options.DataDir, URL: health}
+
 	arguments := etcd.Configure()
 	for name, value := range map[string]string{
 		"listen-metrics-urls": health.String(),
 		"listen-client-urls":  clients.String(), "advertise-client-urls": clients.String(),
 		"cert-file": pair, "key-file": key, "trusted-ca-file": authority, "client-cert-auth": "true",
-		"listen-peer-urls": peers.String(), "peer-cert-file": pair, "peer-key-file": key, "peer-trusted-ca-file": authority, "peer-client-cert-auth": "true",
+		"listen-peer-urls":      peers.String(),
+		"peer-cert-file":        pair,
+		"peer-key-file":         key,
+		"peer-trusted-ca-file":  authority,
+		"peer-client-cert-auth": "true",
 	} {
 		arguments.Set(name, value)
 	}
+
 	if p.options.DataDir != "" {
 		arguments.Disable("unsafe-no-fsync") // which envtest sets
 	}
+
 	p.env.ControlPlane.Etcd = etcd
 
 	p.env.ControlPlane.GetAPIServer().Configure().
-		Set("etcd-servers", clients.String()).Set("etcd-cafile", authority).Set("etcd-certfile", pair).Set("etcd-keyfile", key)
+		Set("etcd-servers", clients.String()).Set("etcd-cafile", authority).Set("etcd-certfile", pair).
+		Set("etcd-keyfile", key)
+
 	return nil
 }
 
@@ -65,14 +78,17 @@ func etcdCertificates(dir string) (authority, pair, key string, err error) {
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to make the key of etcd's CA: %w", err)
 	}
+
 	ca, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "capolvm-etcd-ca"}, signer)
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to make etcd's CA: %w", err)
 	}
+
 	own, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to make etcd's key: %w", err)
 	}
+
 	config := certs.Config{
 		CommonName: "capolvm-etcd", AltNames: certs.AltNames{IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -81,6 +97,7 @@ func etcdCertificates(dir string) (authority, pair, key string, err error) {
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to sign etcd's certificate: %w", err)
 	}
+
 	encoded, err := certs.EncodePrivateKeyPEMFromSigner(own)
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to encode etcd's key: %w", err)
@@ -94,5 +111,6 @@ func etcdCertificates(dir string) (authority, pair, key string, err error) {
 	if err != nil {
 		return "", "", "", fmt.Errorf("failed to write etcd's certificates: %w", err)
 	}
+
 	return authority, pair, key, nil
 }

@@ -22,18 +22,24 @@ func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstru
 // webhooks rewrites the webhooks and conversions of a manager from Services, which do not exist here, to its URL.
 func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
 	url := func(path string) map[string]any {
-		return map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(ca)}
+		return map[string]any{
+			"url":      fmt.Sprintf("https://127.0.0.1:%d%s", port, path),
+			"caBundle": base64.StdEncoding.EncodeToString(ca),
+		}
 	}
+
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			object.SetName(manager + "-" + object.GetName()) // the names in the modules are all the same
+
 			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 			for _, hook := range hooks {
 				fields := hook.(map[string]any)
 				path, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "path")
 				fields["clientConfig"] = url(path)
 			}
+
 			_ = unstructured.SetNestedSlice(object.Object, hooks, "webhooks")
 		case "CustomResourceDefinition":
 			// What kustomize would add: the contract versions that the versions of the CRD serve.
@@ -44,10 +50,14 @@ func webhooks(objects []*unstructured.Unstructured, manager string, port int, ca
 					label(object, "cluster.x-k8s.io/"+name, name)
 				}
 			}
+
 			if len(versions) > 1 {
 				_ = unstructured.SetNestedMap(object.Object, map[string]any{
 					"strategy": "Webhook",
-					"webhook":  map[string]any{"conversionReviewVersions": []any{"v1"}, "clientConfig": url("/convert")},
+					"webhook": map[string]any{
+						"conversionReviewVersions": []any{"v1"},
+						"clientConfig":             url("/convert"),
+					},
 				}, "spec", "conversion")
 			}
 		}
@@ -59,6 +69,7 @@ func label(object *unstructured.Unstructured, key, value string) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
+
 	labels[key] = value
 	object.SetLabels(labels)
 }

@@ -100,7 +100,15 @@ type Plane struct {
 // Scheme knows every type that the plane serves.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+	err := errors.Join(
+		clientgoscheme.AddToScheme(scheme),
+		clusterv1.AddToScheme(scheme),
+		bootstrapv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme),
+		ipamv1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme),
+	)
+
 	return scheme, err
 }
 
@@ -121,9 +129,11 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	if p.tools, err = options.Tools.Dir("plane"); err != nil {
 		return nil, err
 	}
+
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("failed to make %s: %w", options.Dir, err)
 	}
+
 	defer func() {
 		if err != nil {
 			p.Stop()
@@ -136,6 +146,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		{startSimulator, p.startSim},
 		{installProvider, p.startProvider},
 	}
+
 	steps = slices.DeleteFunc(steps, func(s step) bool {
 		return options.NoSimulator && s.phrase == startSimulator || options.NoProvider && s.phrase == installProvider
 	})
@@ -144,8 +155,10 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 		if err := step.run(ctx); err != nil {
 			return nil, fmt.Errorf("failed to %s: %w", step.phrase, err)
 		}
+
 		p.say("%s: %.1f s", step.phrase, time.Since(begin).Seconds())
 	}
+
 	return p, nil
 }
 
@@ -160,14 +173,20 @@ func (p *Plane) Stop() {
 	for i := len(p.undo) - 1; i >= 0; i-- {
 		p.undo[i]()
 	}
+
 	p.undo = nil
 }
 
 func (p *Plane) startControlPlane(ctx context.Context) error {
-	p.env = &envtest.Environment{BinaryAssetsDirectory: p.tools, ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 30 * time.Second}
+	p.env = &envtest.Environment{
+		BinaryAssetsDirectory:    p.tools,
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  30 * time.Second,
+	}
 	if err := p.configureEtcd(); err != nil {
 		return err
 	}
+
 	p.undo = append(p.undo, func() { _ = p.env.Stop() })
 	var err error
 	started := make(chan error, 1)
@@ -176,26 +195,33 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 		p.Config = config
 		started <- err
 	}()
+
 	select {
 	case err = <-started:
 	case <-ctx.Done(): // Start itself cannot be interrupted, but what it started is stopped
 		err = ctx.Err()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	p.Config.QPS, p.Config.Burst = 200, 400
 	scheme, err := Scheme()
 	if err != nil {
 		return err
 	}
+
 	if p.Client, err = client.New(p.Config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("failed to make a client: %w", err)
 	}
+
 	if p.Kubeconfig, err = p.userKubeconfig("admin", "system:masters"); err != nil {
 		return err
 	}
+
 	p.ManagerKubeconfig, err = p.userKubeconfig(managerUser)
+
 	return err
 }
 
@@ -205,14 +231,17 @@ func (p *Plane) userKubeconfig(name string, groups ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("failed to make user %s: %w", name, err)
 	}
+
 	content, err := user.KubeConfig()
 	if err != nil {
 		return "", fmt.Errorf("failed to make the kubeconfig of %s: %w", name, err)
 	}
+
 	path := filepath.Join(p.options.Dir, name+".kubeconfig")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return "", fmt.Errorf("failed to write the kubeconfig of %s: %w", name, err)
 	}
+
 	return path, nil
 }
 
@@ -222,10 +251,12 @@ func (p *Plane) run(name, program string, args []string, env ...string) (*Proces
 	if err != nil {
 		return nil, err
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes = append(p.processes, process)
 	p.undo = append(p.undo, func() { process.Stop(stopGrace) })
+
 	return process, nil
 }
 
@@ -234,20 +265,30 @@ func (p *Plane) startControllerManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	process, err := p.run("kube-controller-manager", filepath.Join(p.tools, "kube-controller-manager"), []string{
-		"--kubeconfig=" + p.Kubeconfig, "--controllers=garbage-collector-controller,namespace-controller", "--leader-elect=false",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]), "--cert-dir=" + filepath.Join(p.options.Dir, "kcm-certs"),
-		"--kube-api-qps=100", "--kube-api-burst=200",
+		"--kubeconfig=" + p.Kubeconfig,
+		"--controllers=garbage-collector-controller,namespace-controller",
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d",
+			ports[0]),
+		"--cert-dir=" + filepath.Join(p.options.Dir, "kcm-certs"),
+		"--kube-api-qps=100",
+		"--kube-api-burst=200",
 	})
 	if err != nil {
 		return err
 	}
+
 	return process.WaitUntil(ctx, "listening", func() bool {
 		connection, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]), time.Second)
 		if err != nil {
 			return false
 		}
+
 		_ = connection.Close()
+
 		return true
 	})
 }
@@ -259,42 +300,62 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	certDir := filepath.Join(p.options.Dir, "webhook-certs")
 	ca, err := writeWebhookCertificate(certDir)
 	if err != nil {
 		return err
 	}
+
 	var crds, hooks []*unstructured.Unstructured
+
 	for i, name := range names {
 		definitions, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "crd"))
 		if err != nil {
 			return err
 		}
+
 		configurations, err := manifest.ReadFiles(filepath.Join(p.tools, "manifests", name, "webhook"))
 		if err != nil {
 			return err
 		}
+
 		configurations = only(configurations, "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 		webhooks(definitions, name, ports[3*i], ca)
 		webhooks(configurations, name, ports[3*i], ca)
 		crds, hooks = append(crds, definitions...), append(hooks, configurations...)
 	}
+
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
+
 	for i, name := range names {
 		process, err := p.run(name, filepath.Join(p.tools, name), []string{
-			"--kubeconfig=" + p.Kubeconfig, "--webhook-cert-dir=" + certDir, fmt.Sprintf("--webhook-port=%d", ports[3*i]),
-			fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[3*i+1]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]), "--insecure-diagnostics",
-			"--leader-elect=false", "--v=2", "--feature-gates=" + featureGates(p.options.FeatureGates),
+			"--kubeconfig=" + p.Kubeconfig,
+			"--webhook-cert-dir=" + certDir,
+			fmt.Sprintf("--webhook-port=%d",
+				ports[3*i]),
+			fmt.Sprintf(
+				"--health-addr=127.0.0.1:%d",
+				ports[3*i+1],
+			),
+			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]),
+			"--insecure-diagnostics",
+			"--leader-elect=false",
+			"--v=2",
+			"--feature-gates=" + featureGates(p.options.FeatureGates),
 		})
 		if err != nil {
 			return err
 		}
-		if err := process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1]))); err != nil {
+
+		err = process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1])))
+		if err != nil {
 			return err
 		}
 	}
+
 	return Apply(ctx, p.Client, hooks...)
 }
 
@@ -304,11 +365,13 @@ func featureGates(more []string) string {
 	for _, gate := range more {
 		gates += "," + gate + "=true"
 	}
+
 	return gates
 }
 
 func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
+
 	for _, object := range objects {
 		for _, kind := range kinds {
 			if object.GetKind() == kind {
@@ -316,17 +379,26 @@ func only(objects []*unstructured.Unstructured, kinds ...string) []*unstructured
 			}
 		}
 	}
+
 	return out
 }
 
 func writeWebhookCertificate(dir string) ([]byte, error) {
-	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey(
+		"127.0.0.1",
+		[]net.IP{net.IPv4(127, 0, 0, 1)},
+		[]string{"localhost"},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the webhooks' certificate: %w", err)
 	}
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)); err != nil {
+
+	err = errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
+		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
+	if err != nil {
 		return nil, fmt.Errorf("failed to write the webhooks' certificate: %w", err)
 	}
+
 	return certificate, nil
 }
 
@@ -336,17 +408,21 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 	for _, crd := range crds {
 		label(crd, "clusterctl.cluster.x-k8s.io", "")
 	}
+
 	if err := Apply(ctx, p.Client, crds...); err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	for _, crd := range crds {
 		for {
 			current := crd.DeepCopy()
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(crd), current); err == nil && established(current) {
 				break
 			}
+
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("CRD %s was not established: %w", crd.GetName(), ctx.Err())
@@ -354,6 +430,7 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -364,6 +441,7 @@ func established(crd *unstructured.Unstructured) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -374,24 +452,30 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	crds, err := manifest.ReadFiles(filepath.Join(filepath.Dir(program), "manifests", name, "crd"))
 	if err != nil {
 		return err
 	}
+
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
+
 	ports, err := FreePorts(2)
 	if err != nil {
 		return err
 	}
+
 	process, err := p.run(name, program, []string{
-		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", ports[0]),
+		"--kubeconfig=" + p.Kubeconfig, "--webhook-port=0", fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d",
+			ports[0]),
 		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics",
 	})
 	if err != nil {
 		return err
 	}
+
 	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
@@ -400,12 +484,14 @@ func (p *Plane) startSim(ctx context.Context) error {
 		p.Engine, p.EngineCA = other.Engine, other.EngineCA
 		return nil
 	}
+
 	connection := filepath.Join(p.options.Dir, "ovirtsim.json")
 	_ = os.Remove(connection)
 	speed := p.options.SimSpeed
 	if speed == 0 {
 		speed = 1
 	}
+
 	args := []string{"--connection=" + connection, fmt.Sprintf("--speed=%g", speed), "--verbose", "--ui=127.0.0.1:0"}
 	if p.options.Inventory != nil {
 		inventory := filepath.Join(p.options.Dir, "inventory.yaml")
@@ -413,42 +499,60 @@ func (p *Plane) startSim(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("failed to encode the inventory: %w", err)
 		}
+
 		if err := os.WriteFile(inventory, content, 0o600); err != nil {
 			return fmt.Errorf("failed to write the inventory: %w", err)
 		}
+
 		args = append(args, "--inventory="+inventory)
 	}
+
 	var err error
 	if p.Sim, err = p.run("ovirtsim", filepath.Join(p.options.BinDir, "ovirtsim"), args); err != nil {
 		return err
 	}
-	if err := p.Sim.WaitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil }); err != nil {
+
+	err = p.Sim.WaitUntil(ctx, "serving", func() bool { _, err := os.Stat(connection); return err == nil })
+	if err != nil {
 		return err
 	}
+
 	content, err := os.ReadFile(connection)
 	if err != nil {
 		return fmt.Errorf("failed to read the connection: %w", err)
 	}
+
 	if err := json.Unmarshal(content, &p.Engine); err != nil {
 		return fmt.Errorf("failed to parse the connection: %w", err)
 	}
+
 	if p.EngineCA, err = os.ReadFile(p.Engine.CAFile); err != nil {
 		return fmt.Errorf("failed to read the engine's CA: %w", err)
 	}
+
 	p.say("the engine simulator can be looked at on %s", p.Engine.UIURL)
+
 	return nil
 }
 
 // EngineClient is a session with the simulator beside the manager's.
 func (p *Plane) EngineClient() (*engine.Client, error) {
-	return engine.New(engine.Config{URL: p.Engine.URL, Username: p.Engine.Username, Password: p.Engine.Password, CA: p.EngineCA})
+	return engine.New(engine.Config{
+		URL:      p.Engine.URL,
+		Username: p.Engine.Username,
+		Password: p.Engine.Password,
+		CA:       p.EngineCA,
+	})
 }
 
 // Control calls the simulator's control API: in is sent and the answer goes to out, each where it is not nil.
 func (p *Plane) Control(ctx context.Context, method, path string, in, out any) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.EngineCA)
-	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	c := http.Client{
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
 	defer c.CloseIdleConnections()
 	var body []byte
 	if in != nil {
@@ -457,10 +561,12 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 			return fmt.Errorf("failed to encode the body: %w", err)
 		}
 	}
+
 	request, err := http.NewRequestWithContext(ctx, method, p.Engine.ControlURL+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("failed to build the request: %w", err)
 	}
+
 	response, err := c.Do(request)
 	if err != nil {
 		return fmt.Errorf("the simulator did not answer: %w", err)
@@ -469,9 +575,11 @@ func (p *Plane) Control(ctx context.Context, method, path string, in, out any) e
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("the simulator answered %s %s with %s", method, path, response.Status)
 	}
+
 	if out == nil {
 		return nil
 	}
+
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
@@ -482,19 +590,24 @@ func (p *Plane) startProvider(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, crd := range crds {
 		label(crd, "cluster.x-k8s.io/v1beta2", infrav1.GroupVersion.Version) // as config/crd/kustomization.yaml does
 	}
+
 	if err := p.installCRDs(ctx, crds); err != nil {
 		return err
 	}
+
 	policies, err := manifest.ReadFiles(filepath.Join(config, "policy"))
 	if err != nil {
 		return err
 	}
+
 	if err := Apply(ctx, p.Client, policies...); err != nil {
 		return err
 	}
+
 	return p.RunProvider(ctx)
 }
 
@@ -504,12 +617,15 @@ func (p *Plane) RunProvider(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if err := BindRoles(ctx, p.Client, roles, managerUser); err != nil {
 		return err
 	}
+
 	if p.executor, err = p.options.Tools.FindExecutor(ctx); err != nil {
 		return err
 	}
+
 	return p.StartManager(ctx)
 }
 
@@ -518,10 +634,17 @@ const ManagerNamespace = "capolvm-system"
 
 // BindRoles applies the roles among our manifests, and binds them to a user instead of the manager's service account.
 func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.Unstructured, user string) error {
-	ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ManagerNamespace}}}
+	ns := &unstructured.Unstructured{
+		Object: map[string]any{
+			"apiVersion": "v1",
+			"kind":       "Namespace",
+			"metadata":   map[string]any{"name": ManagerNamespace},
+		},
+	}
 	if err := Apply(ctx, c, ns); err != nil {
 		return err
 	}
+
 	for _, object := range only(manifests, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding") {
 		if object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding" {
 			subject := map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -529,10 +652,12 @@ func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.U
 				return fmt.Errorf("failed to rewrite a binding: %w", err)
 			}
 		}
+
 		if err := Apply(ctx, c, object); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -542,19 +667,33 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	userData := fmt.Sprintf("127.0.0.1:%d", ports[2])
 	command := p.options.Manager
 	if len(command) == 0 {
 		command = []string{filepath.Join(p.options.BinDir, "manager")}
 	}
-	p.Manager, err = p.run("capolvm-manager", command[0], append(slices.Clone(command[1:]),
-		"--kubeconfig="+p.ManagerKubeconfig, "--leader-elect", "--leader-elect-namespace="+ManagerNamespace, "--work-dir="+p.WorkDir,
-		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics", "--v=2",
-		"--bootstrap-url=https://"+userData, "--bootstrap-listen="+userData,
+
+	p.Manager, err = p.run("capolvm-manager", command[0], append(
+		slices.Clone(command[1:]),
+		"--kubeconfig="+p.ManagerKubeconfig,
+		"--leader-elect",
+		"--leader-elect-namespace="+ManagerNamespace,
+		"--work-dir="+p.WorkDir,
+		fmt.Sprintf(
+			"--health-addr=127.0.0.1:%d",
+			ports[0],
+		),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]),
+		"--insecure-diagnostics",
+		"--v=2",
+		"--bootstrap-url=https://"+userData,
+		"--bootstrap-listen="+userData,
 	), terraform.ExecutableEnv+"="+p.executor.Path)
 	if err != nil {
 		return err
 	}
+
 	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
@@ -562,15 +701,18 @@ func (p *Plane) StartManager(ctx context.Context) error {
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for _, process := range p.processes {
 		select {
 		case <-process.Done():
 			if process.stopped.Load() {
 				continue
 			}
+
 			return fmt.Errorf("%s ended: %w\n%s", process.Name, errors.Join(process.err, errEnded), process.tail())
 		default:
 		}
 	}
+
 	return nil
 }

@@ -28,7 +28,8 @@ type Process struct {
 	err     error
 }
 
-// StartProcess runs a program. Its output is appended to name.log in the folder; env adds to a small environment of its own.
+// StartProcess runs a program. Its output is appended to name.log in the folder; env adds to a small environment of its
+// own.
 func StartProcess(name, logDir, program string, args, env []string) (*Process, error) {
 	p := &Process{Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -38,15 +39,24 @@ func StartProcess(name, logDir, program string, args, env []string) (*Process, e
 	defer log.Close()
 	p.command = exec.Command(program, args...) //nolint:noctx // stopped by Stop, with a grace period
 	p.command.Stdout, p.command.Stderr = log, log
-	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir(), "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME")}, env...)
+	p.command.Env = append(
+		[]string{
+			"PATH=" + os.Getenv("PATH"),
+			"HOME=" + os.Getenv("HOME"),
+			"TMPDIR=" + os.TempDir(),
+			"XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
+		},
+		env...)
 	p.command.SysProcAttr = apart()
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start %s: %w", name, err)
 	}
+
 	go func() {
 		p.err = p.command.Wait()
 		close(p.done)
 	}()
+
 	return p, nil
 }
 
@@ -59,6 +69,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Stop asks the process to end, and kills it after the grace period.
 func (p *Process) Stop(grace time.Duration) {
 	p.stopped.Store(true)
+
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -77,21 +88,25 @@ func (p *Process) Kill() {
 // Children are the process IDs of what the process runs.
 func (p *Process) Children() []int {
 	var out []int
+
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			continue // it has ended
 		}
+
 		// pid (comm) state ppid: comm may hold anything.
 		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(p.PID()) {
 			continue
 		}
+
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
 			out = append(out, pid)
 		}
 	}
+
 	return out
 }
 
@@ -101,6 +116,7 @@ func (p *Process) KillChildren() bool {
 	for _, pid := range found {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+
 	return len(found) > 0
 }
 
@@ -110,7 +126,9 @@ func (p *Process) tail() string {
 	if err != nil {
 		return err.Error()
 	}
+
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")
 }
 
@@ -118,6 +136,7 @@ func (p *Process) tail() string {
 func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+
 	for !ok() {
 		select {
 		case <-p.done:
@@ -127,6 +146,7 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+
 	return nil
 }
 
@@ -135,18 +155,21 @@ var errEnded = errors.New("the process ended")
 // Answers says whether a URL answers with success.
 func Answers(url string) func() bool {
 	client := &http.Client{Timeout: time.Second}
+
 	return func() bool {
 		response, err := client.Get(url) //nolint:noctx // bounded by the client's time-out
 		if err != nil {
 			return false
 		}
+
 		_ = response.Body.Close()
+
 		return response.StatusCode == http.StatusOK
 	}
 }
 
-// Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one could be taken
-// between the choice and the start of the process that it is for.
+// Ports that FreePorts chooses from. They are below those that the kernel gives to outgoing connections: such a one
+// could be taken between the choice and the start of the process that it is for.
 const firstPort, lastPort = 20000, 32000
 
 // FreePorts returns ports on 127.0.0.1 that are free now.
@@ -158,10 +181,12 @@ func FreePorts(n int) ([]int, error) {
 		if err != nil && tries > 1000 {
 			return nil, fmt.Errorf("failed to find a free port: %w", err)
 		}
+
 		if err == nil {
 			defer listener.Close() // all at once, so that none is given twice
 			ports = append(ports, port)
 		}
 	}
+
 	return ports, nil
 }

@@ -18,29 +18,34 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is 1, and say
-// nothing of its content, which may be secret.
+// Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is
+// 1, and say nothing of its content, which may be secret.
 func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	content, err := io.ReadAll(stream)
 	if err != nil {
 		return fmt.Errorf("failed to read manifests: %w", err)
 	}
+
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+
 	for i := 1; ; i++ {
 		var document json.RawMessage
 		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err == nil && (len(document) == 0 || string(document) == "null") {
 			continue // only comments
 		}
+
 		var object *unstructured.Unstructured
 		if err != nil {
 			err = syntax(err)
 		} else if object, err = decode(document); err == nil {
 			err = do(object)
 		}
+
 		if err != nil {
 			return fmt.Errorf("document %d: %w", i, err)
 		}
@@ -61,6 +66,7 @@ func syntax(err error) error {
 	case plain.MatchString(err.Error()):
 		return errors.New(plain.FindString(err.Error()))
 	}
+
 	return errors.New("it is not valid YAML or JSON")
 }
 
@@ -70,16 +76,19 @@ func decode(document []byte) (*unstructured.Unstructured, error) {
 	if json.Unmarshal(document, &fields) != nil {
 		return nil, errors.New("it is not an object; write a mapping with apiVersion and kind")
 	}
+
 	for _, key := range []string{"apiVersion", "kind"} {
 		var value string
 		if json.Unmarshal(fields[key], &value) != nil || value == "" {
 			return nil, fmt.Errorf("%s: it is missing, or not a text; write that of the object", key)
 		}
 	}
+
 	object := &unstructured.Unstructured{}
 	if object.UnmarshalJSON(document) != nil {
 		return nil, errors.New("it has a number that is too large, or an apiVersion with more than one slash")
 	}
+
 	return object, nil
 }
 
@@ -90,6 +99,7 @@ func Read(content []byte) ([]*unstructured.Unstructured, error) {
 		objects = append(objects, object)
 		return nil
 	})
+
 	return objects, err
 }
 
@@ -99,6 +109,7 @@ func KindsFirst(objects []*unstructured.Unstructured, kinds ...string) {
 		if at := slices.Index(kinds, object.GetKind()); at >= 0 {
 			return at
 		}
+
 		return len(kinds)
 	}
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
@@ -112,23 +123,29 @@ func Write(out io.Writer, objects []*unstructured.Unstructured) error {
 				return err
 			}
 		}
+
 		text, err := yaml.Marshal(o.Object)
 		if err != nil {
 			return fmt.Errorf("failed to encode %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
+
 		if _, err := out.Write(text); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // Apply applies objects by server-side apply; the options name the field owner.
-func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption) error {
+func Apply(
+	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
+) error {
 	for _, object := range objects {
 		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...); err != nil {
 			return fmt.Errorf("failed to apply %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
+
 	return nil
 }

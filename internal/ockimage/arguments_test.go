@@ -12,29 +12,50 @@ func TestEntriesGetTheirArguments(t *testing.T) {
 		entry, want string
 	}{
 		"QEMU becomes an engine": {engine,
-			"title OL\noptions rw ignition.platform.id=qemu ignition.firstboot=1 console=ttyS0 root=UUID=1\nlinux /vmlinuz\n",
-			"title OL\noptions rw ignition.platform.id=openstack ignition.firstboot=1 console=tty0 root=UUID=1\nlinux /vmlinuz\n"},
-		"a platform that lacks is added": {engine, "options rw quiet\n", "options rw quiet ignition.platform.id=openstack\n"},
+			"title OL\noptions rw ignition.platform.id=qemu ignition.firstboot=1 console=ttyS0 " +
+				"root=UUID=1\nlinux /vmlinuz\n",
+			"title OL\noptions rw ignition.platform.id=openstack ignition.firstboot=1 console=tty0 " +
+				"root=UUID=1\nlinux /vmlinuz\n"},
+		"a platform that lacks is added": {engine, "options rw quiet\n",
+			"options rw quiet ignition.platform.id=openstack\n"},
 		"what fits stays, with its blanks": {engine,
-			"options   rw\tignition.platform.id=openstack  console=tty0 \nlinux /vmlinuz", "options   rw\tignition.platform.id=openstack  console=tty0 \nlinux /vmlinuz"},
-		"a serial console with a speed":                  {engine, "options console=ttyS0,115200n8 ignition.platform.id=openstack", "options console=tty0 ignition.platform.id=openstack\n"},
-		"both consoles become one":                       {engine, "options console=ttyS0 console=tty0 ignition.platform.id=openstack\n", "options console=tty0 ignition.platform.id=openstack\n"},
-		"other consoles stay":                            {engine, "options console=ttyS01 console=ttyAMA0 ignition.platform.id=openstack\n", "options console=ttyS01 console=ttyAMA0 ignition.platform.id=openstack\n"},
-		"two platforms become one":                       {engine, "options ignition.platform.id=qemu ignition.platform.id=metal rw\n", "options ignition.platform.id=openstack rw\n"},
-		"blanks in quotes belong to an argument":         {engine, "options dyndbg=\"file a  +p\" console=ttyS0 ignition.platform.id=openstack\n", "options dyndbg=\"file a  +p\" console=tty0 ignition.platform.id=openstack\n"},
-		"a quote without an end is kept":                 {engine, "options ignition.platform.id=qemu console=ttyS0 a=\"b  c\n", "options ignition.platform.id=openstack console=tty0 a=\"b  c\n"},
-		"several lines of options are one list":          {engine, "options ignition.platform.id=qemu\noptions console=ttyS0\n", "options ignition.platform.id=openstack\noptions console=tty0\n"},
-		"an entry without options gets some":             {engine, "title OL\nlinux /vmlinuz", "title OL\nlinux /vmlinuz\noptions ignition.platform.id=openstack\n"},
-		"keys that only begin with options are others":   {engine, "optionsx console=ttyS0\noptions ignition.platform.id=openstack\n", "optionsx console=ttyS0\noptions ignition.platform.id=openstack\n"},
-		"another platform":                               {Arguments{Platform: "vmware"}, "options ignition.platform.id=qemu\n", "options ignition.platform.id=vmware\n"},
-		"further arguments come last, and once":          {Arguments{"openstack", []string{"nosmt", "a=1", "nosmt"}}, "options ignition.platform.id=qemu a=1 rw\n", "options ignition.platform.id=openstack a=1 rw nosmt\n"},
-		"a serial console that is asked for is a second": {Arguments{"openstack", []string{"console=ttyS0"}}, "options ignition.platform.id=qemu console=ttyS0\n", "options ignition.platform.id=openstack console=tty0 console=ttyS0\n"},
+			"options   rw\tignition.platform.id=openstack  console=tty0 \nlinux /vmlinuz",
+			"options   rw\tignition.platform.id=openstack  console=tty0 \nlinux /vmlinuz"},
+		"a serial console with a speed": {engine, "options console=ttyS0,115200n8 " +
+			"ignition.platform.id=openstack", "options console=tty0 ignition.platform.id=openstack\n"},
+		"both consoles become one": {engine, "options console=ttyS0 console=tty0 " +
+			"ignition.platform.id=openstack\n", "options console=tty0 ignition.platform.id=openstack\n"},
+		"other consoles stay": {engine, "options console=ttyS01 console=ttyAMA0 " +
+			"ignition.platform.id=openstack\n", "options console=ttyS01 console=ttyAMA0 " +
+			"ignition.platform.id=openstack\n"},
+		"two platforms become one": {engine, "options ignition.platform.id=qemu " +
+			"ignition.platform.id=metal rw\n", "options ignition.platform.id=openstack rw\n"},
+		"blanks in quotes belong to an argument": {engine, "options dyndbg=\"file a  +p\" console=ttyS0 " +
+			"ignition.platform.id=openstack\n", "options dyndbg=\"file a  +p\" console=tty0 " +
+			"ignition.platform.id=openstack\n"},
+		"a quote without an end is kept": {engine, "options ignition.platform.id=qemu " +
+			"console=ttyS0 a=\"b  c\n", "options ignition.platform.id=openstack console=tty0 a=\"b  c\n"},
+		"several lines of options are one list": {engine, "options ignition.platform.id=qemu\noptions console=ttyS0\n",
+			"options ignition.platform.id=openstack\noptions console=tty0\n"},
+		"an entry without options gets some": {engine, "title OL\nlinux /vmlinuz",
+			"title OL\nlinux /vmlinuz\noptions ignition.platform.id=openstack\n"},
+		"keys that only begin with options are others": {engine, "optionsx console=ttyS0\noptions " +
+			"ignition.platform.id=openstack\n", "optionsx console=ttyS0\noptions ignition.platform.id=openstack\n"},
+		"another platform": {Arguments{
+			Platform: "vmware",
+		}, "options ignition.platform.id=qemu\n", "options ignition.platform.id=vmware\n"},
+		"further arguments come last, and once": {Arguments{"openstack", []string{"nosmt", "a=1", "nosmt"}},
+			"options ignition.platform.id=qemu a=1 rw\n", "options ignition.platform.id=openstack a=1 rw nosmt\n"},
+		"a serial console that is asked for is a second": {Arguments{"openstack", []string{"console=ttyS0"}},
+			"options ignition.platform.id=qemu console=ttyS0\n",
+			"options ignition.platform.id=openstack console=tty0 console=ttyS0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := test.arguments.Entry(test.entry)
 			if got != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
+
 			if again := test.arguments.Entry(got); again != got {
 				t.Errorf("a second time it becomes %q", again)
 			}
@@ -53,12 +74,14 @@ func TestArgumentsThatAreNone(t *testing.T) {
 		"a line of its own":      {Arguments{"openstack", []string{"a\"\ninitrd /evil\""}}, "is not one argument"},
 		"a quote without an end": {Arguments{"openstack", []string{`a="b`}}, "is not one argument"},
 		"nothing":                {Arguments{"openstack", []string{""}}, "is not one argument"},
-		"the platform":           {Arguments{"openstack", []string{"ignition.platform.id=qemu"}}, "--ignition-platform"},
+		"the platform": {Arguments{"openstack", []string{"ignition.platform.id=qemu"}},
+			"--ignition-platform"},
 	} {
 		if err := test.arguments.Validate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if err := (Arguments{"openstack", []string{`dyndbg="file a +p"`, "quiet"}}).Validate(); err != nil {
 		t.Error(err)
 	}

@@ -37,12 +37,16 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 	info, err := os.Stat(o.From)
 	switch {
 	case err == nil && info.IsDir():
-		return fmt.Errorf("%s is a folder; give a disk image, an archive of docker save, or the reference of a container image", o.From)
+		return fmt.Errorf(
+			"%s is a folder; give a disk image, an archive of docker save, or the reference of a container image",
+			o.From,
+		)
 	case err == nil && isArchive(o.From):
 		image, err := tarball.ImageFromPath(o.From, nil)
 		if err != nil {
 			return fmt.Errorf("%s is no archive of docker save with one image: %w", o.From, err)
 		}
+
 		return o.unpack(ctx, image, disk)
 	case err == nil:
 		from, err := os.Open(o.From)
@@ -53,18 +57,26 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 		if err := o.write(ctx, disk, "reading "+filepath.Base(o.From), from, info.Size()); err != nil {
 			return fmt.Errorf("failed to copy %s: %w", o.From, err)
 		}
+
 		return nil
 	}
+
 	// Without defaults: a file that is not there is not to be looked for in Docker's registry.
 	ref, err := name.ParseReference(o.From, name.StrictValidation)
 	if err != nil {
-		return fmt.Errorf("%q is neither a file that is there, nor the whole reference of a container image such as container-registry.oracle.com/olcne/ock:1.33", o.From)
+		return fmt.Errorf(
+			"%q is neither a file that is there, nor the whole reference of a container image such as "+
+				"container-registry.oracle.com/olcne/ock:1.33",
+			o.From,
+		)
 	}
+
 	o.Say("looking for %s", ref)
 	image, err := o.pull(ctx, ref)
 	if err != nil {
 		return explain(ref, err)
 	}
+
 	return explain(ref, o.unpack(ctx, image, disk))
 }
 
@@ -77,36 +89,46 @@ func isArchive(path string) bool {
 	defer file.Close()
 	magic := make([]byte, 5)
 	_, err = file.ReadAt(magic, 257)
+
 	return err == nil && string(magic) == "ustar"
 }
 
 // pull finds the image for the architecture. Layers come when they are read.
 func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error) {
-	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("olvmctl/"+version.Version))
+	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithUserAgent("olvmctl/"+version.Version))
 	if err != nil {
 		return nil, err
 	}
+
 	if !found.MediaType.IsIndex() {
 		return found.Image()
 	}
+
 	index, err := found.ImageIndex()
 	if err != nil {
 		return nil, err
 	}
+
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
+
 	var there []string
+
 	for _, one := range manifest.Manifests {
 		if one.Platform == nil || one.Platform.OS != system {
 			continue
 		}
+
 		if one.Platform.Architecture == o.Arch {
 			return index.Image(one.Digest)
 		}
+
 		there = append(there, one.Platform.Architecture)
 	}
+
 	return nil, o.wrongArch(there...)
 }
 
@@ -118,7 +140,14 @@ func (e unfit) Error() string { return string(e) }
 
 // wrongArch says for which architectures there is an image.
 func (o Options) wrongArch(there ...string) error {
-	return unfit(fmt.Sprintf("%s is not there for %s, but for %s; choose with --arch", o.From, o.Arch, cmp.Or(strings.Join(there, ", "), "none")))
+	return unfit(
+		fmt.Sprintf(
+			"%s is not there for %s, but for %s; choose with --arch",
+			o.From,
+			o.Arch,
+			cmp.Or(strings.Join(there, ", "), "none"),
+		),
+	)
 }
 
 // unpack writes the disk of the topmost layer that has one: disk/boot.qcow2, else the only qcow2 file there.
@@ -127,19 +156,30 @@ func (o Options) unpack(ctx context.Context, image v1.Image, disk string) error 
 	if err != nil {
 		return err
 	}
+
 	if config.Architecture != "" && config.Architecture != o.Arch {
 		return o.wrongArch(config.Architecture)
 	}
+
 	layers, err := image.Layers()
 	if err != nil {
 		return err
 	}
+
 	for _, layer := range slices.Backward(layers) {
 		if found, err := o.unpackLayer(ctx, layer, disk); err != nil || found {
 			return err
 		}
 	}
-	return unfit(fmt.Sprintf("%s has no %s/%s, and no other qcow2 file there: it is no image with the boot disk of a node", o.From, diskFolder, bootDisk))
+
+	return unfit(
+		fmt.Sprintf(
+			"%s has no %s/%s, and no other qcow2 file there: it is no image with the boot disk of a node",
+			o.From,
+			diskFolder,
+			bootDisk,
+		),
+	)
 }
 
 // unpackLayer reads a layer to its end, where the library compares its digest.
@@ -150,42 +190,63 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 	}
 	defer content.Close()
 	found := ""
+
 	for archive := tar.NewReader(content); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+
 		if err != nil {
 			return false, err
 		}
+
 		at := path.Clean("/" + header.Name)
+
 		base := path.Base(at)
 		switch {
-		case header.Typeflag != tar.TypeReg || path.Dir(at) != "/"+diskFolder || path.Ext(base) != ".qcow2" || found == bootDisk:
+		case header.Typeflag != tar.TypeReg || path.Dir(at) != "/"+diskFolder || path.Ext(base) != ".qcow2" ||
+			found == bootDisk:
 			continue
 		case found != "" && base != bootDisk:
-			return false, unfit(fmt.Sprintf("%s has %s and %s in %s/, and no %s; take the right one out, and give it with --from", o.From, found, base, diskFolder, bootDisk))
+			return false, unfit(
+				fmt.Sprintf(
+					"%s has %s and %s in %s/, and no %s; take the right one out, and give it with --from",
+					o.From,
+					found,
+					base,
+					diskFolder,
+					bootDisk,
+				),
+			)
 		}
+
 		found = base
 		if err := o.write(ctx, disk, "getting "+base, archive, header.Size); err != nil {
 			return false, err
 		}
 	}
+
 	_, err = io.Copy(io.Discard, engine.ReaderUntil(ctx, content))
+
 	return found != "", err
 }
 
 // explain says what to do about what a registry answered.
 func explain(ref name.Reference, err error) error {
 	var answer *transport.Error
+
 	var own unfit
 	switch {
 	case err == nil || errors.As(err, &own):
 		return err
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("there is no image %s in the registry; choose another version: %w", ref, err)
-	case errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("the registry does not let you read %s; log in with podman login %s, or docker login: %w", ref, ref.Context().RegistryStr(), err)
+	case errors.As(err, &answer) &&
+		(answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
+		return fmt.Errorf("the registry does not let you read %s; log in with podman login %s, or docker login: %w",
+			ref, ref.Context().RegistryStr(), err)
 	}
+
 	return fmt.Errorf("failed to get %s: %w", ref, err)
 }

@@ -41,9 +41,13 @@ var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 func findGuestfish() (string, error) {
 	path, err := exec.LookPath("guestfish")
 	if err != nil {
-		return "", errors.New("guestfish, which edits the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or apt install guestfish. " +
-			"An image whose arguments fit already is uploaded as it is: olvmctl image template --file")
+		return "", errors.New(
+			"guestfish, which edits the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or " +
+				"apt install guestfish. " +
+				"An image whose arguments fit already is uploaded as it is: olvmctl image template --file",
+		)
 	}
+
 	return path, nil
 }
 
@@ -54,13 +58,14 @@ type editor struct {
 	say                 func(format string, args ...any)
 }
 
-// edit gives the boot loader entries of a disk their arguments, and takes the machine ID away. UUIDs of filesystems stay: a
-// machine with two disks of the same image could not mount both, but it never has them.
+// edit gives the boot loader entries of a disk their arguments, and takes the machine ID away. UUIDs of filesystems
+// stay: a machine with two disks of the same image could not mount both, but it never has them.
 func (e *editor) edit(ctx context.Context, disk, format string) error {
 	session, err := startGuestfish(ctx, e.executable, disk, format)
 	if err != nil {
 		return err
 	}
+
 	return session.close(e.editDisk(session))
 }
 
@@ -68,36 +73,46 @@ func (e *editor) editDisk(session *guestfish) error {
 	if _, err := session.do("run"); err != nil {
 		return err
 	}
+
 	list, err := session.do("list-filesystems")
 	if err != nil {
 		return err
 	}
+
 	entries := 0
+
 	for line := range strings.Lines(list) {
 		// A device, a colon and the type; btrfsvol:/dev/sda3/root has another one.
 		at := strings.LastIndex(line, ": ")
 		if at < 0 || !slices.Contains(filesystems, strings.TrimSpace(line[at+1:])) {
 			continue
 		}
+
 		if _, err := session.do("mount", line[:at], "/"); err != nil {
 			return err
 		}
+
 		edited, err := e.editEntries(session)
 		if err != nil {
 			return err
 		}
+
 		entries += edited
 		if err := e.removeMachineIDs(session); err != nil {
 			return err
 		}
+
 		if _, err := session.do("umount", "/"); err != nil {
 			return err
 		}
 	}
+
 	if entries == 0 {
 		return errors.New("the image has no boot loader entries (loader/entries/*.conf); is it one of OCK?")
 	}
+
 	_, err = session.do("shutdown") // says what could not be written
+
 	return err
 }
 
@@ -107,49 +122,58 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for _, path := range paths {
 		entry, err := session.do("cat", path)
 		if err != nil {
 			return 0, err
 		}
+
 		edited := e.arguments.Entry(entry)
 		if edited == entry {
 			e.say("%s stays as it is", path)
 			continue
 		}
+
 		e.say("%s gets its arguments", path)
 		file := filepath.Join(e.scratch, "entry")
 		if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 			return 0, err
 		}
+
 		// Into the file that is there, which keeps its owner, mode and SELinux label.
 		if _, err := session.do("upload", file, path); err != nil {
 			return 0, err
 		}
 	}
+
 	return len(paths), nil
 }
 
-// removeMachineIDs makes machines choose their own: all would have that of the image. The files go, they are not emptied: systemd
-// takes only a machine without one for new, and enables the units of Ignition's presets there.
+// removeMachineIDs makes machines choose their own: all would have that of the image. The files go, they are not
+// emptied: systemd takes only a machine without one for new, and enables the units of Ignition's presets there.
 func (e *editor) removeMachineIDs(session *guestfish) error {
 	paths, err := session.find(machineIDGlob)
 	if err != nil {
 		return err
 	}
+
 	for _, path := range paths {
 		id, err := session.do("cat", path)
 		if err != nil {
 			return err
 		}
+
 		if !machineID.MatchString(id) { // it is empty, or says that there is none
 			continue
 		}
+
 		e.say("%s goes", path)
 		if _, err := session.do("rm", path); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -173,6 +197,7 @@ func startGuestfish(ctx context.Context, executable, disk, format string) (*gues
 		// libvirt's QEMU is another user, who may not read the image.
 		g.command.Env = append(g.command.Env, "LIBGUESTFS_BACKEND=direct")
 	}
+
 	// Ctrl-C on a terminal is for us alone: guestfish cleans up after itself only at the end of its input.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	g.command.WaitDelay = grace
@@ -180,16 +205,19 @@ func startGuestfish(ctx context.Context, executable, disk, format string) (*gues
 	if err != nil {
 		return nil, err
 	}
+
 	g.stdin = stdin
 	g.command.Cancel = stdin.Close
 	stdout, err := g.command.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	g.stdout = bufio.NewReader(stdout)
 	if err := g.command.Start(); err != nil {
 		return nil, fmt.Errorf("failed to start guestfish: %w", err)
 	}
+
 	return g, nil
 }
 
@@ -200,16 +228,20 @@ func (g *guestfish) do(command string, arguments ...string) (string, error) {
 		// Names in images are anybody's, and a new command begins in a new line.
 		line += ` "` + quoted.Replace(argument) + `"`
 	}
+
 	if _, err := fmt.Fprintf(g.stdin, "%s\necho %s", line, g.end); err != nil {
 		return "", fmt.Errorf("guestfish has ended before %s: %w", command, err)
 	}
+
 	var output strings.Builder
+
 	for {
 		text, err := g.stdout.ReadString('\n')
 		output.WriteString(text)
 		if before, ok := strings.CutSuffix(output.String(), g.end); ok {
 			return before, nil
 		}
+
 		if err != nil {
 			return "", fmt.Errorf("guestfish has ended at %s: %w", command, err)
 		}
@@ -219,20 +251,25 @@ func (g *guestfish) do(command string, arguments ...string) (string, error) {
 // find is where globs lead to, without those that lead to the same file: loader is a link to loader.0 or loader.1.
 func (g *guestfish) find(globs ...string) ([]string, error) {
 	var found []string
+
 	for _, glob := range globs {
 		list, err := g.do("glob-expand", glob)
 		if err != nil {
 			return nil, err
 		}
+
 		for path := range strings.Lines(list) {
 			target, err := g.do("realpath", strings.TrimSuffix(path, "\n"))
 			if err != nil {
 				return nil, err
 			}
+
 			found = append(found, strings.TrimSuffix(target, "\n"))
 		}
 	}
+
 	slices.Sort(found)
+
 	return slices.Compact(found), nil
 }
 
@@ -240,12 +277,17 @@ func (g *guestfish) find(globs ...string) ([]string, error) {
 func (g *guestfish) close(err error) error {
 	_ = g.stdin.Close()
 	_, _ = io.Copy(io.Discard, g.stdout)
+
 	ended := g.command.Wait()
 	switch {
 	case g.ctx.Err() != nil:
 		return g.ctx.Err()
 	case ended != nil:
-		return fmt.Errorf("guestfish failed; where KVM is the trouble, LIBGUESTFS_BACKEND_SETTINGS=force_tcg does without it: %s", cmp.Or(strings.TrimSpace(g.stderr.String()), ended.Error()))
+		return fmt.Errorf(
+			"guestfish failed; where KVM is the trouble, LIBGUESTFS_BACKEND_SETTINGS=force_tcg does without it: %s",
+			cmp.Or(strings.TrimSpace(g.stderr.String()), ended.Error()),
+		)
 	}
+
 	return err
 }

@@ -1,5 +1,5 @@
-// Package ockimage makes disk images for engines from the boot images of OCK (Oracle Container host for Kubernetes), which are
-// published in container images and made for QEMU: an engine hands Ignition over by a config drive.
+// Package ockimage makes disk images for engines from the boot images of OCK (Oracle Container host for Kubernetes),
+// which are published in container images and made for QEMU: an engine hands Ignition over by a config drive.
 package ockimage
 
 import (
@@ -35,39 +35,46 @@ func Create(ctx context.Context, o Options) (err error) {
 	if err := o.Arguments.Validate(); err != nil {
 		return err
 	}
+
 	if _, err := os.Stat(o.Output); err == nil && !o.Force {
 		return fmt.Errorf("there is a file %s already; choose another name, or replace it with --force", o.Output)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	guestfish, err := findGuestfish()
 	if err != nil {
 		return err
 	}
+
 	// Beside the output, so that the image can be put there by its name alone.
 	scratch, err := os.MkdirTemp(filepath.Dir(o.Output), ".olvmctl-image-")
 	if err != nil {
 		return fmt.Errorf("failed to make a folder beside %s: %w", o.Output, err)
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	disk := filepath.Join(scratch, "disk")
 	if err := o.fetch(ctx, disk); err != nil {
 		return err
 	}
+
 	format, err := diskFormat(disk)
 	if err != nil {
 		return fmt.Errorf("the disk of %s: %w", o.From, err)
 	}
+
 	o.Say("editing the boot loader entries with guestfish")
 	editor := &editor{executable: guestfish, scratch: scratch, arguments: o.Arguments, say: o.Say}
 	if err := editor.edit(ctx, disk, format); err != nil {
 		return err
 	}
+
 	return os.Rename(disk, o.Output)
 }
 
-// diskFormat is qcow2 or raw. It is told to guestfish, for which guessing it would be a risk: a raw disk can begin with a header
-// that names files of this machine.
+// diskFormat is qcow2 or raw. It is told to guestfish, for which guessing it would be a risk: a raw disk can begin with
+// a header that names files of this machine.
 func diskFormat(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -78,13 +85,16 @@ func diskFormat(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	image, err := engine.ReadImage(file, info.Size())
 	if err != nil {
 		return "", err
 	}
+
 	if image.Format == engine.FormatCow {
 		return "qcow2", nil
 	}
+
 	return "raw", nil
 }
 
@@ -94,11 +104,13 @@ func (o Options) write(ctx context.Context, path, name string, from io.Reader, t
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, to.Close()) }()
 	written, err := io.Copy(to, &reader{from: engine.ReaderUntil(ctx, from), total: total, progress: o.Progress(name)})
 	if err == nil && written != total {
 		err = io.ErrUnexpectedEOF
 	}
+
 	return err
 }
 
@@ -116,5 +128,6 @@ func (r *reader) Read(to []byte) (int, error) {
 		r.done += int64(n)
 		r.progress(r.done, r.total)
 	}
+
 	return n, err
 }

@@ -20,6 +20,7 @@ type doc map[string]any
 // at walks down a document: a string is a member, a number an item. It is "" where there is nothing.
 func (d doc) at(path ...any) string {
 	var here any = map[string]any(d)
+
 	for _, step := range path {
 		switch s := step.(type) {
 		case string:
@@ -30,23 +31,28 @@ func (d doc) at(path ...any) string {
 			if s >= len(list) {
 				return ""
 			}
+
 			here = list[s]
 		}
 	}
+
 	if here == nil {
 		return ""
 	}
+
 	return fmt.Sprint(here)
 }
 
 // each lists a member of all items of a list.
 func (d doc) each(list, member string) []string {
 	out := []string{}
+
 	items, _ := d[list].([]any)
 	for _, item := range items {
 		object, _ := item.(map[string]any)
 		out = append(out, fmt.Sprint(object[member]))
 	}
+
 	return out
 }
 
@@ -57,11 +63,13 @@ func (r *raw) do(method, path, body string) (int, doc) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	request.Header.Set("Accept", "application/json")
 	if method == http.MethodPost || method == http.MethodPut { // the engine wants it even where the body is empty
 		request.Header.Set("Content-Type", "application/json")
 	}
+
 	response, err := r.http.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
@@ -71,16 +79,22 @@ func (r *raw) do(method, path, body string) (int, doc) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	out := doc{}
-	if response.Header.Get("Content-Type") != "application/json" { // what is not there has no document, and other errors are pages
+
+	// what is not there has no document, and other errors are pages
+	if response.Header.Get("Content-Type") != "application/json" {
 		return response.StatusCode, doc{"detail": string(content)}
 	}
+
 	if err := json.Unmarshal(content, &out); err != nil {
 		r.t.Fatalf("%s %s: %v in %s", method, path, err, content)
 	}
+
 	if fault, failed := out["fault"].(map[string]any); failed { // of an action
 		out["detail"] = fault["detail"]
 	}
+
 	return response.StatusCode, out
 }
 
@@ -91,6 +105,7 @@ func (r *raw) ok(method, path, body string) doc {
 	if status < 200 || status > 299 {
 		r.t.Fatalf("%s %s %s: %d %v", method, path, body, status, out)
 	}
+
 	return out
 }
 
@@ -110,7 +125,9 @@ func (r *raw) id(collection, element, name string) string {
 	if i := slices.Index(list.each(element, "name"), name); i >= 0 {
 		return list.at(element, i, "id")
 	}
+
 	r.t.Fatalf("there is no %s %q in %v", element, name, list.each(element, "name"))
+
 	return ""
 }
 
@@ -120,27 +137,38 @@ func (r *raw) newVM(name, extra string) string {
 	if extra != "" {
 		extra = "," + extra
 	}
-	made := r.ok("POST", "/api/vms", fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}%s}`, name, extra))
+
+	made := r.ok(
+		"POST",
+		"/api/vms",
+		fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}%s}`, name, extra),
+	)
 	r.until("/api/vms/"+made.at("id"), "status", "down")
+
 	return made.at("id")
 }
 
 // until polls a document until a member has a value.
 func (r *raw) until(path, member, want string) {
 	r.t.Helper()
+
 	var members []any
 	for name := range strings.SplitSeq(member, ".") {
 		members = append(members, name)
 	}
+
 	deadline := time.Now().Add(10 * time.Second)
+
 	for {
 		got := r.ok("GET", path, "").at(members...)
 		if got == want {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%s of %s is %q, want %q", member, path, got, want)
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -148,39 +176,66 @@ func (r *raw) until(path, member, want string) {
 // gone polls until an object does not exist.
 func (r *raw) gone(path string) {
 	r.t.Helper()
+
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		if status, _ := r.do("GET", path, ""); status == http.StatusNotFound {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%s is still there", path)
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-var fast = ovirtsim.Timings{Clone: 10 * time.Millisecond, Launch: 5 * time.Millisecond, PowerUp: 10 * time.Millisecond, PowerDown: 10 * time.Millisecond, Remove: 5 * time.Millisecond, Fence: 30 * time.Millisecond}
+var fast = ovirtsim.Timings{
+	Clone:     10 * time.Millisecond,
+	Launch:    5 * time.Millisecond,
+	PowerUp:   10 * time.Millisecond,
+	PowerDown: 10 * time.Millisecond,
+	Remove:    5 * time.Millisecond,
+	Fence:     30 * time.Millisecond,
+}
 
 func TestXMLAndJSONSayTheSame(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
-	id := r.newVM("a", `"comment":"<&> \"quoted\" é","memory":"1073741824","cpu":{"topology":{"cores":2,"sockets":"2","threads":1}},"custom_properties":{"custom_property":[{"name":"hugepages","value":"2048"}]}`)
+	id := r.newVM(
+		"a",
+		`"comment":"<&> \"quoted\" é","memory":"1073741824","cpu":{"topology":{"cores":2,"sockets":"2","threads":1}},"custom_properties":{"custom_property":[{"name":"hugepages","value":"2048"}]}`,
+	)
+
 	vm := r.ok("GET", "/api/vms/"+id, "")
 	for path, want := range map[string]string{
-		"id": id, "href": "/ovirt-engine/api/vms/" + id, "name": "a", "comment": `<&> "quoted" é`, "memory": "1073741824", "cpu.topology.cores": "2", "cpu.topology.sockets": "2",
-		"cluster.href": "/ovirt-engine/api/clusters/" + vm.at("cluster", "id"), "status": "down", "type": "server", "os.type": "ol_9x64", "memory_policy.max": "4294967296",
+		"id":                       id,
+		"href":                     "/ovirt-engine/api/vms/" + id,
+		"name":                     "a",
+		"comment":                  `<&> "quoted" é`,
+		"memory":                   "1073741824",
+		"cpu.topology.cores":       "2",
+		"cpu.topology.sockets":     "2",
+		"cluster.href":             "/ovirt-engine/api/clusters/" + vm.at("cluster", "id"),
+		"status":                   "down",
+		"type":                     "server",
+		"os.type":                  "ol_9x64",
+		"memory_policy.max":        "4294967296",
 		"memory_policy.guaranteed": "1073741824", "delete_protected": "false", "description": "",
 	} {
 		steps := []any{}
 		for _, s := range strings.Split(path, ".") {
 			steps = append(steps, s)
 		}
+
 		if got := vm.at(steps...); got != want {
 			t.Errorf("JSON %s is %q, want %q", path, got, want)
 		}
 	}
+
 	if got := vm.at("custom_properties", "custom_property", 0, "value"); got != "2048" {
 		t.Errorf("a list with one item is not an array: %v", vm["custom_properties"])
 	}
+
 	_, content := r.call("GET", "/api/vms/"+id, "", "")
 	var parsed struct {
 		XMLName xml.Name `xml:"vm"`
@@ -196,9 +251,11 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 	if err := xml.Unmarshal([]byte(content), &parsed); err != nil {
 		t.Fatal(err)
 	}
+
 	if parsed.ID != id || *parsed.Comment != `<&> "quoted" é` || parsed.Cores != 2 || len(parsed.Properties) != 1 {
 		t.Errorf("XML: %+v", parsed)
 	}
+
 	for _, link := range parsed.Links { // every link leads somewhere
 		if status, _ := r.do("GET", strings.TrimPrefix(link.Href, "/ovirt-engine"), ""); status != http.StatusOK {
 			t.Errorf("link %s to %s: %d", link.Rel, link.Href, status)
@@ -207,7 +264,11 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 }
 
 // notSimulated are the collections of the root that the simulator does not have.
-var notSimulated = map[string]bool{"externalvmimports": true, "externaltemplateimports": true, "schedulingpolicyunits": true}
+var notSimulated = map[string]bool{
+	"externalvmimports":       true,
+	"externaltemplateimports": true,
+	"schedulingpolicyunits":   true,
+}
 
 func TestTheRootDocumentLeadsToEveryCollection(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Inventory: func() ovirtsim.Inventory {
@@ -216,23 +277,32 @@ func TestTheRootDocumentLeadsToEveryCollection(t *testing.T) {
 		return inventory
 	}()})
 	root := r.ok("GET", "/api", "")
-	version := []string{root.at("product_info", "version", "major"), root.at("product_info", "version", "minor"), root.at("product_info", "version", "build"), root.at("product_info", "version", "revision")}
+	version := []string{
+		root.at("product_info", "version", "major"),
+		root.at("product_info", "version", "minor"),
+		root.at("product_info", "version", "build"),
+		root.at("product_info", "version", "revision"),
+	}
 	if !slices.Equal(version, []string{"4", "4", "10", "0"}) {
 		t.Errorf("version %v", version)
 	}
+
 	if root.at("special_objects", "blank_template", "id") != "00000000-0000-0000-0000-000000000000" {
 		t.Errorf("special objects %v", root["special_objects"])
 	}
+
 	links, _ := root["link"].([]any)
 	if len(links) < 15 {
 		t.Errorf("%d links", len(links))
 	}
+
 	for _, link := range links {
 		one, _ := link.(map[string]any)
 		path, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprint(one["href"]), "/ovirt-engine"), "{")
 		if path == "/api/events;from=" || notSimulated[fmt.Sprint(one["rel"])] {
 			continue
 		}
+
 		if status, _ := r.do("GET", path, ""); status != http.StatusOK {
 			t.Errorf("%v: %d", one["rel"], status)
 		}
@@ -247,50 +317,202 @@ func TestHTTPIsUsedAsTheEngineDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, value := range map[string]string{"Accept": accept, "Content-Type": contentType, "Authorization": token} {
+
+		for name, value := range map[string]string{
+			"Accept":        accept,
+			"Content-Type":  contentType,
+			"Authorization": token,
+		} {
 			if value != "" {
 				request.Header.Set(name, value)
 			}
 		}
+
 		response, err := r.http.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer response.Body.Close()
 		content, _ := io.ReadAll(response.Body)
+
 		return response.StatusCode, response.Header, string(content)
 	}
 	bearer := "Bearer " + r.token
+
 	tests := map[string]struct {
 		method, path, accept, contentType, body, token string
 		status                                         int
 		media                                          string
 	}{
-		"no Accept means XML":                    {"GET", "/api/vms", "", "", "", bearer, 200, "application/xml"},
-		"anything means XML":                     {"GET", "/api/vms", "*/*", "", "", bearer, 200, "application/xml"},
-		"JSON with a charset":                    {"GET", "/api/vms", "application/json;charset=utf-8", "", "", bearer, 200, "application/json"},
-		"the first of two wins":                  {"GET", "/api/vms", "application/xml, application/json", "", "", bearer, 200, "application/xml"},
-		"a picture is not acceptable":            {"GET", "/api/vms", "image/png", "", "", bearer, 406, ""},
-		"a body in XML, an answer in JSON":       {"PUT", "/api/vms/" + id, "application/json", "application/xml; charset=utf-8", "<vm><comment>x</comment></vm>", bearer, 200, "application/json"},
-		"a body in JSON, an answer in XML":       {"PUT", "/api/vms/" + id, "application/xml", "application/json", `{"comment":"x"}`, bearer, 200, "application/xml"},
-		"an action without body":                 {"POST", "/api/vms/" + id + "/stop", "", "", "", bearer, 415, ""},
-		"an action in JSON":                      {"POST", "/api/vms/" + id + "/stop", "", "application/json", "{}", bearer, 200, "application/xml"},
-		"a document of another kind":             {"POST", "/api/vms", "", "application/xml", "<disk/>", bearer, 500, "text/html"},
-		"JSON that breaks off":                   {"POST", "/api/vms", "application/json", "application/json", `{"name":`, bearer, 400, "application/json"},
-		"JSON that is a list":                    {"POST", "/api/vms", "", "application/json", `[]`, bearer, 400, "application/xml"},
-		"another charset":                        {"PUT", "/api/vms/" + id, "", "application/xml; charset=iso-8859-1", "<vm/>", bearer, 200, "application/xml"},
-		"text that is no boolean":                {"PUT", "/api/vms/" + id, "", "application/xml", "<vm><delete_protected>maybe</delete_protected></vm>", bearer, 400, "application/xml"},
-		"a method that a collection has not":     {"DELETE", "/api/vms", "", "", "", bearer, 405, ""},
-		"an unknown sub-collection":              {"GET", "/api/vms/" + id + "/unicorns", "", "", "", bearer, 404, "text/html"},
-		"a path outside of the API":              {"GET", "/nothing", "", "", "", bearer, 404, "text/html"},
-		"no token":                               {"GET", "/api/vms", "", "", "", "", 401, "text/html"},
-		"another token":                          {"GET", "/api/vms", "", "", "", "Bearer x", 401, "text/html"},
-		"slashes of clients that append":         {"GET", "/api//vms//" + id + "/", "", "", "", bearer, 200, "application/xml"},
-		"a limit that is no number":              {"GET", "/api/vms?max=many", "", "", "", bearer, 400, "application/xml"},
-		"the CA, for who does not trust it yet":  {"GET", "/services/pki-resource?resource=ca-certificate&format=X509-PEM-CA", "", "", "", "", 200, "application/x-x509-ca-cert"},
-		"a resource that the PKI does not have":  {"GET", "/services/pki-resource?resource=passwords", "", "", "", "", 400, "text/html"},
-		"an update without a document":           {"PUT", "/api/vms/" + id, "", "", "", bearer, 415, ""},
-		"a member that stands for a list of one": {"PUT", "/api/vms/" + id, "", "application/json", `{"custom_properties":{"custom_property":{"name":"hugepages","value":"2048"}}}`, bearer, 200, "application/xml"},
+		"no Accept means XML": {"GET", "/api/vms", "", "", "", bearer, 200, "application/xml"},
+		"anything means XML":  {"GET", "/api/vms", "*/*", "", "", bearer, 200, "application/xml"},
+		"JSON with a charset": {
+			"GET",
+			"/api/vms",
+			"application/json;charset=utf-8",
+			"",
+			"",
+			bearer,
+			200,
+			"application/json",
+		},
+		"the first of two wins": {
+			"GET",
+			"/api/vms",
+			"application/xml, application/json",
+			"",
+			"",
+			bearer,
+			200,
+			"application/xml",
+		},
+		"a picture is not acceptable": {"GET", "/api/vms", "image/png", "", "", bearer, 406, ""},
+		"a body in XML, an answer in JSON": {
+			"PUT",
+			"/api/vms/" + id,
+			"application/json",
+			"application/xml; charset=utf-8",
+			"<vm><comment>x</comment></vm>",
+			bearer,
+			200,
+			"application/json",
+		},
+		"a body in JSON, an answer in XML": {
+			"PUT",
+			"/api/vms/" + id,
+			"application/xml",
+			"application/json",
+			`{"comment":"x"}`,
+			bearer,
+			200,
+			"application/xml",
+		},
+		"an action without body": {"POST", "/api/vms/" + id + "/stop", "", "", "", bearer, 415, ""},
+		"an action in JSON": {
+			"POST",
+			"/api/vms/" + id + "/stop",
+			"",
+			"application/json",
+			"{}",
+			bearer,
+			200,
+			"application/xml",
+		},
+		"a document of another kind": {
+			"POST",
+			"/api/vms",
+			"",
+			"application/xml",
+			"<disk/>",
+			bearer,
+			500,
+			"text/html",
+		},
+		"JSON that breaks off": {
+			"POST",
+			"/api/vms",
+			"application/json",
+			"application/json",
+			`{"name":`,
+			bearer,
+			400,
+			"application/json",
+		},
+		"JSON that is a list": {
+			"POST",
+			"/api/vms",
+			"",
+			"application/json",
+			`[]`,
+			bearer,
+			400,
+			"application/xml",
+		},
+		"another charset": {
+			"PUT",
+			"/api/vms/" + id,
+			"",
+			"application/xml; charset=iso-8859-1",
+			"<vm/>",
+			bearer,
+			200,
+			"application/xml",
+		},
+		"text that is no boolean": {
+			"PUT",
+			"/api/vms/" + id,
+			"",
+			"application/xml",
+			"<vm><delete_protected>maybe</delete_protected></vm>",
+			bearer,
+			400,
+			"application/xml",
+		},
+		"a method that a collection has not": {"DELETE", "/api/vms", "", "", "", bearer, 405, ""},
+		"an unknown sub-collection": {
+			"GET",
+			"/api/vms/" + id + "/unicorns",
+			"",
+			"",
+			"",
+			bearer,
+			404,
+			"text/html",
+		},
+		"a path outside of the API": {"GET", "/nothing", "", "", "", bearer, 404, "text/html"},
+		"no token":                  {"GET", "/api/vms", "", "", "", "", 401, "text/html"},
+		"another token":             {"GET", "/api/vms", "", "", "", "Bearer x", 401, "text/html"},
+		"slashes of clients that append": {
+			"GET",
+			"/api//vms//" + id + "/",
+			"",
+			"",
+			"",
+			bearer,
+			200,
+			"application/xml",
+		},
+		"a limit that is no number": {
+			"GET",
+			"/api/vms?max=many",
+			"",
+			"",
+			"",
+			bearer,
+			400,
+			"application/xml",
+		},
+		"the CA, for who does not trust it yet": {
+			"GET",
+			"/services/pki-resource?resource=ca-certificate&format=X509-PEM-CA",
+			"",
+			"",
+			"",
+			"",
+			200,
+			"application/x-x509-ca-cert",
+		},
+		"a resource that the PKI does not have": {
+			"GET",
+			"/services/pki-resource?resource=passwords",
+			"",
+			"",
+			"",
+			"",
+			400,
+			"text/html",
+		},
+		"an update without a document": {"PUT", "/api/vms/" + id, "", "", "", bearer, 415, ""},
+		"a member that stands for a list of one": {
+			"PUT",
+			"/api/vms/" + id,
+			"",
+			"application/json",
+			`{"custom_properties":{"custom_property":{"name":"hugepages","value":"2048"}}}`,
+			bearer,
+			200,
+			"application/xml",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -298,12 +520,15 @@ func TestHTTPIsUsedAsTheEngineDoes(t *testing.T) {
 			if status != test.status || !strings.HasPrefix(header.Get("Content-Type"), test.media) {
 				t.Errorf("%d %s %s, want %d %s", status, header.Get("Content-Type"), body, test.status, test.media)
 			}
+
 			if status >= 400 && strings.Contains(test.media, "xml") && !strings.Contains(body, "<fault><detail>") {
 				t.Errorf("not a fault: %s", body)
 			}
 		})
 	}
-	if status, _, body := get("GET", "/services/pki-resource?resource=ca-certificate&format=X509-PEM-CA", "", "", "", ""); status != 200 || body != string(r.sim.CA()) {
+
+	status, _, body := get("GET", "/services/pki-resource?resource=ca-certificate&format=X509-PEM-CA", "", "", "", "")
+	if status != 200 || body != string(r.sim.CA()) {
 		t.Errorf("the CA is %d %s", status, body)
 	}
 }
@@ -314,11 +539,19 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 		dc := &inventory.DataCenters[0]
 		dc.Clusters = append(dc.Clusters, ovirtsim.Cluster{Name: "Other", Hosts: []ovirtsim.Host{{Name: "other-1"}}})
 		dc.VMs = append(dc.VMs, []ovirtsim.VM{
-			{Name: "web-1", Cluster: "Default", Template: "ol9-k8s", Up: true, Tags: []string{"prod"}, Comment: "front end"},
+			{
+				Name:     "web-1",
+				Cluster:  "Default",
+				Template: "ol9-k8s",
+				Up:       true,
+				Tags:     []string{"prod"},
+				Comment:  "front end",
+			},
 			{Name: "web-2", Cluster: "Default", Template: "ol9-k8s", Tags: []string{"prod", "blue"}},
 			{Name: "db-1", Cluster: "Other", Template: "ol9-k8s", Up: true, Memory: 8 << 30},
 			{Name: "WEB-3", Cluster: "Other", Template: "Blank"},
 		}...)
+
 		return inventory
 	}()})
 	tests := map[string]struct {
@@ -356,23 +589,32 @@ func TestSearchUnderstandsTheLanguageOfTheEngine(t *testing.T) {
 		"an empty query":                 {"", []string{"WEB-3", "db-1", "web-1", "web-2"}},
 	}
 	escape := strings.NewReplacer(" ", "%20", `"`, "%22", "=", "%3D", ">", "%3E", ":", "%3A", "*", "%2A", "!", "%21")
+
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := r.ok("GET", "/api/vms?search="+escape.Replace(test.query), "").each("vm", "name"); !slices.Equal(got, test.want) {
+			got := r.ok("GET", "/api/vms?search="+escape.Replace(test.query), "").each("vm", "name")
+			if !slices.Equal(got, test.want) {
 				t.Errorf("%s found %v, want %v", test.query, got, test.want)
 			}
 		})
 	}
+
 	r.refused(400, "offset must not be negative", "GET", "/api/vms?search=page%200", "")
-	if got := r.ok("GET", "/api/vms?max=2&search=name%3Dweb*", "").each("vm", "name"); !slices.Equal(got, []string{"WEB-3", "web-1"}) {
+	got := r.ok("GET", "/api/vms?max=2&search=name%3Dweb*", "").each("vm", "name")
+	if !slices.Equal(got, []string{"WEB-3", "web-1"}) {
 		t.Errorf("with max: %v", got)
 	}
-	if got := r.ok("GET", "/api/hosts?search=cluster%3DOther%20and%20status%3Dup", "").each("host", "name"); !slices.Equal(got, []string{"other-1"}) {
+
+	got = r.ok("GET", "/api/hosts?search=cluster%3DOther%20and%20status%3Dup", "").each("host", "name")
+	if !slices.Equal(got, []string{"other-1"}) {
 		t.Errorf("hosts: %v", got)
 	}
-	if got := r.ok("GET", "/api/templates?search=name%3Dol9*", "").each("template", "name"); !slices.Equal(got, []string{"ol9-k8s"}) {
+
+	got = r.ok("GET", "/api/templates?search=name%3Dol9*", "").each("template", "name")
+	if !slices.Equal(got, []string{"ol9-k8s"}) {
 		t.Errorf("templates: %v", got)
 	}
+
 	if got := r.ok("GET", "/api/tags?search=colour%3Dblue", "").each("tag", "name"); !slices.Contains(got, "root") {
 		t.Errorf("tags, which are not searched: %v", got)
 	}
@@ -383,38 +625,60 @@ func TestFollowPutsObjectsInThePlaceOfLinks(t *testing.T) {
 	id := r.newVM("a", "")
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
 	r.ok("POST", "/api/vms/"+id+"/nics", fmt.Sprintf(`{"name":"nic1","vnic_profile":{"id":%q}}`, profile))
+
 	one := r.ok("GET", "/api/vms/"+id+"?follow=nics.vnic_profile.network,disk_attachments.disk,cluster", "")
 	for what, got := range map[string]string{
 		"the network of the NIC": one.at("nics", "nic", 0, "vnic_profile", "network", "name"),
 		"the disk":               one.at("disk_attachments", "disk_attachment", 0, "disk", "alias"),
 		"the cluster":            one.at("cluster", "name"),
 	} {
-		if want := map[string]string{"the network of the NIC": "kvm-vlan", "the disk": "ol9-k8s_Disk1", "the cluster": "Default"}[what]; got != want {
+		want := map[string]string{
+			"the network of the NIC": "kvm-vlan",
+			"the disk":               "ol9-k8s_Disk1",
+			"the cluster":            "Default",
+		}[what]
+		if got != want {
 			t.Errorf("%s is %q, want %q in %v", what, got, want, one)
 		}
 	}
+
 	list := r.ok("GET", "/api/vms?follow=nics", "")
 	if list.at("vm", 0, "nics", "nic", 0, "name") != "nic1" {
 		t.Errorf("in a list: %v", list)
 	}
+
 	r.refused(500, "Internal Server Error", "GET", "/api/vms/"+id+"?follow=unicorns", "")
 }
 
 func TestJobsAreFoundByCorrelation(t *testing.T) {
-	r := newRawWith(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 10 * time.Millisecond, Disk: 100 * time.Millisecond}})
+	r := newRawWith(t, ovirtsim.Options{
+		Timings: ovirtsim.Timings{Clone: 10 * time.Millisecond, Disk: 100 * time.Millisecond},
+	})
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
-	made := r.ok("POST", "/api/disks?correlation_id=disk_create_x1", fmt.Sprintf(`{"alias":"d","format":"raw","provisioned_size":"1048576","storage_domains":{"storage_domain":[{"id":%q}]}}`, domain))
+	made := r.ok(
+		"POST",
+		"/api/disks?correlation_id=disk_create_x1",
+		fmt.Sprintf(
+			`{"alias":"d","format":"raw","provisioned_size":"1048576","storage_domains":{"storage_domain":[{"id":%q}]}}`,
+			domain,
+		),
+	)
 	jobs := r.ok("GET", "/api/jobs?search=correlation_id%3Ddisk_create_x1", "")
 	if !slices.Equal(jobs.each("job", "status"), []string{"started"}) || made.at("status") != "locked" {
 		t.Errorf("job %v, disk %v", jobs, made)
 	}
+
 	r.until("/api/disks/"+made.at("id"), "status", "ok")
-	if jobs = r.ok("GET", "/api/jobs?search=correlation_id%3Ddisk_create_x1", ""); !slices.Equal(jobs.each("job", "status"), []string{"finished"}) {
+	jobs = r.ok("GET", "/api/jobs?search=correlation_id%3Ddisk_create_x1", "")
+	if !slices.Equal(jobs.each("job", "status"), []string{"finished"}) {
 		t.Errorf("job %v", jobs)
 	}
-	if events := r.ok("GET", "/api/events?max=1", ""); !strings.Contains(events.at("event", 0, "description"), "Add-Disk operation of d") {
+
+	events := r.ok("GET", "/api/events?max=1", "")
+	if !strings.Contains(events.at("event", 0, "description"), "Add-Disk operation of d") {
 		t.Errorf("events %v", events)
 	}
+
 	if later := r.ok("GET", "/api/events?from=100000", ""); len(later) != 0 {
 		t.Errorf("later events %v", later)
 	}
@@ -423,7 +687,8 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 func TestElementsThatTheAPIDoesNotHaveAreRefused(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
 	for _, extra := range []string{`"memmory":"1"`, `"os":{"typ":"x"}`, `"nics":{"nick":["x"]}`} {
-		r.refused(400, "/apidoc#services/vms/methods/add", "POST", "/api/vms", `{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},`+extra+`}`)
+		r.refused(400, "/apidoc#services/vms/methods/add", "POST", "/api/vms",
+			`{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},`+extra+`}`)
 	}
 }
 
@@ -432,15 +697,19 @@ func TestSessionsEnd(t *testing.T) {
 	if status, _ := r.do("GET", "/api", ""); status != 200 {
 		t.Fatalf("a new session: %d", status)
 	}
+
 	time.Sleep(80 * time.Millisecond) // the only way to see that it expires by itself
 	if status, _ := r.do("GET", "/api", ""); status != 401 {
 		t.Errorf("an expired session: %d", status)
 	}
+
 	r.login()
-	response, err := r.http.Post(r.sim.URL()+"/services/sso-logout", "application/x-www-form-urlencoded", strings.NewReader("token="+r.token))
+	response, err := r.http.Post(r.sim.URL()+"/services/sso-logout", "application/x-www-form-urlencoded",
+		strings.NewReader("token="+r.token))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_ = response.Body.Close()
 	if status, _ := r.do("GET", "/api", ""); status != 401 {
 		t.Errorf("a session that was logged out: %d", status)
@@ -449,6 +718,7 @@ func TestSessionsEnd(t *testing.T) {
 
 func TestWrongPasswordsLockTheUser(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Password: "right"})
+
 	login := func(password string) (int, string) {
 		return r.askToken("admin%40internal", password)
 	}
@@ -457,12 +727,15 @@ func TestWrongPasswordsLockTheUser(t *testing.T) {
 			t.Errorf("a wrong password: %d %s", status, body)
 		}
 	}
+
 	if status, body := login("right"); status != 400 || !strings.Contains(body, "locked") {
 		t.Errorf("the right password after five wrong ones: %d %s", status, body)
 	}
+
 	if err := r.sim.UnlockUser("admin@internal"); err != nil {
 		t.Fatal(err)
 	}
+
 	if status, _ := login("right"); status != 200 {
 		t.Errorf("after unlocking: %d", status)
 	}

@@ -23,7 +23,9 @@ type stubGuest struct {
 	fail                    error
 }
 
-func (g *stubGuest) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface)) error {
+func (g *stubGuest) Boot(
+	ctx context.Context, machine ovirtsim.GuestVM, ready func([]ovirtsim.ReportedInterface),
+) error {
 	g.mu.Lock()
 	g.booted = append(g.booted, machine.Name)
 	fail := g.fail
@@ -31,19 +33,25 @@ func (g *stubGuest) Boot(ctx context.Context, machine ovirtsim.GuestVM, ready fu
 	if fail != nil {
 		return fail
 	}
+
 	var reported []ovirtsim.ReportedInterface
+
 	for i, device := range machine.Interfaces {
 		out := ovirtsim.ReportedInterface{Name: device.Name, MAC: device.MAC}
 		if address, _, ok := strings.Cut(device.DHCP, "/"); ok {
 			out.Addresses = append(out.Addresses, address)
 		}
+
 		if i < len(machine.NICs) {
 			out.Addresses = append(out.Addresses, machine.NICs[i].Address, machine.NICs[i].IPv6Address)
 		}
+
 		reported = append(reported, out)
 	}
+
 	ready(reported)
 	<-ctx.Done()
+
 	return nil
 }
 
@@ -77,29 +85,42 @@ func (r *raw) group(name, rules string, vms ...string) string {
 	r.t.Helper()
 	base := "/api/clusters/" + r.id("clusters", "cluster", "Default") + "/affinitygroups"
 	made := r.ok("POST", base, fmt.Sprintf(`{"name":%q,%s}`, name, rules))
+
 	path := base + "/" + made.at("id")
 	for _, id := range vms {
 		r.ok("POST", path+"/vms", fmt.Sprintf(`{"id":%q}`, id))
 	}
+
 	return path
 }
 
 func TestHardAffinityRulesAreEnforcedAndSoftOnesAreTried(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
+
 	var vms []string
 	for i := range 4 {
 		vms = append(vms, r.newVM(fmt.Sprintf("cp-%d", i), ""))
 	}
+
 	path := r.group("apart", `"vms_rule":{"enabled":true,"enforcing":true,"positive":false}`, vms...)
 	for _, id := range vms[:3] {
 		r.start(id)
 	}
+
 	hosts := []string{r.hostOf(vms[0]), r.hostOf(vms[1]), r.hostOf(vms[2])}
 	slices.Sort(hosts)
 	if !slices.Equal(hosts, []string{"host-1", "host-2", "host-3"}) {
 		t.Errorf("three VMs that must be apart run on %v", hosts)
 	}
-	r.refused(409, "There is no host that satisfies current scheduling constraints. See below for details:, The host host-1 did not satisfy internal filter VmAffinityGroups because it did not match negative affinity rules apart.", "POST", "/api/vms/"+vms[3]+"/start", "{}")
+
+	r.refused(
+		409,
+		"There is no host that satisfies current scheduling constraints. See below for details:, The host host-1 "+
+			"did not satisfy internal filter VmAffinityGroups because it did not match negative affinity rules apart.",
+		"POST",
+		"/api/vms/"+vms[3]+"/start",
+		"{}",
+	)
 	r.refused(409, "Cannot migrate VM. There is no host", "POST", "/api/vms/"+vms[0]+"/migrate", "{}")
 	r.ok("PUT", path, `{"vms_rule":{"enabled":true,"enforcing":false,"positive":false}}`)
 	r.start(vms[3])
@@ -112,22 +133,32 @@ func TestHardAffinityRulesAreEnforcedAndSoftOnesAreTried(t *testing.T) {
 		t.Errorf("two VMs that must be together run on %s and %s", a, b)
 	}
 
-	pinned := r.newVM("pinned", fmt.Sprintf(`"placement_policy":{"affinity":"pinned","hosts":{"host":[{"id":%q}]}}`, r.id("hosts", "host", "host-2")))
+	pinned := r.newVM(
+		"pinned",
+		fmt.Sprintf(
+			`"placement_policy":{"affinity":"pinned","hosts":{"host":[{"id":%q}]}}`,
+			r.id("hosts", "host", "host-2"),
+		),
+	)
 	r.start(pinned)
 	if at := r.hostOf(pinned); at != "host-2" {
 		t.Errorf("a pinned VM runs on %s", at)
 	}
+
 	r.refused(409, "pinned to its host", "POST", "/api/vms/"+pinned+"/migrate", "{}")
 
 	onHost := r.newVM("on-host", "")
-	r.ok("POST", r.group("hosts", `"hosts_rule":{"enabled":true,"enforcing":true,"positive":true}`, onHost)+"/hosts", fmt.Sprintf(`{"id":%q}`, r.id("hosts", "host", "host-3")))
+	r.ok("POST", r.group("hosts", `"hosts_rule":{"enabled":true,"enforcing":true,"positive":true}`, onHost)+"/hosts",
+		fmt.Sprintf(`{"id":%q}`, r.id("hosts", "host", "host-3")))
 	r.start(onHost)
 	if at := r.hostOf(onHost); at != "host-3" {
 		t.Errorf("a VM bound to a host runs on %s", at)
 	}
 
 	labelled := r.newVM("labelled", "")
-	label := "/api/affinitylabels/" + r.ok("POST", "/api/affinitylabels", `{"name":"gpu","has_implicit_affinity_group":"true"}`).at("id")
+	label := "/api/affinitylabels/" + r.ok("POST", "/api/affinitylabels",
+		`{"name":"gpu","has_implicit_affinity_group":"true"}`).
+		at("id")
 	r.ok("POST", label+"/vms", fmt.Sprintf(`{"id":%q}`, labelled))
 	r.refused(409, "affinity label gpu", "POST", "/api/vms/"+labelled+"/start", "{}")
 	r.ok("POST", label+"/hosts", fmt.Sprintf(`{"id":%q}`, r.id("hosts", "host", "host-1")))
@@ -142,11 +173,14 @@ func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
 	id := r.newVM("a", "")
 	path := r.group("g", `"description":"<d>","priority":"5.0"`, id)
 	group := r.ok("GET", path, "")
-	if group.at("vms", "vm", 0, "id") != id || group.at("priority") != "5" || group.at("description") != "<d>" || group.at("hosts_rule", "enabled") != "false" {
+	if group.at("vms", "vm", 0, "id") != id || group.at("priority") != "5" || group.at("description") != "<d>" ||
+		group.at("hosts_rule", "enabled") != "false" {
 		t.Errorf("group %v", group)
 	}
+
 	r.refused(400, "Duplicate VM", "POST", path+"/vms", fmt.Sprintf(`{"id":%q}`, id))
-	r.refused(400, "The selected VM does not exist", "POST", path+"/vms", `{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}`)
+	r.refused(400, "The selected VM does not exist", "POST", path+"/vms",
+		`{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}`)
 	r.refused(400, "are mandatory", "POST", path+"/vms", `{}`)
 	r.refused(400, "already exists", "POST", path[:strings.LastIndex(path, "/")], `{"name":"g"}`)
 
@@ -158,6 +192,7 @@ func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
 	if got := r.ok("GET", "/api/vms?search=tag%3Dblue", "").each("vm", "name"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("a tag stands for those below it: %v", got)
 	}
+
 	r.ok("DELETE", "/api/vms/"+id+"/tags/"+child, "")
 	r.refused(404, "", "DELETE", "/api/vms/"+id+"/tags/"+child, "")
 
@@ -182,28 +217,34 @@ func TestHostsFailAndAreMaintained(t *testing.T) {
 	if to == from {
 		t.Errorf("the VM is still on %s, which is in maintenance", from)
 	}
+
 	if err := r.sim.FailHost(to); err != nil {
 		t.Fatal(err)
 	}
+
 	r.until("/api/vms/"+plain, "status", "down")
 	if at := r.hostOf(available); at == to {
 		r.until("/api/vms/"+available, "status", "up")
 		t.Errorf("the highly available VM is on the failed host %s", at)
 	}
+
 	r.until("/api/vms/"+available, "status", "up")
 	if err := r.sim.RecoverHost(to); err != nil {
 		t.Fatal(err)
 	}
+
 	r.ok("POST", "/api/hosts/"+r.id("hosts", "host", from)+"/activate", "{}")
 	r.until("/api/hosts/"+r.id("hosts", "host", from), "status", "up")
 	r.start(plain)
 	if err := r.sim.Crash("plain"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.until("/api/vms/"+plain, "status", "down")
 	if err := r.sim.Crash("plain"); err == nil {
 		t.Error("a VM that is down crashed")
 	}
+
 	if err := r.sim.FailHost("nowhere"); err == nil {
 		t.Error("a host that does not exist failed")
 	}
@@ -212,16 +253,20 @@ func TestHostsFailAndAreMaintained(t *testing.T) {
 func TestAVMThatDoesNotFitIsNotStarted(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
 	big := r.newVM("big", fmt.Sprintf(`"memory":"%d"`, 65<<30))
-	r.refused(409, "internal filter Memory because its available memory is too low", "POST", "/api/vms/"+big+"/start", "{}")
+	r.refused(409, "internal filter Memory because its available memory is too low", "POST", "/api/vms/"+big+"/start",
+		"{}")
 	wide := r.newVM("wide", `"cpu":{"topology":{"cores":"16","sockets":"4","threads":"2"}}`)
 	r.refused(409, "does not have enough cores", "POST", "/api/vms/"+wide+"/start", "{}")
+
 	half := []string{}
 	for i := range 4 {
 		half = append(half, r.newVM(fmt.Sprintf("half-%d", i), fmt.Sprintf(`"memory":"%d"`, 40<<30)))
 	}
+
 	for _, id := range half[:3] {
 		r.start(id)
 	}
+
 	r.refused(409, "There is no host", "POST", "/api/vms/"+half[3]+"/start", "{}")
 	r.ok("POST", "/api/vms/"+half[0]+"/stop", "{}")
 	r.until("/api/vms/"+half[0], "status", "down")
@@ -235,41 +280,63 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	id := r.newVM("a", fmt.Sprintf(`"memory":"%d"`, 4<<30))
 	path := "/api/vms/" + id
 	r.start(id)
-	if vm := r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 8<<30)); vm.at("memory") != fmt.Sprint(8<<30) || vm.at("next_run_configuration_exists") != "false" {
+	vm := r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 8<<30))
+	if vm.at("memory") != fmt.Sprint(8<<30) || vm.at("next_run_configuration_exists") != "false" {
 		t.Errorf("more memory is given at once: %v", vm)
 	}
-	if vm := r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 4<<30)); vm.at("memory") != fmt.Sprint(8<<30) || vm.at("next_run_configuration_exists") != "false" {
+
+	vm = r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 4<<30))
+	if vm.at("memory") != fmt.Sprint(8<<30) || vm.at("next_run_configuration_exists") != "false" {
 		t.Errorf("less memory has no effect while the guest offers none: %v", vm)
 	}
-	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 2<<30))
+
+	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path,
+		fmt.Sprintf(`{"memory":"%d"}`, 2<<30))
 	r.refused(409, "cannot exceed maximum memory size", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 32<<30))
-	r.refused(409, "cannot exceed maximum memory size", "PUT", path, fmt.Sprintf(`{"memory":"%d","memory_policy":{"max":"%d"}}`, 32<<30, 64<<30))
-	r.refused(400, "Amount of added memory (100MiB) is not dividable by 128MiB", "PUT", path, fmt.Sprintf(`{"memory":"%d"}`, 8<<30+100<<20))
-	r.refused(400, "The requested number of vCPUs is not available", "PUT", path, `{"cpu":{"topology":{"sockets":"100"}}}`)
-	if vm := r.ok("PUT", path, `{"cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
+	r.refused(409, "cannot exceed maximum memory size", "PUT", path,
+		fmt.Sprintf(`{"memory":"%d","memory_policy":{"max":"%d"}}`, 32<<30, 64<<30))
+	r.refused(400, "Amount of added memory (100MiB) is not dividable by 128MiB", "PUT", path,
+		fmt.Sprintf(`{"memory":"%d"}`, 8<<30+100<<20))
+	r.refused(400, "The requested number of vCPUs is not available", "PUT", path,
+		`{"cpu":{"topology":{"sockets":"100"}}}`)
+	vm = r.ok("PUT", path, `{"cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`)
+	if vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
 		t.Errorf("cores wait: %v", vm)
 	}
+
 	if vm := r.ok("GET", path+"?next_run=true", ""); vm.at("cpu", "topology", "cores") != "2" {
 		t.Errorf("as it will be: %v", vm)
 	}
+
 	r.ok("PUT", path, `{"comment":"x"}`)
-	if vm := r.ok("GET", path+"?next_run=true", ""); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
+	vm = r.ok("GET", path+"?next_run=true", "")
+	if vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "true" {
 		t.Errorf("a later change drops what waited: %v", vm)
 	}
-	if vm := r.ok("PUT", path+"?next_run=true", fmt.Sprintf(`{"memory":"%d"}`, 5<<30)); vm.at("memory") != fmt.Sprint(5<<30) {
+
+	vm = r.ok("PUT", path+"?next_run=true", fmt.Sprintf(`{"memory":"%d"}`, 5<<30))
+	if vm.at("memory") != fmt.Sprint(5<<30) {
 		t.Errorf("asked for the next start: %v", vm)
 	}
+
 	r.refused(400, "memory next run configuration already exists", "PUT", path, `{"comment":"z"}`)
-	r.ok("PUT", path, fmt.Sprintf(`{"memory":"%d","cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`, 5<<30))
+	r.ok(
+		"PUT",
+		path,
+		fmt.Sprintf(`{"memory":"%d","cpu":{"topology":{"cores":"2","sockets":"1","threads":"1"}}}`, 5<<30),
+	)
 	r.ok("POST", path+"/shutdown", "{}")
 	r.until(path, "status", "down")
 	r.refused(409, "VM is being updated", "PUT", path, `{"comment":"y"}`)
-	if vm := r.ok("GET", path, ""); vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "false" {
+	vm = r.ok("GET", path, "")
+	if vm.at("cpu", "topology", "cores") != "1" || vm.at("next_run_configuration_exists") != "false" {
 		t.Errorf("right after the stop: %v", vm)
 	}
+
 	r.until(path, "cpu.topology.cores", "2")
 	r.refused(409, "cannot exceed maximum memory size", "PUT", path, `{"memory_policy":{"max":"1048576"}}`)
-	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path, fmt.Sprintf(`{"memory_policy":{"guaranteed":"%d"}}`, 9<<30))
+	r.refused(400, "Physical Memory Guaranteed cannot exceed Memory Size", "PUT", path,
+		fmt.Sprintf(`{"memory_policy":{"guaranteed":"%d"}}`, 9<<30))
 	r.ok("PUT", path, `{"delete_protected":"true"}`)
 	r.refused(409, "Delete protection is enabled", "DELETE", path, "")
 	r.ok("PUT", path, `{"delete_protected":false}`)
@@ -286,16 +353,19 @@ func TestAVMRebootsSuspendsAndMigrates(t *testing.T) {
 	if got := r.ok("POST", path+"/reboot", "{}"); got.at("status") != "complete" {
 		t.Errorf("reboot: %v", got)
 	}
+
 	r.until(path, "status", "up")
 	if boots := r.sim.VMs()[0].Boots; boots != 2 {
 		t.Errorf("%d boots", boots)
 	}
+
 	before := r.hostOf(id)
 	r.ok("POST", path+"/migrate", "{}")
 	r.until(path, "status", "up")
 	if r.hostOf(id) == before || r.sim.VMs()[0].Boots != 2 {
 		t.Errorf("a migration went from %s to %s with %d boots", before, r.hostOf(id), r.sim.VMs()[0].Boots)
 	}
+
 	r.ok("POST", path+"/suspend", "{}")
 	r.until(path, "status", "suspended")
 	r.refused(409, "Cannot restart VM because the VM is in Suspended status", "POST", path+"/reboot", "{}")
@@ -307,7 +377,12 @@ func TestAVMRebootsSuspendsAndMigrates(t *testing.T) {
 
 func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
-	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "10.0.0.10", Last: "10.0.0.11", Bits: 24, Gateway: "10.0.0.1"}
+	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{
+		First:   "10.0.0.10",
+		Last:    "10.0.0.11",
+		Bits:    24,
+		Gateway: "10.0.0.1",
+	}
 	guest := &stubGuest{}
 	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest, Inventory: inventory})
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
@@ -315,30 +390,37 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 		id := r.newVM(name, "")
 		r.ok("POST", "/api/vms/"+id+"/nics", fmt.Sprintf(`{"name":"nic1","vnic_profile":{"id":%q}}`, profile))
 		r.start(id)
+
 		return id
 	}
 	reported := func(id string) doc { return r.ok("GET", "/api/vms/"+id+"/reporteddevices", "") }
 	wait := func(id, want string) {
 		t.Helper()
+
 		deadline := time.Now().Add(5 * time.Second)
 		for reported(id).at("reported_device", 0, "ips", "ip", 0, "address") != want {
 			if time.Now().After(deadline) {
 				t.Fatalf("reported %v, want %s", reported(id), want)
 			}
+
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
 	a, b := add("a"), add("b")
 	wait(a, "10.0.0.10")
 	wait(b, "10.0.0.11")
-	if d := reported(a); d.at("reported_device", 0, "type") != "network" || d.at("reported_device", 0, "name") != "enp1s0" || d.at("reported_device", 0, "ips", "ip", 0, "version") != "v4" {
+	d := reported(a)
+	if d.at("reported_device", 0, "type") != "network" || d.at("reported_device", 0, "name") != "enp1s0" ||
+		d.at("reported_device", 0, "ips", "ip", 0, "version") != "v4" {
 		t.Errorf("reported %v", d)
 	}
+
 	r.ok("POST", "/api/vms/"+a+"/stop", "{}")
 	r.until("/api/vms/"+a, "status", "down")
 	if d := reported(a); len(d) != 0 {
 		t.Errorf("a VM that is down reports %v", d)
 	}
+
 	r.ok("DELETE", "/api/vms/"+a, "")
 	r.gone("/api/vms/" + a)
 	wait(add("c"), "10.0.0.10") // the lease was given back
@@ -346,13 +428,16 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	if err := r.sim.Inject(ovirtsim.Fault{Guest: "no-agent", VM: "^quiet$"}); err != nil {
 		t.Fatal(err)
 	}
+
 	r.ok("POST", "/api/vms/"+b+"/stop", "{}")
 	r.until("/api/vms/"+b, "status", "down")
 	quiet := add("quiet")
+
 	deadline := time.Now().Add(5 * time.Second)
 	for r.sim.VMs()[2].Boots == 0 && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	if d := reported(quiet); len(d) != 0 {
 		t.Errorf("a VM without guest agent reports %v", d)
 	}
@@ -372,45 +457,57 @@ func TestFaultsAreRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		request.Header.Set("Authorization", "Bearer "+r.token)
 		response, err := r.http.Do(request)
 		if err != nil {
 			return 0, err
 		}
+
 		_ = response.Body.Close()
+
 		return response.StatusCode, nil
 	}
 	inject(ovirtsim.Fault{Method: "GET", Path: "^/api/vms$", Nth: 2, Count: 2, Status: 503})
 	var got []int
+
 	for range 5 {
 		status, _ := try("GET", "/api/vms")
 		got = append(got, status)
 	}
+
 	if !slices.Equal(got, []int{200, 503, 503, 200, 200}) {
 		t.Errorf("the second and third of five: %v", got)
 	}
+
 	if faults := r.sim.Faults(); faults[0].Seen != 5 || faults[0].Hits != 2 {
 		t.Errorf("counts: %+v", faults[0])
 	}
+
 	inject(ovirtsim.Fault{Path: "^/api$", Probability: 0.5, Status: 500})
 	failed := 0
+
 	for range 200 {
 		if status, _ := try("GET", "/api"); status == 500 {
 			failed++
 		}
 	}
+
 	if failed < 70 || failed > 130 {
 		t.Errorf("with probability 0.5, %d of 200 failed", failed)
 	}
+
 	inject(ovirtsim.Fault{Path: "^/api$", Status: 400, Reason: "Operation Failed", Detail: "[No.]"})
 	r.refused(400, "[No.]", "GET", "/api", "")
 	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "cut-before", Count: 1})
 	tags := func() int { return r.sim.Summary().Tags }
 	post := func() error {
-		request, err := http.NewRequestWithContext(t.Context(), "POST", r.sim.URL()+"/api/tags", strings.NewReader(fmt.Sprintf("<tag><name>t%d</name></tag>", tags())))
+		request, err := http.NewRequestWithContext(t.Context(), "POST", r.sim.URL()+"/api/tags",
+			strings.NewReader(fmt.Sprintf("<tag><name>t%d</name></tag>", tags())))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		request.GetBody = nil // or the transport would try again by itself
 		request.Header.Set("Authorization", "Bearer "+r.token)
 		request.Header.Set("Content-Type", "application/xml")
@@ -418,26 +515,32 @@ func TestFaultsAreRules(t *testing.T) {
 		if err == nil {
 			_ = response.Body.Close()
 		}
+
 		return err
 	}
 	if err := post(); err == nil || tags() != 0 {
 		t.Errorf("cut before the effect: %v, %d tags", err, tags())
 	}
+
 	inject(ovirtsim.Fault{Method: "POST", Path: "^/api/tags$", Action: "cut-after", Count: 1})
 	if err := post(); err == nil || tags() != 1 {
 		t.Errorf("cut after the effect: %v, %d tags", err, tags())
 	}
+
 	inject(ovirtsim.Fault{Path: "^/api/tags$", Action: "malformed", Count: 1})
 	if status, body := r.call("GET", "/api/tags", "", ""); status != 200 || strings.HasSuffix(body, "</tags>") {
 		t.Errorf("malformed: %d %s", status, body)
 	}
+
 	inject(ovirtsim.Fault{Path: "^/api$", Action: "expire-token", Count: 1})
 	if status, _ := try("GET", "/api"); status != 401 {
 		t.Errorf("expired token: %d", status)
 	}
+
 	if status, _ := try("GET", "/api"); status != 401 {
 		t.Errorf("the session is back: %d", status)
 	}
+
 	r.login()
 	inject(ovirtsim.Fault{Path: "^/api$", Action: "hang", Count: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -447,9 +550,16 @@ func TestFaultsAreRules(t *testing.T) {
 		_ = response.Body.Close()
 		t.Error("a request that hangs was answered")
 	}
+
 	for name, bad := range map[string]ovirtsim.Fault{
-		"a path that is no expression": {Path: "(", Status: 500}, "an unknown action": {Action: "explode"}, "an unknown guest fault": {Guest: "explode"}, "nothing": {Path: "x"},
-		"a probability of two": {Status: 500, Probability: 2}, "guest and status": {Guest: "no-agent", Status: 500}, "a negative count": {Status: 500, Count: -1}, "no HTTP status": {Status: 9},
+		"a path that is no expression": {Path: "(", Status: 500},
+		"an unknown action":            {Action: "explode"},
+		"an unknown guest fault":       {Guest: "explode"},
+		"nothing":                      {Path: "x"},
+		"a probability of two":         {Status: 500, Probability: 2},
+		"guest and status":             {Guest: "no-agent", Status: 500},
+		"a negative count":             {Status: 500, Count: -1},
+		"no HTTP status":               {Status: 9},
 	} {
 		if err := r.sim.Inject(bad); err == nil {
 			t.Errorf("%s is accepted", name)
@@ -460,7 +570,10 @@ func TestFaultsAreRules(t *testing.T) {
 func TestGuestsGoWrong(t *testing.T) {
 	guest := &stubGuest{}
 	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest, Faults: []ovirtsim.Fault{
-		{Guest: "never-boots", VM: "^never"}, {Guest: "lost-boot", VM: "^lost", Count: 1}, {Guest: "ignores-shutdown", VM: "^deaf"}, {Guest: "crashes", VM: "^crash"},
+		{Guest: "never-boots", VM: "^never"},
+		{Guest: "lost-boot", VM: "^lost", Count: 1},
+		{Guest: "ignores-shutdown", VM: "^deaf"},
+		{Guest: "crashes", VM: "^crash"},
 	}})
 	never, lost, deaf, crash := r.newVM("never", ""), r.newVM("lost", ""), r.newVM("deaf", ""), r.newVM("crash", "")
 	r.ok("POST", "/api/vms/"+never+"/start", "{}")
@@ -476,6 +589,7 @@ func TestGuestsGoWrong(t *testing.T) {
 	if boots := r.sim.VMs()[1].Boots; boots != 1 {
 		t.Errorf("a VM that ignored a shutdown booted %d times", boots)
 	}
+
 	r.ok("POST", "/api/vms/"+deaf+"/stop", "{}")
 	r.until("/api/vms/"+deaf, "status", "down")
 	r.start(crash)
@@ -483,6 +597,7 @@ func TestGuestsGoWrong(t *testing.T) {
 	if got := r.ok("GET", "/api/vms/"+never, "").at("status"); got != "powering_up" {
 		t.Errorf("the VM that never boots is %s", got)
 	}
+
 	r.ok("POST", "/api/vms/"+never+"/stop", "{}")
 	r.until("/api/vms/"+never, "status", "down")
 }
@@ -494,31 +609,48 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	timings := fast
 	timings.Disk = 60 * time.Millisecond
 	r := newRawWith(t, ovirtsim.Options{Timings: timings, Inventory: inventory})
-	file, block := r.id("storagedomains", "storage_domain", "olvm-data"), r.id("storagedomains", "storage_domain", "block")
+	file := r.id("storagedomains", "storage_domain", "olvm-data")
+	block := r.id("storagedomains", "storage_domain", "block")
 	body := func(format, sparse, domain string, gigabytes int) string {
-		return fmt.Sprintf(`{"alias":"d","format":%q,"sparse":%q,"provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, format, sparse, gigabytes<<30, domain)
+		return fmt.Sprintf(
+			`{"alias":"d","format":%q,"sparse":%q,"provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`,
+			format,
+			sparse,
+			gigabytes<<30,
+			domain,
+		)
 	}
-	r.refused(409, "(RAW Sparse backup-None) is incompatible with the storage domain type", "POST", "/api/disks", body("raw", "true", block, 1))
-	r.refused(409, "(COW Preallocated backup-None) is incompatible", "POST", "/api/disks", body("cow", "false", file, 1))
+	r.refused(409, "(RAW Sparse backup-None) is incompatible with the storage domain type", "POST", "/api/disks",
+		body("raw", "true", block, 1))
+	r.refused(409, "(COW Preallocated backup-None) is incompatible", "POST", "/api/disks",
+		body("cow", "false", file, 1))
 	r.refused(409, "Low disk space on Storage Domain block", "POST", "/api/disks", body("raw", "false", block, 101))
-	r.refused(400, "Storage Domain doesn't exist", "POST", "/api/disks", body("raw", "false", "6a0d7b86-6c0a-4b9e-8a52-000000000000", 1))
+	r.refused(400, "Storage Domain doesn't exist", "POST", "/api/disks",
+		body("raw", "false", "6a0d7b86-6c0a-4b9e-8a52-000000000000", 1))
 	r.refused(400, "Disk [provisionedSize|size] required for add", "POST", "/api/disks", `{"alias":"d","format":"cow"}`)
 	r.refused(400, "'disk.format' is mandatory", "POST", "/api/disks", `{"alias":"d"}`)
-	r.refused(400, "Disk [storage_domains] required for add", "POST", "/api/disks", `{"format":"raw","provisioned_size":"1"}`)
+	r.refused(400, "Disk [storage_domains] required for add", "POST", "/api/disks",
+		`{"format":"raw","provisioned_size":"1"}`)
 
 	id := r.ok("POST", "/api/disks", body("raw", "false", block, 60)).at("id")
 	path := "/api/disks/" + id
 	r.refused(409, "The following disks are locked", "PUT", path, `{"alias":"e"}`)
 	r.refused(409, "The following disks are locked", "DELETE", path, "")
 	r.until(path, "status", "ok")
-	if domain := r.ok("GET", "/api/storagedomains/"+block, ""); domain.at("available") != fmt.Sprint(40<<30) || domain.at("used") != fmt.Sprint(60<<30) {
+	domain := r.ok("GET", "/api/storagedomains/"+block, "")
+	if domain.at("available") != fmt.Sprint(40<<30) || domain.at("used") != fmt.Sprint(60<<30) {
 		t.Errorf("space: %v", domain)
 	}
+
 	r.refused(400, "must be larger", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 59<<30))
 	r.refused(409, "Low disk space", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 200<<30))
-	if d := r.ok("PUT", path, fmt.Sprintf(`{"provisioned_size":"%d","alias":"e"}`, 70<<30)); d.at("status") != "ok" || d.at("alias") != "d" { // as it was
+
+	// as it was
+	d := r.ok("PUT", path, fmt.Sprintf(`{"provisioned_size":"%d","alias":"e"}`, 70<<30))
+	if d.at("status") != "ok" || d.at("alias") != "d" {
 		t.Errorf("resize: %v", d)
 	}
+
 	r.until(path, "status", "ok")
 
 	vm, other := r.newVM("a", ""), r.newVM("b", "")
@@ -533,7 +665,14 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	r.refused(409, "At least one of the VMs is not down", "DELETE", path, "")
 	r.ok("DELETE", attachments+"/"+id, "") // what CSI does with a running VM
 	r.ok("GET", path, "")
-	inline := r.ok("POST", attachments, fmt.Sprintf(`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d"}}`, 1<<30))
+	inline := r.ok(
+		"POST",
+		attachments,
+		fmt.Sprintf(
+			`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d"}}`,
+			1<<30,
+		),
+	)
 	r.until("/api/disks/"+inline.at("id"), "status", "ok")
 	r.ok("POST", "/api/vms/"+vm+"/stop", "{}")
 	r.until("/api/vms/"+vm, "status", "down")
@@ -546,11 +685,14 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	keep := r.newVM("keep", "")
 	disk := r.ok("GET", "/api/vms/"+keep+"/diskattachments", "").at("disk_attachment", 0, "id")
 	r.refused(409, "VM is based from template", "DELETE", "/api/vms/"+keep+"?detach_only=true", "")
-	own := r.ok("POST", "/api/vms?clone=true", `{"name":"own","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`).at("id")
+	own := r.ok("POST", "/api/vms?clone=true",
+		`{"name":"own","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`).
+		at("id")
 	r.until("/api/vms/"+own, "status", "down")
 	kept := r.ok("GET", "/api/vms/"+own+"/diskattachments", "").at("disk_attachment", 0, "id")
 	r.ok("DELETE", "/api/vms/"+own+"?detach_only=true", "")
 	r.gone("/api/vms/" + own)
+
 	for _, id := range []string{disk, kept} {
 		r.ok("GET", "/api/disks/"+id, "")
 	}
@@ -565,35 +707,61 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 		return fmt.Sprintf(`"disk_attachments":{"disk_attachment":[{"disk":{"id":%q,%s}}]}`, origin, disk)
 	}
 	disk := func(vm string) doc {
-		return r.ok("GET", "/api/disks/"+r.ok("GET", "/api/vms/"+vm+"/diskattachments", "").at("disk_attachment", 0, "id"), "")
+		return r.ok(
+			"GET",
+			"/api/disks/"+r.ok("GET", "/api/vms/"+vm+"/diskattachments", "").at("disk_attachment", 0, "id"),
+			"",
+		)
 	}
 	linked := r.newVM("linked", "")
 	if vm := r.ok("GET", "/api/vms/"+linked, ""); vm.at("template", "id") != template {
 		t.Errorf("a linked VM depends on %v", vm["template"])
 	}
+
 	create := func(query, name, extra string) doc {
-		made := r.ok("POST", "/api/vms"+query, fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"id":%q},%s}`, name, template, extra))
+		made := r.ok(
+			"POST",
+			"/api/vms"+query,
+			fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"id":%q},%s}`, name, template, extra),
+		)
 		r.until("/api/vms/"+made.at("id"), "status", "down")
+
 		return r.ok("GET", "/api/vms/"+made.at("id"), "")
 	}
-	raw := create("?clone=true", "raw", override(fmt.Sprintf(`"format":"raw","sparse":"false","storage_domains":{"storage_domain":[{"id":%q}]}`, second)))
-	if raw.at("template", "id") != "00000000-0000-0000-0000-000000000000" || raw.at("original_template", "id") != template {
+	raw := create(
+		"?clone=true",
+		"raw",
+		override(
+			fmt.Sprintf(`"format":"raw","sparse":"false","storage_domains":{"storage_domain":[{"id":%q}]}`, second),
+		),
+	)
+	if raw.at("template", "id") != "00000000-0000-0000-0000-000000000000" ||
+		raw.at("original_template", "id") != template {
 		t.Errorf("a copy depends on %v", raw["template"])
 	}
-	if d := disk(raw.at("id")); d.at("format") != "raw" || d.at("sparse") != "false" || d.at("storage_domains", "storage_domain", 0, "id") != second || d.at("total_size") != fmt.Sprint(20<<30) {
+
+	d := disk(raw.at("id"))
+	if d.at("format") != "raw" || d.at("sparse") != "false" ||
+		d.at("storage_domains", "storage_domain", 0, "id") != second || d.at("total_size") != fmt.Sprint(20<<30) {
 		t.Errorf("the disk of a copy: %v", d)
 	}
+
 	for name, test := range map[string]struct{ query, extra, detail string }{
-		"a linked disk elsewhere":         {"", override(fmt.Sprintf(`"storage_domains":{"storage_domain":[{"id":%q}]}`, second)), "does not contain the VM Template"},
-		"a linked raw disk":               {"", override(`"format":"raw"`), "can not be defined as Raw"},
-		"a disk of another template":      {"", `"disk_attachments":{"disk_attachment":[{"disk":{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}}]}`, ""},
+		"a linked disk elsewhere": {"",
+			override(fmt.Sprintf(`"storage_domains":{"storage_domain":[{"id":%q}]}`, second)),
+			"does not contain the VM Template"},
+		"a linked raw disk": {"", override(`"format":"raw"`), "can not be defined as Raw"},
+		"a disk of another template": {"",
+			`"disk_attachments":{"disk_attachment":[{"disk":{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}}]}`, ""},
 		"a disk that cannot be so shaped": {"?clone=true", override(`"format":"cow","sparse":"false"`), "incompatible"},
 	} {
-		status, out := r.do("POST", "/api/vms"+test.query, fmt.Sprintf(`{"name":"x","cluster":{"name":"Default"},"template":{"id":%q},%s}`, template, test.extra))
+		status, out := r.do("POST", "/api/vms"+test.query,
+			fmt.Sprintf(`{"name":"x","cluster":{"name":"Default"},"template":{"id":%q},%s}`, template, test.extra))
 		if status < 400 || !strings.Contains(out.at("detail"), test.detail) {
 			t.Errorf("%s: %d %v", name, status, out)
 		}
 	}
+
 	r.refused(409, "The following VMs depend on it: linked", "DELETE", "/api/templates/"+template, "")
 
 	made := r.ok("POST", "/api/templates", fmt.Sprintf(`{"name":"golden","description":"<d>","vm":{"id":%q}}`, linked))
@@ -601,15 +769,26 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 	if made.at("status") != "locked" || made.at("description") != "<d>" {
 		t.Errorf("a new template: %v", made)
 	}
+
 	r.refused(409, "locked", "POST", "/api/vms/"+linked+"/start", "{}")
-	r.refused(409, "is being created", "POST", "/api/vms", fmt.Sprintf(`{"name":"x","cluster":{"name":"Default"},"template":{"id":%q}}`, made.at("id")))
+	r.refused(409, "is being created", "POST", "/api/vms",
+		fmt.Sprintf(`{"name":"x","cluster":{"name":"Default"},"template":{"id":%q}}`, made.at("id")))
 	r.until(path, "status", "ok")
 	r.until("/api/vms/"+linked, "status", "down")
 	r.refused(409, "already in use", "POST", "/api/templates", fmt.Sprintf(`{"name":"golden","vm":{"id":%q}}`, linked))
-	next := r.ok("POST", "/api/templates", fmt.Sprintf(`{"name":"golden","version":{"base_template":{"id":%q},"version_name":"2"},"vm":{"id":%q}}`, made.at("id"), linked))
+	next := r.ok(
+		"POST",
+		"/api/templates",
+		fmt.Sprintf(
+			`{"name":"golden","version":{"base_template":{"id":%q},"version_name":"2"},"vm":{"id":%q}}`,
+			made.at("id"),
+			linked,
+		),
+	)
 	if next.at("version", "version_number") != "2" || next.at("version", "base_template", "id") != made.at("id") {
 		t.Errorf("the second version: %v", next)
 	}
+
 	r.until("/api/templates/"+next.at("id"), "status", "ok")
 	r.refused(409, "versions", "DELETE", path, "")
 	r.ok("DELETE", "/api/templates/"+next.at("id"), "")
@@ -625,6 +804,7 @@ func qcow2(virtual uint64, size int) []byte {
 	binary.BigEndian.PutUint32(image[4:], 3)
 	binary.BigEndian.PutUint64(image[8:], 0)
 	binary.BigEndian.PutUint64(image[24:], virtual)
+
 	return image
 }
 
@@ -632,10 +812,14 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	begin := func(extra string) (disk, transfer, url string) {
-		disk = r.ok("POST", "/api/disks", fmt.Sprintf(`{"alias":"image","format":"cow","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 1<<30, domain)).at("id")
+		disk = r.ok("POST", "/api/disks", fmt.Sprintf(`{"alias":"image","format":"cow","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 1<<30, domain)).
+			at("id")
 		r.until("/api/disks/"+disk, "status", "ok")
-		transfer = r.ok("POST", "/api/imagetransfers", fmt.Sprintf(`{"disk":{"id":%q},"direction":"upload","format":"cow"%s}`, disk, extra)).at("id")
+		transfer = r.ok("POST", "/api/imagetransfers",
+			fmt.Sprintf(`{"disk":{"id":%q},"direction":"upload","format":"cow"%s}`, disk, extra)).
+			at("id")
 		r.until("/api/imagetransfers/"+transfer, "phase", "transferring")
+
 		return disk, transfer, r.ok("GET", "/api/imagetransfers/"+transfer, "").at("transfer_url")
 	}
 	put := func(url string, header string, body []byte) int {
@@ -643,14 +827,18 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if header != "" {
 			request.Header.Set("Content-Range", header)
 		}
+
 		response, err := r.http.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_ = response.Body.Close()
+
 		return response.StatusCode
 	}
 	disk, transfer, url := begin("")
@@ -660,15 +848,20 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 	if status := put(url+"?flush=y", fmt.Sprintf("bytes 0-%d/*", half-1), image[:half]); status != 200 {
 		t.Fatalf("the first half: %d", status)
 	}
+
 	if status := put(url+"?flush=y", fmt.Sprintf("bytes 0-%d/*", half-1), image[:half]); status != 200 {
 		t.Fatalf("the first half again: %d", status)
 	}
+
 	if got := r.ok("GET", path, "").at("transferred"); got != fmt.Sprint(half) {
 		t.Errorf("transferred %s, want %d", got, half)
 	}
-	if status := put(url+"?close=y", fmt.Sprintf("bytes %d-%d/%d", half, len(image)-1, len(image)), image[half:]); status != 200 {
+
+	status := put(url+"?close=y", fmt.Sprintf("bytes %d-%d/%d", half, len(image)-1, len(image)), image[half:])
+	if status != 200 {
 		t.Fatalf("the second half: %d", status)
 	}
+
 	for name, test := range map[string]struct {
 		url, header string
 		status      int
@@ -682,12 +875,14 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, status, test.status)
 		}
 	}
+
 	r.ok("POST", path+"/finalize", "")
 	r.until(path, "phase", "finished_success")
 	r.until("/api/disks/"+disk, "status", "ok")
 	if got := r.sim.Disks()[0].SHA256; got != fmt.Sprintf("%x", sha256.Sum256(image)) {
 		t.Errorf("the disk holds %s", got)
 	}
+
 	if status := put(url, "", []byte("four")); status != 403 {
 		t.Errorf("after the end: %d", status)
 	}
@@ -718,11 +913,13 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: &stubGuest{}})
 	var wait sync.WaitGroup
 	var made, conflicts sync.Map
+
 	for i := range 8 {
 		wait.Go(func() {
 			mine := connect(t, r.sim)
 			for n := range 10 {
-				status, out := mine.do("POST", "/api/vms", fmt.Sprintf(`{"name":"vm-%d","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`, n))
+				status, out := mine.do("POST", "/api/vms",
+					fmt.Sprintf(`{"name":"vm-%d","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`, n))
 				switch status {
 				case 202:
 					made.Store(out.at("id"), i)
@@ -731,11 +928,13 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 				default:
 					t.Errorf("%d %v", status, out)
 				}
+
 				mine.ok("GET", "/api/vms?follow=disk_attachments.disk,nics", "")
 				_ = r.sim.State()
 			}
 		})
 	}
+
 	wait.Wait()
 	count := func(m *sync.Map) (n int) {
 		m.Range(func(any, any) bool { n++; return true })
@@ -753,13 +952,19 @@ func TestDevicesThatHostsDoNotHave(t *testing.T) {
 
 	node := r.ok("POST", path+"/numanodes", `{"index":"0","memory":"512","cpu":{"cores":{"core":[{"index":"0"}]}}}`)
 	r.refused(400, "The index 0 is in use", "POST", path+"/numanodes", `{"index":"0","memory":"512"}`)
-	r.refused(400, "does not have NUMA nodes", "POST", path+"/numanodes", `{"index":"1","numa_node_pins":{"numa_node_pin":[{"index":"0"}]}}`)
+	r.refused(400, "does not have NUMA nodes", "POST", path+"/numanodes",
+		`{"index":"1","numa_node_pins":{"numa_node_pin":[{"index":"0"}]}}`)
 	if nodes := r.ok("GET", path+"/numanodes", ""); nodes.at("vm_numa_node", 0, "memory") != "512" {
 		t.Errorf("nodes: %v", nodes)
 	}
+
 	r.ok("DELETE", path+"/numanodes/"+node.at("id"), "")
 
-	device := r.ok("POST", path+"/mediateddevices", `{"spec_params":{"property":[{"name":"mdevType","value":"nvidia-11"}]}}`)
+	device := r.ok(
+		"POST",
+		path+"/mediateddevices",
+		`{"spec_params":{"property":[{"name":"mdevType","value":"nvidia-11"}]}}`,
+	)
 	r.refused(409, "no host that satisfies", "POST", path+"/start", "{}")
 	r.refused(403, "not authorized", "PUT", path+"/mediateddevices/"+device.at("id"), "{}")
 	r.ok("DELETE", path+"/mediateddevices/"+device.at("id"), "")
@@ -783,6 +988,7 @@ func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 	if seen := r.ok("GET", path, "").at("status"); seen != "up" {
 		t.Errorf("the VM is %s", seen)
 	}
+
 	r.refused(400, "Desktop does not exist", "POST", path+"/stop", "{}")
 	r.until(path, "status", "down")
 	r.ok("POST", path+"/stop", "{}") // to stop what is down is no mistake
@@ -792,9 +998,15 @@ func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	r := newRaw(t)
 	body := func(name, available, domain string) string {
-		return fmt.Sprintf(`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"Blank"},"high_availability":{"enabled":%q},"lease":{"storage_domain":{"name":%q}}}`, name, available, domain)
+		return fmt.Sprintf(
+			`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"Blank"},"high_availability":{"enabled":%q},"lease":{"storage_domain":{"name":%q}}}`,
+			name,
+			available,
+			domain,
+		)
 	}
-	r.refused(409, "A VM lease was defined but high availability option is set to false.", "POST", "/api/vms", body("a", "false", "olvm-data"))
+	r.refused(409, "A VM lease was defined but high availability option is set to false.", "POST", "/api/vms",
+		body("a", "false", "olvm-data"))
 	r.refused(400, "Storage Domain doesn't exist.", "POST", "/api/vms", body("a", "true", "none"))
 	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
 }

@@ -22,35 +22,59 @@ func TestNoRequestStopsTheEngine(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast, StateFolder: folder})
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
 	disk := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"format":"raw","provisioned_size":"1048576","storage_domains":{"storage_domain":[{"id":%q}]}}`, id, domain)
+		return fmt.Sprintf(
+			`{"id":%q,"format":"raw","provisioned_size":"1048576","storage_domains":{"storage_domain":[{"id":%q}]}}`,
+			id,
+			domain,
+		)
 	}
 	r.refused(400, "Invalid UUID string", "POST", "/api/disks", disk("../../outside"))
 	r.refused(400, "Invalid UUID string", "POST", "/api/disks", disk("x"))
-	for _, search := range []string{"page%209223372036854775807", strings.TrimSuffix(strings.Repeat("(a%20or%20b)%20and%20", 20), "%20and%20")} {
+
+	for _, search := range []string{"page%209223372036854775807",
+		strings.TrimSuffix(strings.Repeat("(a%20or%20b)%20and%20", 20), "%20and%20")} {
 		if found := r.ok("GET", "/api/vms?search="+search, ""); len(found) != 0 {
 			t.Errorf("%s found %v", search, found)
 		}
 	}
-	r.refused(400, "apidoc", "POST", "/api/vms", `{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},"bios":{"x y<":"1"}}`)
+
+	r.refused(
+		400,
+		"apidoc",
+		"POST",
+		"/api/vms",
+		`{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},"bios":{"x y<":"1"}}`,
+	)
 	r.refused(400, "apidoc", "POST", "/api/vms", strings.Repeat(`{"vm":`, 5000)+"1"+strings.Repeat("}", 5000))
-	if status, body := r.call("POST", "/api/vms", "application/xml", strings.Repeat("<vm>", 5000)+strings.Repeat("</vm>", 5000)); status != 400 || !strings.Contains(body, "apidoc") {
+	status, body := r.call("POST", "/api/vms", "application/xml",
+		strings.Repeat("<vm>", 5000)+strings.Repeat("</vm>", 5000))
+	if status != 400 || !strings.Contains(body, "apidoc") {
 		t.Errorf("deep XML: %d %s", status, body)
 	}
-	for _, path := range []string{"/api/vms", "/api/disks", "/api/templates", "/api/tags", "/api/imagetransfers", "/api/affinitylabels"} {
+
+	for _, path := range []string{"/api/vms", "/api/disks", "/api/templates", "/api/tags", "/api/imagetransfers",
+		"/api/affinitylabels"} {
 		if status, _ := r.do("POST", path, ""); status != 400 {
 			t.Errorf("POST %s without a body: %d", path, status)
 		}
 	}
+
 	if _, err := os.Stat(filepath.Join(folder, "..", "outside.img")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a disk was written outside of its folder")
 	}
+
 	r.ok("GET", "/api", "") // still there
 }
 
 func TestADHCPRangeAtTheEndOfTheAddressesEnds(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
-	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "255.255.255.254", Last: "255.255.255.255", Bits: 24}
+	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{
+		First: "255.255.255.254",
+		Last:  "255.255.255.255",
+		Bits:  24,
+	}
 	r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: &stubGuest{}, Inventory: inventory})
+
 	profile := r.id("vnicprofiles", "vnic_profile", "kvm-vlan")
 	for i := range 3 {
 		id := r.newVM(fmt.Sprint("vm-", i), "")
@@ -63,49 +87,98 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 	slow := fast
 	slow.Disk = 200 * time.Millisecond
 	inventory := ovirtsim.DefaultInventory()
-	inventory.DataCenters[0].StorageDomains = append(inventory.DataCenters[0].StorageDomains, ovirtsim.StorageDomain{Name: "small", Size: 6 << 30})
+	inventory.DataCenters[0].StorageDomains = append(inventory.DataCenters[0].StorageDomains, ovirtsim.StorageDomain{
+		Name: "small",
+		Size: 6 << 30,
+	})
 	inventory.DataCenters[0].Templates = append(inventory.DataCenters[0].Templates, ovirtsim.Template{
 		Name: "two-disks", Cluster: "Default", Disks: []ovirtsim.TemplateDisk{{Size: 4 << 30}, {Size: 4 << 30}},
 	})
 	r := newRawWith(t, ovirtsim.Options{Timings: slow, Inventory: inventory})
 	id := r.newVM("a", "")
 	before := r.sim.Summary()
-	r.ok("POST", "/api/vms/"+id+"/diskattachments", fmt.Sprintf(`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d"}}`, 1<<30))
+	r.ok(
+		"POST",
+		"/api/vms/"+id+"/diskattachments",
+		fmt.Sprintf(
+			`{"bootable":"false","interface":"virtio","disk":{"name":"data","format":"cow","provisioned_size":"%d"}}`,
+			1<<30,
+		),
+	)
 	r.refused(409, "disks are locked: data", "POST", "/api/templates", fmt.Sprintf(`{"name":"t","vm":{"id":%q}}`, id))
 	if after := r.sim.Summary(); after.Templates != before.Templates || after.Disks != before.Disks+1 {
 		t.Errorf("a template that was refused left something: %+v", after)
 	}
-	r.refused(400, "The relevant Template doesn't exist", "POST", "/api/templates", fmt.Sprintf(`{"name":"t","version":{"base_template":{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}},"vm":{"id":%q}}`, id))
+
+	r.refused(
+		400,
+		"The relevant Template doesn't exist",
+		"POST",
+		"/api/templates",
+		fmt.Sprintf(
+			`{"name":"t","version":{"base_template":{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}},"vm":{"id":%q}}`,
+			id,
+		),
+	)
 
 	memory := r.ok("GET", "/api/vms/"+id, "").at("memory")
-	r.refused(400, "special characters", "PUT", "/api/vms/"+id, fmt.Sprintf(`{"instance_type":{"id":%q},"name":"a b"}`, r.id("instancetypes", "instance_type", "XLarge")))
+	r.refused(400, "special characters", "PUT", "/api/vms/"+id,
+		fmt.Sprintf(`{"instance_type":{"id":%q},"name":"a b"}`, r.id("instancetypes", "instance_type", "XLarge")))
 	if got := r.ok("GET", "/api/vms/"+id, "").at("memory"); got != memory {
 		t.Errorf("a refused change resized the VM from %s to %s", memory, got)
 	}
+
 	r.refused(500, "Internal Server Error", "PUT", "/api/vms/"+id, `{"instance_type":{"name":"Gigantic"}}`)
-	if vm := r.ok("PUT", "/api/vms/"+id, fmt.Sprintf(`{"instance_type":{"id":%q}}`, r.id("instancetypes", "instance_type", "XLarge"))); vm.at("memory") != fmt.Sprint(16<<30) || vm.at("cpu", "topology", "sockets") != "4" || vm.at("memory_policy", "max") == "0" {
+	vm := r.ok(
+		"PUT",
+		"/api/vms/"+id,
+		fmt.Sprintf(`{"instance_type":{"id":%q}}`, r.id("instancetypes", "instance_type", "XLarge")),
+	)
+	if vm.at("memory") != fmt.Sprint(16<<30) || vm.at("cpu", "topology", "sockets") != "4" ||
+		vm.at("memory_policy", "max") == "0" {
 		t.Errorf("an instance type sizes the VM: %v", vm)
 	}
 
 	template := r.id("templates", "template", "two-disks")
 	small := r.id("storagedomains", "storage_domain", "small")
+
 	overrides := []string{}
 	for i := range 2 {
-		overrides = append(overrides, fmt.Sprintf(`{"disk":{"id":%q,"format":"raw","sparse":"false","storage_domains":{"storage_domain":[{"id":%q}]}}}`,
-			r.ok("GET", "/api/templates/"+template+"/diskattachments", "").at("disk_attachment", i, "id"), small))
+		overrides = append(
+			overrides,
+			fmt.Sprintf(
+				`{"disk":{"id":%q,"format":"raw","sparse":"false","storage_domains":{"storage_domain":[{"id":%q}]}}}`,
+				r.ok("GET", "/api/templates/"+template+"/diskattachments", "").at("disk_attachment", i, "id"),
+				small,
+			),
+		)
 	}
-	r.refused(409, "Low disk space on Storage Domain small", "POST", "/api/vms?clone=true", fmt.Sprintf(`{"name":"b","cluster":{"name":"Default"},"template":{"id":%q},"disk_attachments":{"disk_attachment":[%s]}}`, template, strings.Join(overrides, ",")))
+
+	r.refused(
+		409,
+		"Low disk space on Storage Domain small",
+		"POST",
+		"/api/vms?clone=true",
+		fmt.Sprintf(
+			`{"name":"b","cluster":{"name":"Default"},"template":{"id":%q},"disk_attachments":{"disk_attachment":[%s]}}`,
+			template,
+			strings.Join(overrides, ","),
+		),
+	)
 
 	r.refused(409, "already in use", "PUT", "/api/templates/"+template, `{"name":"ol9-k8s"}`)
 	r.refused(400, "special characters", "PUT", "/api/templates/"+template, `{"name":""}`)
 
 	path := r.group("g", `"vms_rule":{"enabled":true,"enforcing":true,"positive":true}`, id)
-	if g := r.ok("PUT", path, `{"vms_rule":{"enforcing":"false"}}`); g.at("vms_rule", "positive") != "true" || g.at("vms_rule", "enforcing") != "false" || g.at("vms_rule", "enabled") != "true" {
+	g := r.ok("PUT", path, `{"vms_rule":{"enforcing":"false"}}`)
+	if g.at("vms_rule", "positive") != "true" || g.at("vms_rule", "enforcing") != "false" ||
+		g.at("vms_rule", "enabled") != "true" {
 		t.Errorf("a change of one part of a rule: %v", g)
 	}
 
 	big := r.newVM("big", fmt.Sprintf(`"memory":"%d","initialization":{"custom_script":"kept"}`, 65<<30))
-	r.refused(409, "There is no host", "POST", "/api/vms/"+big+"/start", `{"vm":{"initialization":{"custom_script":"once"}}}`)
+	r.refused(409, "There is no host", "POST", "/api/vms/"+big+"/start",
+		`{"vm":{"initialization":{"custom_script":"once"}}}`)
 	if got := r.ok("GET", "/api/vms/"+big, "").at("initialization", "custom_script"); got != "kept" {
 		t.Errorf("a start that was refused left user data %q", got)
 	}
@@ -116,13 +189,18 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	timings := fast
 	timings.Migrate = 80 * time.Millisecond
 	timings.PowerUp = 40 * time.Millisecond
-	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest, Faults: []ovirtsim.Fault{{Guest: "ignores-shutdown", VM: "^deaf"}}})
+	r := newRawWith(t, ovirtsim.Options{
+		Timings: timings,
+		Guest:   guest,
+		Faults:  []ovirtsim.Fault{{Guest: "ignores-shutdown", VM: "^deaf"}},
+	})
 	other := func(host string) string {
 		for _, name := range []string{"host-1", "host-2"} {
 			if name != host {
 				return name
 			}
 		}
+
 		return ""
 	}
 	deaf := r.newVM("deaf", "")
@@ -139,10 +217,12 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	if err := r.sim.FailHost(to); err != nil {
 		t.Fatal(err)
 	}
+
 	r.until("/api/vms/"+a, "status", "up")
 	if at := r.hostOf(a); at != from {
 		t.Errorf("a VM that was moving to a host that failed is on %s", at)
 	}
+
 	if err := r.sim.RecoverHost(to); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +230,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	if err := r.sim.FailHost(from); err != nil {
 		t.Fatal(err)
 	}
+
 	r.ok("POST", "/api/hosts/"+r.id("hosts", "host", from)+"/activate", "{}")
 	r.until("/api/vms/"+a, "status", "down") // not unknown for ever
 
@@ -167,30 +248,49 @@ func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.10"
 	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "10.0.0.10", Last: "10.0.0.20", Bits: 24}
-	first, err := ovirtsim.New(ovirtsim.Options{Timings: timings, StateFolder: folder, Inventory: inventory, Guest: &stubGuest{}, Password: "p"})
+	first, err := ovirtsim.New(ovirtsim.Options{
+		Timings:     timings,
+		StateFolder: folder,
+		Inventory:   inventory,
+		Guest:       &stubGuest{},
+		Password:    "p",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := connect(t, first)
-	vm := r.newVM("a", `"initialization":{"nic_configurations":{"nic_configuration":[{"name":"enp1s0","on_boot":"true"},{"name":"enp2s0","on_boot":"true"}]}}`)
-	r.ok("POST", "/api/vms/"+vm+"/nics", fmt.Sprintf(`{"name":"nic1","vnic_profile":{"id":%q}}`, r.id("vnicprofiles", "vnic_profile", "kvm-vlan")))
+	vm := r.newVM(
+		"a",
+		`"initialization":{"nic_configurations":{"nic_configuration":[{"name":"enp1s0","on_boot":"true"},{"name":"enp2s0","on_boot":"true"}]}}`,
+	)
+	r.ok(
+		"POST",
+		"/api/vms/"+vm+"/nics",
+		fmt.Sprintf(`{"name":"nic1","vnic_profile":{"id":%q}}`, r.id("vnicprofiles", "vnic_profile", "kvm-vlan")),
+	)
 	r.start(vm)
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
-	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"format":"raw","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 1<<20, domain)).at("id")
+	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"format":"raw","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 1<<20, domain)).
+		at("id")
 	r.until("/api/disks/"+disk, "status", "ok")
-	transfer := "/api/imagetransfers/" + r.ok("POST", "/api/imagetransfers", fmt.Sprintf(`{"disk":{"id":%q}}`, disk)).at("id")
+	transfer := "/api/imagetransfers/" + r.ok("POST", "/api/imagetransfers", fmt.Sprintf(`{"disk":{"id":%q}}`, disk)).
+		at("id")
 	r.until(transfer, "phase", "transferring")
 	put := func(offset int) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.ok("GET", transfer, "").at("transfer_url"), bytes.NewReader(make([]byte, 1<<19)))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+			r.ok("GET", transfer, "").at("transfer_url"), bytes.NewReader(make([]byte, 1<<19)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		request.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/*", offset, offset+1<<19-1))
 		response, err := r.http.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_ = response.Body.Close()
 		if response.StatusCode != http.StatusOK {
 			t.Fatal(response.Status)
@@ -210,21 +310,28 @@ func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	if got := r.ok("GET", "/api", "").at("product_info", "version", "build"); got != "10" {
 		t.Errorf("the version is that of the command line: build %s", got)
 	}
-	if names := r.ok("GET", "/api/vms/"+vm, "").at("initialization", "nic_configurations", "nic_configuration", 1, "name"); names != "enp2s0" {
+
+	names := r.ok("GET", "/api/vms/"+vm, "").at("initialization", "nic_configurations", "nic_configuration", 1, "name")
+	if names != "enp2s0" {
 		t.Errorf("a list lost its shape: %q", names)
 	}
+
 	r.until("/api/vms/"+vm, "status", "up")
+
 	deadline := time.Now().Add(5 * time.Second)
 	for r.ok("GET", "/api/vms/"+vm+"/reporteddevices", "").at("reported_device", 0, "name") != "enp1s0" {
 		if time.Now().After(deadline) {
 			t.Fatal("a VM that was migrating runs nothing after the restart")
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	put(1 << 19)
 	if got := r.ok("GET", transfer, "").at("transferred"); got != fmt.Sprint(1<<20) {
 		t.Errorf("transferred %s", got)
 	}
+
 	r.ok("POST", transfer+"/finalize", "")
 	r.until("/api/disks/"+disk, "status", "ok")
 }
@@ -239,10 +346,15 @@ func TestAFailedFirstStartLeavesNoHalfInventory(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].VMs = []ovirtsim.VM{{Name: "a", Cluster: "Default", Template: "ol9-k8s", Up: true}}
 	address := strings.TrimSuffix(strings.TrimPrefix(taken.URL(), "https://"), "/ovirt-engine")
-	if sim, err := ovirtsim.New(ovirtsim.Options{StateFolder: folder, Inventory: inventory, Listen: address}); err == nil {
+	if sim, err := ovirtsim.New(ovirtsim.Options{
+		StateFolder: folder,
+		Inventory:   inventory,
+		Listen:      address,
+	}); err == nil {
 		sim.Close()
 		t.Fatal("two simulators share an address")
 	}
+
 	sim, err := ovirtsim.New(ovirtsim.Options{StateFolder: folder, Inventory: inventory})
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +363,7 @@ func TestAFailedFirstStartLeavesNoHalfInventory(t *testing.T) {
 	if sim.Summary().VMs != 1 {
 		t.Errorf("the inventory's VM is missing: %+v", sim.Summary())
 	}
+
 	inventory.DataCenters[0].VMs[0].Memory = 1 << 50
 	if sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory}); err == nil {
 		sim.Close()
@@ -261,15 +374,19 @@ func TestAFailedFirstStartLeavesNoHalfInventory(t *testing.T) {
 func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
 	r := newRawWith(t, ovirtsim.Options{Timings: fast})
 	domain := r.id("storagedomains", "storage_domain", "olvm-data")
-	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"format":"raw","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 64<<20, domain)).at("id")
+	disk := r.ok("POST", "/api/disks", fmt.Sprintf(`{"format":"raw","provisioned_size":"%d","storage_domains":{"storage_domain":[{"id":%q}]}}`, 64<<20, domain)).
+		at("id")
 	r.until("/api/disks/"+disk, "status", "ok")
-	transfer := "/api/imagetransfers/" + r.ok("POST", "/api/imagetransfers", fmt.Sprintf(`{"disk":{"id":%q}}`, disk)).at("id")
+	transfer := "/api/imagetransfers/" + r.ok("POST", "/api/imagetransfers", fmt.Sprintf(`{"disk":{"id":%q}}`, disk)).
+		at("id")
 	r.until(transfer, "phase", "transferring")
 	body, feed := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.ok("GET", transfer, "").at("transfer_url"), body)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+		r.ok("GET", transfer, "").at("transfer_url"), body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	request.ContentLength = 64 << 20
 	status := make(chan int, 1)
 	go func() {
@@ -278,12 +395,14 @@ func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
 			status <- 0 // closed in the middle of the body
 			return
 		}
+
 		_ = response.Body.Close()
 		status <- response.StatusCode
 	}()
 	if _, err := feed.Write(make([]byte, 8<<20)); err != nil {
 		t.Fatal(err)
 	}
+
 	r.ok("POST", transfer+"/cancel", "")
 	r.until(transfer, "phase", "finished_failure")
 	go func() {
@@ -293,6 +412,7 @@ func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
 	if got := <-status; got == http.StatusOK {
 		t.Error("the upload was accepted to its end after the transfer was cancelled")
 	}
+
 	r.gone("/api/disks/" + disk)
 }
 
@@ -301,19 +421,24 @@ func TestFaultsReachEverything(t *testing.T) {
 	if err := r.sim.Inject(ovirtsim.Fault{Path: "^/sso/", Action: "cut-after", Count: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	logins := r.sim.Logins()
 	if status, _ := r.askToken(r.sim.Username(), r.sim.Password()); status != 0 {
 		t.Error("the login was answered")
 	}
+
 	if r.sim.Logins() != logins+1 {
 		t.Error("the login had no effect")
 	}
+
 	if err := r.sim.Inject(ovirtsim.Fault{Status: 503, Action: "cut-after"}); err == nil {
 		t.Error("a fault with two answers is accepted")
 	}
+
 	for _, path := range []string{"/api/operatingsystems", "/api/affinitylabels"} {
 		r.ok("GET", path, "")
 	}
+
 	label := r.ok("POST", "/api/affinitylabels", `{"name":"a"}`).at("id")
 	if got := r.ok("PUT", "/api/affinitylabels/"+label, `{"name":"b"}`).at("name"); got != "b" {
 		t.Errorf("the label is called %s", got)

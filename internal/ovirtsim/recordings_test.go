@@ -28,8 +28,8 @@ import (
 // docs/simulator.md tells the format, and what was around that engine.
 const recordings = "testdata/recordings-4.5.8.tar.gz"
 
-// dataBodies are what was sent to the data endpoint in steps whose transcript has its length alone; what else was sent there were
-// zeroes.
+// dataBodies are what was sent to the data endpoint in steps whose transcript has its length alone; what else was sent
+// there were zeroes.
 var dataBodies = map[string]string{
 	"PATCH zero":     `{"op": "zero", "offset": 0, "size": 1048576, "flush": true}`,
 	"PATCH flush":    `{"op": "flush"}`,
@@ -38,22 +38,26 @@ var dataBodies = map[string]string{
 
 // allowed are the steps that the simulator answers otherwise, by scenario and label, and why that may stay.
 var allowed = map[string]string{
-	"bad-bodies/XML with a DTD":                                                   "the simulator refuses document types, which the engine passes over",
-	"bad-bodies/XML with an external entity":                                      "the simulator refuses document types, which the engine passes over",
-	"bad-bodies/JSON with the element around it":                                  "the engine answers with the text of a Java exception",
-	"bad-bodies/value <time_zone><name>Nowhere/Nothing</name></time_zone>":        removedBetween,
-	"bad-bodies/an element twice":                                                 removedBetween,
-	"bad-bodies/id, href, status in a create":                                     removedBetween,
-	"lists/GET /templates?max=nonsense":                                           "the engine reads max for other collections only; the simulator for all",
-	"templates/remove in use":                                                     namesTheVM,
-	"templates/remove the base with a version":                                    namesTheVM,
-	"templates/remove the base":                                                   namesTheVM,
-	"vm-run/migrate":                                                              noOtherHost,
-	"vm-run/migrate again at once":                                                noOtherHost,
-	"bad-bodies/another root element":                                             "the engine adds the address of a Java object",
+	"bad-bodies/XML with a DTD": "the simulator refuses document " +
+		"types, which the engine passes over",
+	"bad-bodies/XML with an external entity": "the simulator refuses document " +
+		"types, which the engine passes over",
+	"bad-bodies/JSON with the element around it": "the engine answers with the " +
+		"text of a Java exception",
+	"bad-bodies/value <time_zone><name>Nowhere/Nothing</name></time_zone>": removedBetween,
+	"bad-bodies/an element twice":                                          removedBetween,
+	"bad-bodies/id, href, status in a create":                              removedBetween,
+	"lists/GET /templates?max=nonsense": "the engine reads max for other " +
+		"collections only; the simulator for all",
+	"templates/remove in use":                  namesTheVM,
+	"templates/remove the base with a version": namesTheVM,
+	"templates/remove the base":                namesTheVM,
+	"vm-run/migrate":                           noOtherHost,
+	"vm-run/migrate again at once":             noOtherHost,
+	"bad-bodies/another root element":          "the engine adds the address of a Java object",
 	"pki-services/pki-resource?resource=ca-certificate&format=OPENSSH-PUBKEY":     "the keys of the simulator are ECDSA, not RSA",
 	"pki-services/pki-resource?resource=engine-certificate&format=OPENSSH-PUBKEY": "the keys of the simulator are ECDSA, not RSA",
-	"vm-names/name rec-&#10;line":                                                 "the engine repeats the value, over two lines",
+	"vm-names/name rec-&#10;line": "the engine repeats the value, over two lines",
 }
 
 const (
@@ -93,6 +97,7 @@ type exchange struct {
 // TestRecordedAnswers plays every scenario at a simulator of its own, and compares status codes and refusals.
 func TestRecordedAnswers(t *testing.T) {
 	t.Parallel()
+
 	for name, steps := range readRecordings(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,15 +105,20 @@ func TestRecordedAnswers(t *testing.T) {
 			if strings.HasPrefix(name, "sso-") {
 				p.known["profile"] = "internal" // that of users, elsewhere one of vNICs
 			}
+
 			for _, step := range steps {
 				p.play(name, step)
 			}
+
 			if p.sent < p.asked*9/10 {
 				t.Errorf("only %d of %d steps could be sent", p.sent, p.asked)
 			}
-			if percent := 100 * p.same / max(p.values, 1); p.values > 0 && percent < cmp.Or(leastSame[name], usuallySame) {
+
+			percent := 100 * p.same / max(p.values, 1)
+			if p.values > 0 && percent < cmp.Or(leastSame[name], usuallySame) {
 				t.Errorf("%d of %d values are as recorded, %d %%; -v tells the others", p.same, p.values, percent)
 			}
+
 			for _, path := range slices.Sorted(maps.Keys(p.missing)) {
 				t.Logf("%s: %d are not as recorded, such as %q", path, len(p.missing[path]), p.missing[path][0])
 			}
@@ -123,8 +133,8 @@ type player struct {
 	known map[string]string
 	// sent and asked are the steps that were played, and those that the recorder had.
 	sent, asked int
-	// same and values are the values of documents that are as recorded, and all of them; missing are those that are not, by
-	// where they stand.
+	// same and values are the values of documents that are as recorded, and all of them; missing are those that are
+	// not, by where they stand.
 	same, values int
 	missing      map[string][]string
 }
@@ -135,26 +145,61 @@ func newPlayer(t *testing.T) *player {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRawWith(t, ovirtsim.Options{Inventory: inventory, Timings: ovirtsim.DefaultTimings().Faster(4), Password: "admin123"}) // as in the transcripts
+
+	// as in the transcripts
+	r := newRawWith(t, ovirtsim.Options{
+		Inventory: inventory,
+		Timings:   ovirtsim.DefaultTimings().Faster(4),
+		Password:  "admin123",
+	})
 	r.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-	p := &player{T: t, raw: r, missing: map[string][]string{}, known: map[string]string{"blank": "00000000-0000-0000-0000-000000000000", "unknown": "11111111-2222-3333-4444-555555555555", "url": r.sim.URL(),
-		"cluster.name": "Default", "template.name": "k8s", "dc.name": "Default", "network.name": "ovirtmgmt", "host1.name": "fake1", "host2.name": "fake2",
-		"user": r.sim.Username(), "password": r.sim.Password(), "name": "admin"}}
+	p := &player{
+		T:       t,
+		raw:     r,
+		missing: map[string][]string{},
+		known: map[string]string{
+			"blank":         "00000000-0000-0000-0000-000000000000",
+			"unknown":       "11111111-2222-3333-4444-555555555555",
+			"url":           r.sim.URL(),
+			"cluster.name":  "Default",
+			"template.name": "k8s",
+			"dc.name":       "Default",
+			"network.name":  "ovirtmgmt",
+			"host1.name":    "fake1",
+			"host2.name":    "fake2",
+			"user":          r.sim.Username(), "password": r.sim.Password(), "name": "admin"},
+	}
 	for variable, object := range map[string][3]string{
-		"cluster": {"clusters", "cluster", "Default"}, "cluster2": {"clusters", "cluster", "second"}, "far.cluster": {"clusters", "cluster", "far"}, "root": {"tags", "tag", "root"}, "dc": {"datacenters", "data_center", "Default"},
-		"network": {"networks", "network", "ovirtmgmt"}, "profile": {"vnicprofiles", "vnic_profile", "ovirtmgmt"}, "host1": {"hosts", "host", "fake1"},
-		"host2": {"hosts", "host", "fake2"}, "domain1": {"storagedomains", "storage_domain", "data1"}, "domain2": {"storagedomains", "storage_domain", "data2"},
-		"template": {"templates", "template", "k8s"}, "instancetype": {"instancetypes", "instance_type", "Small"},
+		"cluster":     {"clusters", "cluster", "Default"},
+		"cluster2":    {"clusters", "cluster", "second"},
+		"far.cluster": {"clusters", "cluster", "far"},
+		"root":        {"tags", "tag", "root"},
+		"dc":          {"datacenters", "data_center", "Default"},
+		"network":     {"networks", "network", "ovirtmgmt"},
+		"profile":     {"vnicprofiles", "vnic_profile", "ovirtmgmt"},
+		"host1":       {"hosts", "host", "fake1"},
+		"host2":       {"hosts", "host", "fake2"},
+		"domain1":     {"storagedomains", "storage_domain", "data1"},
+		"domain2":     {"storagedomains", "storage_domain", "data2"},
+		"template":    {"templates", "template", "k8s"}, "instancetype": {"instancetypes", "instance_type", "Small"},
 	} {
 		p.known[variable] = r.id(object[0], object[1], object[2])
 	}
-	p.known["template.disk"] = r.ok("GET", "/api/templates/"+p.known["template"]+"/diskattachments", "").at("disk_attachment", 0, "id")
-	p.known["home"], p.known["other"] = p.known["domain1"], p.known["domain2"] // the template's storage domain, and the other
-	for _, session := range []string{"dead", "revoked", "unused", "kept"} {    // what becomes of them is what a scenario is about
+
+	p.known["template.disk"] = r.ok("GET", "/api/templates/"+p.known["template"]+"/diskattachments", "").
+		at("disk_attachment", 0, "id")
+
+	// the template's storage domain, and the other
+	p.known["home"], p.known["other"] = p.known["domain1"], p.known["domain2"]
+
+	// what becomes of them is what a scenario is about
+	for _, session := range []string{"dead", "revoked", "unused", "kept"} {
 		p.known[session] = r.session(r.sim.Username(), r.sim.Password())
 	}
+
 	p.known["second"] = r.session("reader@second", "user123")
+
 	return p
 }
 
@@ -168,11 +213,16 @@ func (r *raw) session(user, password string) string {
 	if err := json.Unmarshal([]byte(answer), &granted); err != nil || granted.Token == "" {
 		r.t.Fatalf("no session of %s: %s", user, answer)
 	}
+
 	return granted.Token
 }
 
 // passing are refusals that end by themselves.
-var passing = []string{"VM is being updated", "Snapshot is currently being created", "Please wait for the operation to finish"}
+var passing = []string{
+	"VM is being updated",
+	"Snapshot is currently being created",
+	"Please wait for the operation to finish",
+}
 
 // play sends one request, again and again where the recording waited, and compares the answer.
 func (p *player) play(scenario string, step *exchange) {
@@ -180,6 +230,7 @@ func (p *player) play(scenario string, step *exchange) {
 	if step.status == "" {
 		return // the recorder sent nothing, or several at once
 	}
+
 	p.asked++
 	path, complete := p.filled(step.path)
 	body, also := p.filled(strings.TrimSuffix(step.body, "\n"))
@@ -187,6 +238,7 @@ func (p *player) play(scenario string, step *exchange) {
 		p.Logf("%s cannot be sent: %s", step.label, path)
 		return // no answer told what a placeholder stands for
 	}
+
 	p.sent++
 
 	switch content, named := dataBodies[step.label]; {
@@ -195,12 +247,16 @@ func (p *player) play(scenario string, step *exchange) {
 	case step.bytes > 0:
 		body = strings.Repeat("\x00", step.bytes)
 	}
+
 	var status string
 	var header http.Header
+
 	var answer []byte
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		status, header, answer = p.ask(step, path, body)
-		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) && strings.Contains(string(answer), step.last)
+		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) &&
+			strings.Contains(string(answer), step.last)
+
 		// The engine was asked less quickly than the simulator is here.
 		early := slices.ContainsFunc(passing, func(text string) bool {
 			return strings.Contains(string(answer), text) && !strings.Contains(step.answer, text)
@@ -210,11 +266,13 @@ func (p *player) play(scenario string, step *exchange) {
 			break
 		}
 	}
+
 	p.learn([]byte(step.answer), answer, step.method == http.MethodPost)
 	p.learnAside(step, header, answer)
 	if step.withDisk {
 		p.giveDisk(answer)
 	}
+
 	if step.loose {
 		return
 	}
@@ -226,10 +284,12 @@ func (p *player) play(scenario string, step *exchange) {
 	} else {
 		p.compare([]byte(step.answer), answer)
 	}
+
 	if want != nil {
 		want.Reason, _ = p.filled(want.Reason)
 		want.Detail, _ = p.filled(want.Detail)
 	}
+
 	switch {
 	case status != step.status:
 		problem = fmt.Sprintf("status %s, want %s", status, step.status)
@@ -238,6 +298,7 @@ func (p *player) play(scenario string, step *exchange) {
 	case !step.statusOnly:
 		problem = cmp.Or(p.headerProblem(step, header), p.textProblem(step, string(answer)))
 	}
+
 	_, known := allowed[scenario+"/"+step.label]
 	switch {
 	case problem != "" && !known:
@@ -254,21 +315,26 @@ func (p *player) ask(step *exchange, path, body string) (status string, header h
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
+
 	target := p.raw.sim.URL() + path
 	if strings.HasPrefix(path, "https://") { // of the data endpoint
 		target = path
 	}
+
 	request, err := http.NewRequestWithContext(p.Context(), step.method, target, reader)
 	if err != nil {
 		p.Fatal(err)
 	}
+
 	if !step.anonymous && strings.HasPrefix(path, "/api") {
 		request.Header.Set("Authorization", "Bearer "+p.raw.token)
 	}
+
 	for name, value := range step.header {
 		value, _ = p.filled(value)
 		request.Header.Set(name, value)
 	}
+
 	response, err := p.raw.http.Do(request)
 	if err != nil {
 		p.Fatal(err)
@@ -278,14 +344,17 @@ func (p *player) ask(step *exchange, path, body string) (status string, header h
 	if err != nil {
 		p.Fatal(err)
 	}
+
 	return fmt.Sprint(response.StatusCode), response.Header, answer
 }
 
 // learnAside takes over what is not in a document: the cookie of a session, and where the data of a transfer goes.
 func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
-	if found := regexp.MustCompile(`JSESSIONID=([^;]+)`).FindStringSubmatch(header.Get("Set-Cookie")); found != nil && step.status == "200" {
+	found := regexp.MustCompile(`JSESSIONID=([^;]+)`).FindStringSubmatch(header.Get("Set-Cookie"))
+	if found != nil && step.status == "200" {
 		p.known["cookie"] = found[1]
 	}
+
 	if found := regexp.MustCompile(`<transfer_url>([^<]+)</transfer_url>`).FindSubmatch(answer); found != nil {
 		p.known["transfer.url"] = string(found[1])
 	}
@@ -294,8 +363,8 @@ func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
 // compared are the headers that clients act on.
 var compared = []string{"Content-Type", "Allow", "Location", "Www-Authenticate", "Correlation-Id", "Content-Range"}
 
-// headerProblem compares the headers of an answer with the recorded ones. Of one that was made for this answer, there has to be
-// one.
+// headerProblem compares the headers of an answer with the recorded ones. Of one that was made for this answer, there
+// has to be one.
 func (p *player) headerProblem(step *exchange, have http.Header) string {
 	for _, name := range compared {
 		want, recorded := step.headers[name]
@@ -303,6 +372,7 @@ func (p *player) headerProblem(step *exchange, have http.Header) string {
 			return fmt.Sprintf("header %s: %q, want %q", name, have.Get(name), want)
 		}
 	}
+
 	return ""
 }
 
@@ -315,6 +385,7 @@ func (p *player) textProblem(step *exchange, have string) string {
 	case strings.HasPrefix(want, "<") && !strings.HasPrefix(want, "<html"):
 		return ""
 	}
+
 	var wanted, had map[string]any
 	if json.Unmarshal([]byte(want), &wanted) == nil && json.Unmarshal([]byte(have), &had) == nil {
 		for name, value := range wanted {
@@ -322,11 +393,14 @@ func (p *player) textProblem(step *exchange, have string) string {
 				return fmt.Sprintf("%s is %v, want %v", name, had[name], value)
 			}
 		}
+
 		return ""
 	}
+
 	if want != "${binary}" && !p.like(want, strings.TrimSpace(have)) {
 		return fmt.Sprintf("the text is %q, want %q", have, want)
 	}
+
 	return ""
 }
 
@@ -336,10 +410,12 @@ func (p *player) like(recorded, have string) bool {
 	if complete && filled == have {
 		return true
 	}
+
 	pattern := regexp.QuoteMeta(filled)
 	for _, found := range regexp.MustCompile(`\\\$\\\{[^}]*\}`).FindAllString(pattern, -1) {
 		pattern = strings.Replace(pattern, found, `[\s\S]*`, 1)
 	}
+
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(have)
 }
 
@@ -355,8 +431,10 @@ func (p *player) filled(text string) (out string, complete bool) {
 			complete = false
 			return found
 		}
+
 		return value
 	})
+
 	return out, complete
 }
 
@@ -367,13 +445,18 @@ func (p *player) learn(recorded, answer []byte, created bool) {
 	if xml.Unmarshal(recorded, &want) != nil || xml.Unmarshal(answer, &have) != nil {
 		return
 	}
+
 	if created {
 		for _, attr := range want.Attrs {
 			if found := placeholder.FindStringSubmatch(attr.Value); attr.Name.Local == "id" && found != nil {
-				maps.DeleteFunc(p.known, func(name, _ string) bool { return name == found[1] || strings.HasPrefix(name, found[1]+".") })
+				maps.DeleteFunc(p.known, func(name, _ string) bool {
+					return name == found[1] ||
+						strings.HasPrefix(name, found[1]+".")
+				})
 			}
 		}
 	}
+
 	p.match(&want, &have)
 }
 
@@ -388,50 +471,61 @@ type node struct {
 func (p *player) match(want, have *node) {
 	for _, attr := range want.Attrs {
 		at := slices.IndexFunc(have.Attrs, func(a xml.Attr) bool { return a.Name == attr.Name })
-		if found := placeholder.FindStringSubmatch(attr.Value); at >= 0 && found != nil && found[0] == attr.Value && p.known[found[1]] == "" {
+		found := placeholder.FindStringSubmatch(attr.Value)
+		if at >= 0 && found != nil && found[0] == attr.Value && p.known[found[1]] == "" {
 			p.known[found[1]] = have.Attrs[at].Value
 		}
 	}
+
 	seen := map[string]int{}
+
 	for i := range want.Kids {
 		name := want.Kids[i].XMLName.Local
 		nth := 0
+
 		for j := range have.Kids {
 			if have.Kids[j].XMLName.Local != name {
 				continue
 			}
+
 			if nth == seen[name] {
 				p.match(&want.Kids[i], &have.Kids[j])
 				break
 			}
+
 			nth++
 		}
+
 		seen[name]++
 	}
 }
 
-// compare counts the values of a recorded document, and those that the answer has as well. Links are not counted: they say
-// what the API has, not what there is.
+// compare counts the values of a recorded document, and those that the answer has as well. Links are not counted: they
+// say what the API has, not what there is.
 func (p *player) compare(recorded, answer []byte) {
 	var want, have node
 	if xml.Unmarshal(recorded, &want) != nil {
 		return
 	}
+
 	there := map[string]int{}
 	if xml.Unmarshal(answer, &have) == nil {
 		have.walk("", func(path, value string) { there[path+"="+value]++ })
 	}
+
 	want.walk("", func(path, value string) {
 		filled, known := p.filled(value)
 		if !known || strings.Contains(filled, "${uuid:") || strings.Contains(filled, "${mac:") {
 			return // volatile, or made by the engine
 		}
+
 		p.values++
 		if key := path + "=" + filled; there[key] > 0 {
 			there[key]--
 			p.same++
 			return
 		}
+
 		p.missing[path] = append(p.missing[path], filled)
 	})
 }
@@ -442,13 +536,16 @@ func (n *node) walk(path string, visit func(path, value string)) {
 	if name == "link" || name == "actions" {
 		return
 	}
+
 	path += "/" + name
 	for _, attr := range n.Attrs {
 		visit(path+"@"+attr.Name.Local, attr.Value)
 	}
+
 	if len(n.Kids) == 0 {
 		visit(path, strings.TrimSpace(n.Text))
 	}
+
 	for i := range n.Kids {
 		n.Kids[i].walk(path, visit)
 	}
@@ -463,8 +560,14 @@ func (p *player) giveDisk(answer []byte) {
 	if err := xml.Unmarshal(answer, &vm); err != nil {
 		p.Fatal(err)
 	}
-	made := p.raw.ok("POST", "/api/vms/"+vm.ID+"/diskattachments", `{"interface":"virtio_scsi","bootable":"true","active":"true","disk":{"alias":"rec-disk",`+
-		`"format":"cow","provisioned_size":"1073741824","storage_domains":{"storage_domain":[{"id":"`+p.known["domain1"]+`"}]}}}`)
+
+	made := p.raw.ok(
+		"POST",
+		"/api/vms/"+vm.ID+"/diskattachments",
+		`{"interface":"virtio_scsi","bootable":"true","active":"true","disk":{"alias":"rec-disk",`+
+			`"format":"cow","provisioned_size":"1073741824","storage_domains":{"storage_domain":[{"id":"`+
+			p.known["domain1"]+`"}]}}}`,
+	)
 	p.raw.until("/api/disks/"+made.at("id"), "status", "ok")
 }
 
@@ -486,12 +589,14 @@ func faultOf(document []byte) *fault {
 	if xml.Unmarshal(document, &action) != nil {
 		return nil
 	}
+
 	switch {
 	case action.XMLName.Local == "fault":
 		return &fault{Reason: action.Reason, Detail: action.Detail}
 	case action.Fault != nil:
 		return &fault{Reason: action.Fault.Reason, Detail: action.Fault.Detail}
 	}
+
 	return nil
 }
 
@@ -504,6 +609,7 @@ func stateOf(document []byte) string {
 	if xml.Unmarshal(document, &object) != nil {
 		return ""
 	}
+
 	return object.Status + object.Phase
 }
 
@@ -521,18 +627,22 @@ func readRecordings(t *testing.T) map[string][]*exchange {
 	}
 
 	out := map[string][]*exchange{}
+
 	for archive := tar.NewReader(packed); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return out
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, err := io.ReadAll(archive)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[strings.TrimSuffix(header.Name, ".http")] = readSteps(t, content)
 	}
 }
@@ -545,13 +655,17 @@ func readSteps(t *testing.T, content []byte) []*exchange {
 	var inBody, inAnswer bool
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	lines.Buffer(nil, 1<<20)
+
 	for lines.Scan() {
 		line := lines.Text()
+
 		marker, rest, _ := strings.Cut(line, " ")
 		switch {
 		case marker == "==":
 			_, label, _ := strings.Cut(rest, " ")
-			step, inBody, inAnswer = &exchange{label: label, header: map[string]string{}, headers: map[string]string{}}, false, false
+			step = &exchange{label: label, header: map[string]string{}, headers: map[string]string{}}
+			inBody = false
+			inAnswer = false
 			steps = append(steps, step)
 		case step == nil || line == "":
 		case marker == "#":
@@ -559,10 +673,12 @@ func readSteps(t *testing.T, content []byte) []*exchange {
 			if seen, polled := strings.CutPrefix(rest, "seen: "); polled {
 				step.polled = true
 				values := strings.Split(seen, ", ")
-				if last := values[len(values)-1]; len(values) > 1 && regexp.MustCompile(`^[0-9]{4,}$`).MatchString(last) {
+				last := values[len(values)-1]
+				if len(values) > 1 && regexp.MustCompile(`^[0-9]{4,}$`).MatchString(last) {
 					step.last = ">" + last + "<"
 				}
 			}
+
 			step.anonymous = step.anonymous || rest == "without Authorization"
 			step.statusOnly = step.statusOnly || rest == "status only"
 			step.withDisk = step.withDisk || rest == "with a disk"
@@ -589,8 +705,10 @@ func readSteps(t *testing.T, content []byte) []*exchange {
 			step.headers[name] = value
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	return steps
 }

@@ -43,7 +43,8 @@ type Options struct {
 	Gate func(engine http.Handler) http.Handler
 }
 
-// Server is a running simulated engine: what serves it, and with Control what tests and people see and do besides its API.
+// Server is a running simulated engine: what serves it, and with Control what tests and people see and do besides its
+// API.
 type Server struct {
 	*control.Control
 
@@ -77,6 +78,7 @@ func New(options Options) (*Server, error) {
 	if err := options.Inventory.Validate(); err != nil {
 		return nil, fmt.Errorf("the inventory is not valid: %w", err)
 	}
+
 	control, err := control.New(options.Faults, options.Seed)
 	if err != nil {
 		return nil, err
@@ -87,6 +89,7 @@ func New(options Options) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -104,6 +107,7 @@ func (o *Options) fillIn() {
 	if *t == (api.Timings{}) {
 		*t = api.DefaultTimings()
 	}
+
 	t.Disk = cmp.Or(t.Disk, t.Clone)
 	t.Migrate = cmp.Or(t.Migrate, t.PowerUp)
 	t.Fence = cmp.Or(t.Fence, 4*t.PowerDown)
@@ -115,12 +119,15 @@ func (s *Server) start() error {
 	if s.listener, err = net.Listen("tcp", s.options.Listen); err != nil { //nolint:noctx // at once
 		return fmt.Errorf("failed to listen on %s: %w", s.options.Listen, err)
 	}
+
 	if s.identity, err = newIdentity(s.options.StateFolder, s.listener.Addr()); err != nil {
 		return err
 	}
+
 	if err := s.startEngine(); err != nil {
 		return err
 	}
+
 	if s.ui, err = s.ServeUI(s.options.UI); err != nil {
 		return err
 	}
@@ -129,11 +136,13 @@ func (s *Server) start() error {
 	if s.options.Gate != nil {
 		handler = s.options.Gate(handler)
 	}
+
 	s.http = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: control.QuietLog(),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.identity.tls}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = s.http.ServeTLS(s.listener, "", "") }()
+
 	return nil
 }
 
@@ -143,8 +152,12 @@ func (s *Server) startEngine() error {
 	if err != nil {
 		return err
 	}
+
 	s.engine, err = api.NewEngine(api.Settings{
-		Address: s.listener.Addr().String(), CA: s.identity.ca, Certificate: s.identity.certificate, SSHKeys: s.identity.sshKeys,
+		Address:       s.listener.Addr().String(),
+		CA:            s.identity.ca,
+		Certificate:   s.identity.certificate,
+		SSHKeys:       s.identity.sshKeys,
 		TokenLifetime: s.options.TokenLifetime, Timings: s.options.Timings, Guest: s.options.Guest, Images: s.images,
 		Changed: s.Changed, GuestFault: s.GuestFault,
 	}, objects, s.options.Inventory, resumed)
@@ -152,7 +165,9 @@ func (s *Server) startEngine() error {
 		objects.Close()
 		return err
 	}
+
 	s.Watch(s.engine)
+
 	return nil
 }
 
@@ -163,10 +178,12 @@ func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
 		if resumed, err = objects.Open(folder); err != nil {
 			return nil, false, err
 		}
+
 		s.images = filepath.Join(folder, "images")
 	} else if s.images, err = os.MkdirTemp("", "ovirtsim-"); err != nil {
 		return nil, false, fmt.Errorf("failed to make a folder for images: %w", err)
 	}
+
 	if err := os.MkdirAll(s.images, 0o700); err != nil {
 		objects.Close()
 		return nil, false, fmt.Errorf("failed to make a folder for images: %w", err)
@@ -175,7 +192,9 @@ func (s *Server) openStore() (objects *store.Store, resumed bool, err error) {
 	if !resumed {
 		s.options.Inventory.Fill(objects)
 	}
+
 	objects.EnsureUser(s.options.Username, s.options.Password, api.SuperUser)
+
 	return objects, resumed, nil
 }
 
@@ -206,10 +225,12 @@ func (s *Server) Close() {
 	} else if s.listener != nil {
 		_ = s.listener.Close()
 	}
+
 	s.ui.Close()
 	if s.engine != nil {
 		s.engine.Close()
 	}
+
 	if s.options.StateFolder == "" && s.images != "" {
 		_ = os.RemoveAll(s.images)
 	}

@@ -27,7 +27,15 @@ type raw struct {
 
 func newRaw(t *testing.T) *raw {
 	t.Helper()
-	return newRawWith(t, ovirtsim.Options{Timings: ovirtsim.Timings{Clone: 300 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 20 * time.Millisecond, PowerDown: 20 * time.Millisecond}})
+
+	return newRawWith(t, ovirtsim.Options{
+		Timings: ovirtsim.Timings{
+			Clone:     300 * time.Millisecond,
+			Launch:    20 * time.Millisecond,
+			PowerUp:   20 * time.Millisecond,
+			PowerDown: 20 * time.Millisecond,
+		},
+	})
 }
 
 func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
@@ -36,7 +44,9 @@ func newRawWith(t *testing.T, options ovirtsim.Options) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
+
 	return connect(t, sim)
 }
 
@@ -45,8 +55,19 @@ func connect(t *testing.T, sim *ovirtsim.Server) *raw {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(sim.CA())
-	r := &raw{t: t, sim: sim, http: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 32}, Timeout: 20 * time.Second}}
+	r := &raw{
+		t:   t,
+		sim: sim,
+		http: &http.Client{
+			Transport: &http.Transport{
+				TLSClientConfig:     &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+				MaxIdleConnsPerHost: 32,
+			},
+			Timeout: 20 * time.Second,
+		},
+	}
 	r.login()
+
 	return r
 }
 
@@ -59,6 +80,7 @@ func (r *raw) login() {
 	if err := json.Unmarshal([]byte(body), &reply); err != nil || reply.Token == "" {
 		r.t.Fatalf("no token: %d %s", status, body)
 	}
+
 	r.token = reply.Token
 }
 
@@ -66,10 +88,12 @@ func (r *raw) login() {
 func (r *raw) askToken(name, password string) (status int, body string) {
 	r.t.Helper()
 	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", name, password)
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.sim.URL()+"/sso/oauth/token", strings.NewReader(form))
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.sim.URL()+"/sso/oauth/token",
+		strings.NewReader(form))
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "application/json")
 	response, err := r.http.Do(request)
@@ -82,6 +106,7 @@ func (r *raw) askToken(name, password string) (status int, body string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return response.StatusCode, string(content)
 }
 
@@ -91,10 +116,12 @@ func (r *raw) call(method, path, contentType, body string) (int, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
+
 	response, err := r.http.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
@@ -104,50 +131,111 @@ func (r *raw) call(method, path, contentType, body string) (int, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return response.StatusCode, string(content)
 }
 
 func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
 	r := newRaw(t)
-	session, err := engine.New(engine.Config{URL: r.sim.URL(), Username: r.sim.Username(), Password: r.sim.Password(), CA: r.sim.CA()})
+	session, err := engine.New(engine.Config{
+		URL:      r.sim.URL(),
+		Username: r.sim.Username(),
+		Password: r.sim.Password(),
+		CA:       r.sim.CA(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dc, err := session.DataCenter(t.Context(), "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := session.Cluster(t.Context(), dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template, err := session.Template(t.Context(), dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	vm := func(name, extra string) string {
-		return fmt.Sprintf(`<vm><name>%s</name><cluster id="%s"/><template id="%s"/>%s</vm>`, name, cluster.ID, template.ID, extra)
+		return fmt.Sprintf(`<vm><name>%s</name><cluster id="%s"/><template id="%s"/>%s</vm>`, name, cluster.ID,
+			template.ID, extra)
 	}
 	const xml = "application/xml"
 	if status, body := r.call("POST", "/api//vms/", xml, vm("first", "")); status != 202 {
 		t.Fatalf("a good request, with the slashes of a client that appends: %d %s", status, body)
 	}
+
 	tests := map[string]struct {
 		method, path, contentType, body string
 		status                          int
 		detail                          string
 	}{
-		"text that is not escaped":   {"POST", "/api/vms", xml, vm("a", "<initialization><custom_script>a && b</custom_script></initialization>"), 400, "apidoc#services/vms/methods/add"},
-		"two documents":              {"POST", "/api/vms", xml, vm("a", "") + vm("b", ""), 400, "Request syntactically incorrect."},
-		"no media type":              {"POST", "/api/vms", "", vm("a", ""), 415, ""},
-		"a form":                     {"POST", "/api/vms", "application/x-www-form-urlencoded", "a=b", 415, ""},
-		"no name":                    {"POST", "/api/vms", xml, fmt.Sprintf(`<vm><cluster id="%s"/><template id="%s"/></vm>`, cluster.ID, template.ID), 400, "Vm [name] required for add"},
-		"no template":                {"POST", "/api/vms", xml, fmt.Sprintf(`<vm><name>a</name><cluster id="%s"/></vm>`, cluster.ID), 400, "template"},
-		"an unknown cluster":         {"POST", "/api/vms", xml, `<vm><name>a</name><cluster id="6a0d7b86-6c0a-4b9e-8a52-000000000000"/><template id="y"/></vm>`, 404, "Entity not found: GetClusterById"},
-		"a name that is taken":       {"POST", "/api/vms", xml, vm("first", ""), 409, "already in use"},
-		"a name with a blank":        {"POST", "/api/vms", xml, vm("a b", ""), 400, "special characters"},
-		"memory that is not whole":   {"POST", "/api/vms", xml, vm("b", "<memory>1073741825</memory>"), 202, "<memory>1073741824</memory>"},
-		"a number that is none":      {"POST", "/api/vms", xml, vm("a", "<memory>lots</memory>"), 400, "Request syntactically incorrect."},
+		"text that is not escaped": {
+			"POST",
+			"/api/vms",
+			xml,
+			vm("a", "<initialization><custom_script>a && b</custom_script></initialization>"),
+			400,
+			"apidoc#services/vms/methods/add",
+		},
+		"two documents": {
+			"POST",
+			"/api/vms",
+			xml,
+			vm("a", "") + vm("b", ""),
+			400,
+			"Request syntactically incorrect.",
+		},
+		"no media type": {"POST", "/api/vms", "", vm("a", ""), 415, ""},
+		"a form":        {"POST", "/api/vms", "application/x-www-form-urlencoded", "a=b", 415, ""},
+		"no name": {
+			"POST",
+			"/api/vms",
+			xml,
+			fmt.Sprintf(`<vm><cluster id="%s"/><template id="%s"/></vm>`, cluster.ID, template.ID),
+			400,
+			"Vm [name] required for add",
+		},
+		"no template": {
+			"POST",
+			"/api/vms",
+			xml,
+			fmt.Sprintf(`<vm><name>a</name><cluster id="%s"/></vm>`, cluster.ID),
+			400,
+			"template",
+		},
+		"an unknown cluster": {
+			"POST",
+			"/api/vms",
+			xml,
+			`<vm><name>a</name><cluster id="6a0d7b86-6c0a-4b9e-8a52-000000000000"/><template id="y"/></vm>`,
+			404,
+			"Entity not found: GetClusterById",
+		},
+		"a name that is taken": {"POST", "/api/vms", xml, vm("first", ""), 409, "already in use"},
+		"a name with a blank":  {"POST", "/api/vms", xml, vm("a b", ""), 400, "special characters"},
+		"memory that is not whole": {
+			"POST",
+			"/api/vms",
+			xml,
+			vm("b", "<memory>1073741825</memory>"),
+			202,
+			"<memory>1073741824</memory>",
+		},
+		"a number that is none": {
+			"POST",
+			"/api/vms",
+			xml,
+			vm("a", "<memory>lots</memory>"),
+			400,
+			"Request syntactically incorrect.",
+		},
 		"a path that does not exist": {"GET", "/api/unicorns", "", "", 404, ""},
 		"a VM that does not exist":   {"GET", "/api/vms/x", "", "", 404, ""},
 		"a search that is none":      {"GET", "/api/vms?search=colour%3Dblue", "", "", 200, "<vms/>"},
@@ -160,6 +248,7 @@ func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("no token", func(t *testing.T) {
 		r.token = "none"
 		if status, _ := r.call("GET", "/api", "", ""); status != 401 {
@@ -171,56 +260,79 @@ func TestMalformedRequestsAreRefusedAsTheEngineDoes(t *testing.T) {
 func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 	r := newRaw(t)
 	ctx := t.Context()
-	session, err := engine.New(engine.Config{URL: r.sim.URL(), Username: r.sim.Username(), Password: r.sim.Password(), CA: r.sim.CA()})
+	session, err := engine.New(engine.Config{
+		URL:      r.sim.URL(),
+		Username: r.sim.Username(),
+		Password: r.sim.Password(),
+		CA:       r.sim.CA(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dc, err := session.DataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := session.Cluster(ctx, dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template, err := session.Template(ctx, dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm, err := session.CreateVM(ctx, &engine.VM{Name: "a", Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID)}, nil)
+
+	vm, err := session.CreateVM(ctx, &engine.VM{
+		Name:     "a",
+		Cluster:  engine.NewRef(cluster.ID),
+		Template: engine.NewRef(template.ID),
+	}, nil)
 	if err != nil || vm.Status != engine.VMImageLocked {
 		t.Fatalf("a new VM is %v, %v", vm, err)
 	}
+
 	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a locked VM: %v", err)
 	}
+
 	if err := session.DeleteVM(ctx, vm.ID); !engine.IsConflict(err) {
 		t.Errorf("deleting a locked VM: %v", err)
 	}
+
 	wait(t, session, vm.ID.String(), engine.VMDown)
 	if err := session.StopVM(ctx, vm.ID, false); err != nil {
 		t.Errorf("stopping a VM that is down counts as success: %v", err)
 	}
+
 	if err := session.StartVM(ctx, vm.ID); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a VM that is launched: %v", err)
 	}
+
 	wait(t, session, vm.ID.String(), engine.VMUp)
 	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || engine.IsTransient(err) {
 		t.Errorf("starting a VM that runs: %v", err)
 	}
+
 	if err := session.DeleteVM(ctx, vm.ID); !engine.IsConflict(err) {
 		t.Errorf("deleting a VM that runs: %v", err)
 	}
+
 	if err := session.ShutdownVM(ctx, vm.ID, false); err != nil {
 		t.Fatal(err)
 	}
+
 	wait(t, session, vm.ID.String(), engine.VMDown)
 	if err := session.DeleteVM(ctx, vm.ID); err != nil {
 		t.Fatal(err)
 	}
+
 	if left := r.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left: %+v", left)
 	}
@@ -230,14 +342,17 @@ func wait(t *testing.T, session *engine.Client, id string, want engine.VMStatus)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+
 	for {
 		vm, err := session.VM(ctx, engine.ID(id))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if vm.Status == want {
 			return
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
 }

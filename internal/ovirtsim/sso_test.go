@@ -21,13 +21,16 @@ func (r *raw) ask(method, path string, header map[string]string) (answer, string
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}
+
 	if user, password, ok := strings.Cut(header["Basic"], ":"); ok {
 		request.Header.Del("Basic")
 		request.SetBasicAuth(user, password)
 	}
+
 	response, err := r.http.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
@@ -37,13 +40,15 @@ func (r *raw) ask(method, path string, header map[string]string) (answer, string
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return answer{response.StatusCode, response.Header, response.Cookies()}, string(content)
 }
 
 func TestWithoutALoginTheWaysToLogInAreNamed(t *testing.T) {
 	r := newRaw(t)
 	response, _ := r.ask("GET", "/api", nil)
-	if ways := strings.Join(response.Header.Values("WWW-Authenticate"), " "); response.StatusCode != 401 || ways != `Basic realm="RESTAPI"` {
+	ways := strings.Join(response.Header.Values("WWW-Authenticate"), " ")
+	if response.StatusCode != 401 || ways != `Basic realm="RESTAPI"` {
 		t.Errorf("got %d and the ways %s", response.StatusCode, ways)
 	}
 }
@@ -58,19 +63,28 @@ func TestAPasswordInEveryRequestMakesNoSession(t *testing.T) {
 
 func TestACookieLivesAsLongAsTheClientPrefersIt(t *testing.T) {
 	r := newRaw(t)
-	response, _ := r.ask("GET", "/api", map[string]string{"Basic": r.sim.Username() + ":" + r.sim.Password(), "Prefer": "persistent-auth, csrf-protection"})
+	response, _ := r.ask("GET", "/api", map[string]string{
+		"Basic":  r.sim.Username() + ":" + r.sim.Password(),
+		"Prefer": "persistent-auth, csrf-protection",
+	})
 	if response.StatusCode != 200 || len(response.Cookies) != 1 {
 		t.Fatalf("got %d with cookies %v", response.StatusCode, response.Cookies)
 	}
+
 	cookie := response.Cookies[0]
 	if cookie.Name != "JSESSIONID" || cookie.Value == "" || !cookie.HttpOnly {
 		t.Errorf("the cookie is %v", cookie)
 	}
+
 	for _, step := range []struct {
 		prefer string
 		status int
-	}{{"persistent-auth", 200}, {"persistent-auth", 200}, {"", 401}, {"persistent-auth", 401}} { // the third one logs out
-		response, _ := r.ask("GET", "/api/vms", map[string]string{"Cookie": "JSESSIONID=" + cookie.Value, "Prefer": step.prefer})
+	}{{"persistent-auth", 200}, {"persistent-auth", 200}, {"", 401}, {"persistent-auth", 401}} {
+		// the third one logs out
+		response, _ := r.ask("GET", "/api/vms", map[string]string{
+			"Cookie": "JSESSIONID=" + cookie.Value,
+			"Prefer": step.prefer,
+		})
 		if response.StatusCode != step.status {
 			t.Errorf("with %q: %d, not %d", step.prefer, response.StatusCode, step.status)
 		}
@@ -80,14 +94,19 @@ func TestACookieLivesAsLongAsTheClientPrefersIt(t *testing.T) {
 func TestWrongPasswordsLockAUserHoweverTheyCome(t *testing.T) {
 	r := newRaw(t)
 	for range 5 {
-		if response, _ := r.ask("GET", "/api", map[string]string{"Basic": r.sim.Username() + ":wrong"}); response.StatusCode != 401 {
+		response, _ := r.ask("GET", "/api", map[string]string{"Basic": r.sim.Username() + ":wrong"})
+		if response.StatusCode != 401 {
 			t.Fatalf("a wrong password: %d", response.StatusCode)
 		}
 	}
-	if response, _ := r.ask("GET", "/api", map[string]string{"Basic": r.sim.Username() + ":" + r.sim.Password()}); response.StatusCode != 401 {
+
+	response, _ := r.ask("GET", "/api", map[string]string{"Basic": r.sim.Username() + ":" + r.sim.Password()})
+	if response.StatusCode != 401 {
 		t.Errorf("a locked user: %d", response.StatusCode)
 	}
-	if _, body := r.askToken(r.sim.Username(), r.sim.Password()); !strings.Contains(body, "user account is disabled or locked") {
+
+	_, body := r.askToken(r.sim.Username(), r.sim.Password())
+	if !strings.Contains(body, "user account is disabled or locked") {
 		t.Errorf("a locked user hears %s", body)
 	}
 }

@@ -20,6 +20,7 @@ func id(t *testing.T, element, document string) string {
 	if found == nil {
 		t.Fatalf("there is no %s in %s", element, document)
 	}
+
 	return found[1]
 }
 
@@ -29,48 +30,65 @@ func (r *raw) xml(method, path, body string) string {
 	if status > 202 {
 		r.t.Fatalf("%s %s: %d %s", method, path, status, answer)
 	}
+
 	return answer
 }
 
 func (r *raw) eventually(path, want string) string {
 	r.t.Helper()
+
 	answer := ""
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, answer = r.call("GET", path, "", ""); strings.Contains(answer, want) {
 			return answer
 		}
 	}
+
 	r.t.Fatalf("%s never had %s: %s", path, want, answer)
+
 	return ""
 }
 
 // missing waits until a path leads to nothing.
 func (r *raw) missing(path string) {
 	r.t.Helper()
+
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if status, _ := r.call("GET", path, "", ""); status == 404 {
 			return
 		}
 	}
+
 	r.t.Fatalf("%s is still there", path)
 }
 
 func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
 	r := newRaw(t)
-	made := r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template><console><enabled>true</enabled></console>
-		<initialization><custom_script>a &amp;&amp; b</custom_script><root_password>secret</root_password></initialization></vm>`)
+	made := r.xml(
+		"POST",
+		"/api/vms",
+		`<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template><console><enabled>true</enabled></console>
+		<initialization><custom_script>a &amp;&amp; b</custom_script><root_password>secret</root_password></initialization></vm>`,
+	)
 	path := "/api/vms/" + id(t, "vm", made)
+
 	plain, full := r.xml("GET", path, ""), r.xml("GET", path+"?all_content=true", "")
 	for _, document := range []string{made, plain, full} {
-		if !strings.Contains(document, "<custom_script>a &amp;&amp; b</custom_script>") || strings.Contains(document, "secret") {
+		if !strings.Contains(document, "<custom_script>a &amp;&amp; b</custom_script>") ||
+			strings.Contains(document, "secret") {
 			t.Errorf("the initialization is wrong in %s", document)
 		}
 	}
+
 	for name, document := range map[string]string{"made": made, "full": full} {
-		if !strings.Contains(document, "<console><enabled>true</enabled></console><soundcard_enabled>true</soundcard_enabled>") {
+		if !strings.Contains(
+			document,
+			"<console><enabled>true</enabled></console><soundcard_enabled>true</soundcard_enabled>",
+		) {
 			t.Errorf("devices are missing in the %s document %s", name, document)
 		}
 	}
+
 	if strings.Contains(plain, "<console>") || strings.Contains(plain, "soundcard") {
 		t.Errorf("devices are in the plain document %s", plain)
 	}
@@ -78,14 +96,34 @@ func TestUserDataIsShownAndThePasswordIsNot(t *testing.T) {
 
 func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
 	r := newRaw(t)
-	vm := id(t, "vm", r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
-	disk := id(t, "disk", r.xml("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+	vm := id(
+		t,
+		"vm",
+		r.xml(
+			"POST",
+			"/api/vms",
+			`<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`,
+		),
+	)
+	disk := id(
+		t,
+		"disk",
+		r.xml(
+			"POST",
+			"/api/disks",
+			`<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`,
+		),
+	)
 	r.eventually("/api/disks/"+disk, "<status>ok</status>")
-	attached := r.xml("POST", "/api/vms/"+vm+"/diskattachments", `<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
+	attached := r.xml("POST", "/api/vms/"+vm+"/diskattachments",
+		`<disk_attachment><disk id="`+disk+`"/><interface>virtio</interface></disk_attachment>`)
 	if !strings.Contains(attached, "<active>false</active><bootable>false</bootable>") {
 		t.Errorf("the attachment is %s", attached)
 	}
-	if status, answer := r.call("POST", "/api/vms/"+vm+"/diskattachments", xmlType, `<disk_attachment><interface>virtio</interface></disk_attachment>`); status != 500 {
+
+	status, answer := r.call("POST", "/api/vms/"+vm+"/diskattachments", xmlType,
+		`<disk_attachment><interface>virtio</interface></disk_attachment>`)
+	if status != 500 {
 		t.Errorf("no disk: %d %s", status, answer)
 	}
 }
@@ -97,12 +135,23 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 	} {
 		t.Run(end, func(t *testing.T) {
 			r := newRaw(t)
-			disk := id(t, "disk", r.xml("POST", "/api/disks", `<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`))
+			disk := id(
+				t,
+				"disk",
+				r.xml(
+					"POST",
+					"/api/disks",
+					`<disk><provisioned_size>1048576</provisioned_size><format>cow</format><storage_domains><storage_domain><name>olvm-data</name></storage_domain></storage_domains></disk>`,
+				),
+			)
 			r.eventually("/api/disks/"+disk, "<status>ok</status>")
-			made := r.xml("POST", "/api/imagetransfers", `<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
-			if !strings.Contains(made, "<phase>transferring</phase>") || !strings.Contains(made, "<transfer_url>https://") || !strings.Contains(made, "<proxy_url>https://") {
+			made := r.xml("POST", "/api/imagetransfers",
+				`<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
+			if !strings.Contains(made, "<phase>transferring</phase>") ||
+				!strings.Contains(made, "<transfer_url>https://") || !strings.Contains(made, "<proxy_url>https://") {
 				t.Errorf("the first answer is %s", made)
 			}
+
 			path := "/api/imagetransfers/" + id(t, "image_transfer", made)
 			r.eventually(path, "<phase>transferring</phase>")
 			r.xml("POST", path+"/"+end, "<action/>")
@@ -111,6 +160,7 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 				r.eventually("/api/disks/"+disk, want.disk)
 				return
 			}
+
 			r.missing("/api/disks/" + disk)
 		})
 	}
@@ -125,6 +175,7 @@ func TestATemplatesDiskIsCopiedToAnotherDomainUnderItsID(t *testing.T) {
 	if status, _ := r.call("GET", path, "", ""); status != 404 {
 		t.Errorf("a disk that is elsewhere: %d", status)
 	}
+
 	copy := `<action><storage_domain id="` + second + `"/></action>`
 	r.xml("POST", "/api/disks/"+disk+"/copy", copy)
 	r.eventually(path, "<status>ok</status>")
@@ -141,11 +192,25 @@ func TestVNICProfilesComeAndGo(t *testing.T) {
 	if status, answer := r.call("POST", "/api/vnicprofiles", xmlType, profile); status != 409 {
 		t.Errorf("the same name: %d %s", status, answer)
 	}
-	vm := id(t, "vm", r.xml("POST", "/api/vms", `<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`))
-	nic := id(t, "nic", r.xml("POST", "/api/vms/"+vm+"/nics", `<nic><name>nic1</name><vnic_profile id="`+made+`"/></nic>`))
+
+	vm := id(
+		t,
+		"vm",
+		r.xml(
+			"POST",
+			"/api/vms",
+			`<vm><name>a</name><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`,
+		),
+	)
+	nic := id(
+		t,
+		"nic",
+		r.xml("POST", "/api/vms/"+vm+"/nics", `<nic><name>nic1</name><vnic_profile id="`+made+`"/></nic>`),
+	)
 	if status, answer := r.call("DELETE", "/api/vnicprofiles/"+made, "", ""); status != 409 {
 		t.Errorf("a profile in use: %d %s", status, answer)
 	}
+
 	r.xml("DELETE", "/api/vms/"+vm+"/nics/"+nic, "")
 	r.xml("DELETE", "/api/vnicprofiles/"+made, "")
 	if status, _ := r.call("GET", "/api/vnicprofiles/"+made, "", ""); status != 404 {
@@ -159,6 +224,7 @@ func TestAURLWithoutTheAPILeadsToTheLoginPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.http.Jar = jar
 	response, body := r.ask("GET", "", nil)
 	if response.StatusCode != 200 || !strings.Contains(body, "<html>") {

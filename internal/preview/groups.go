@@ -15,14 +15,17 @@ const notMade = "(made with the cluster)"
 
 // member is the machine as affinity groups see it.
 func member(ctx context.Context, session *engine.Client, machine Machine) (resolve.Member, error) {
-	names, err := resolve.GroupNames(resolve.AffinityGroups(machine.olvmCluster.Spec), machine.spec, machine.controlPlane)
+	names, err := resolve.GroupNames(resolve.AffinityGroups(machine.olvmCluster.Spec), machine.spec,
+		machine.controlPlane)
 	if err != nil {
 		return resolve.Member{}, err
 	}
+
 	place, err := resolve.Place(ctx, session, machine.spec, machine.olvmCluster.Spec, machine.failureDomain)
 	if err != nil {
 		return resolve.Member{}, err
 	}
+
 	return resolve.Member{Name: machine.Name, Groups: names, ClusterID: place.Cluster.ID, HostIDs: place.HostIDs}, nil
 }
 
@@ -32,54 +35,80 @@ func affinityGroups(ctx context.Context, session *engine.Client, machine Machine
 	if err != nil || len(self.Groups) == 0 {
 		return nil, err
 	}
+
 	there, err := session.AffinityGroups(ctx, self.ClusterID)
 	if err != nil {
 		return nil, err
 	}
+
 	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.olvmCluster.Name}
+
 	ids := map[string]string{}
 	for _, name := range self.Groups {
 		ids[name] = notMade
+
 		for _, g := range there {
 			marked, _ := resolve.GroupOwner(g.DescriptionText())
-			if g.Name == resolve.GroupName(owner, resolve.GroupKey{Name: name, ClusterID: self.ClusterID}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
+			if g.Name == resolve.GroupName(owner, resolve.GroupKey{
+				Name:      name,
+				ClusterID: self.ClusterID,
+			}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
 				ids[name] = g.ID.String()
 			}
 		}
 	}
+
 	return ids, nil
 }
 
 // checkGroups refuses manifests that ask for more machines to be kept apart, always, than there are hosts.
-func (m *Manifests) checkGroups(ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions) error {
+func (m *Manifests) checkGroups(
+	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
+) error {
 	members := map[*infrav1.OLVMCluster][]resolve.Member{}
 	engines := map[*infrav1.OLVMCluster]*engine.Client{}
+
 	for _, machine := range machines {
 		c := machine.olvmCluster
 		config, err := m.engineConfig(c, credentials)
 		if err != nil {
 			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
 		}
+
 		if engines[c], err = sessions.Get(config); err != nil {
 			return err
 		}
+
 		found, err := member(ctx, engines[c], machine)
 		if err != nil {
 			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
 		}
+
 		members[c] = append(members[c], found)
 	}
+
 	for c, inCluster := range members {
 		hosts, err := engines[c].Hosts(ctx)
 		if err != nil {
 			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, Explain(err))
 		}
+
 		for _, g := range resolve.Groups(resolve.AffinityGroups(c.Spec), inCluster, hosts, nil) {
 			if g.Hard && g.Short {
-				return fmt.Errorf("OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d hosts of the engine's cluster are up, so that there is no host for %s; add hosts, lower the replicas, or set enforcing to Auto",
-					c.Namespace, c.Name, g.Name, g.Machines, g.Hosts, strings.Join(g.Waiting, ", "))
+				return fmt.Errorf(
+					"OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d "+
+						"hosts of the engine's cluster are up, so that there is no host for %s; add hosts, lower "+
+						"the replicas, or set enforcing to Auto",
+					c.Namespace,
+					c.Name,
+					g.Name,
+					g.Machines,
+					g.Hosts,
+					strings.Join(g.Waiting, ", "),
+				)
 			}
 		}
 	}
+
 	return nil
 }

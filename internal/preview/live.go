@@ -21,18 +21,28 @@ import (
 
 // liveKinds are what is read of a management cluster.
 var liveKinds = []schema.GroupVersionKind{
-	clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("MachineDeployment"), clusterv1.GroupVersion.WithKind("MachineSet"), clusterv1.GroupVersion.WithKind("Machine"),
+	clusterv1.GroupVersion.WithKind(
+		"Cluster",
+	),
+	clusterv1.GroupVersion.WithKind("MachineDeployment"),
+	clusterv1.GroupVersion.WithKind("MachineSet"),
+	clusterv1.GroupVersion.WithKind("Machine"),
 	{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"},
-	infrav1.GroupVersion.WithKind("OLVMCluster"), infrav1.GroupVersion.WithKind("OLVMMachine"), infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
+	infrav1.GroupVersion.WithKind(
+		"OLVMCluster",
+	),
+	infrav1.GroupVersion.WithKind("OLVMMachine"),
+	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
 }
 
-// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is given,
-// else of the namespaces that the manifests are in, or of all where there are none.
+// AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
+// given, else of the namespaces that the manifests are in, or of all where there are none.
 func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace string) error {
 	namespaces := []string{namespace}
 	if namespace == "" {
 		namespaces = m.namespaces()
 	}
+
 	for _, kind := range liveKinds {
 		for _, namespace := range namespaces {
 			list := &unstructured.UnstructuredList{}
@@ -40,6 +50,7 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 				return fmt.Errorf("failed to list objects of kind %s in the management cluster: %w", kind.Kind, err)
 			}
+
 			for i := range list.Items {
 				if err := m.addLive(&list.Items[i]); err != nil {
 					return err
@@ -47,6 +58,7 @@ func (m *Manifests) AddLive(ctx context.Context, c client.Reader, namespace stri
 			}
 		}
 	}
+
 	return m.addAccess(ctx, c)
 }
 
@@ -58,21 +70,27 @@ func (m *Manifests) namespaces() []string {
 			out = append(out, namespace)
 		}
 	}
+
 	for _, list := range [][]*unstructured.Unstructured{m.clusters, m.owners} {
 		for _, object := range list {
 			note(object.GetNamespace())
 		}
 	}
+
 	for key := range m.olvmClusters {
 		note(key.Namespace)
 	}
+
 	for key := range m.templates {
 		note(key.Namespace)
 	}
+
 	if len(out) == 0 {
 		return []string{""}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -88,13 +106,15 @@ func liveKey(object *unstructured.Unstructured) string {
 func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	m.live[liveKey(object)] = object
+
 	known := func(list []*unstructured.Unstructured) bool {
 		return slices.ContainsFunc(list, func(o *unstructured.Unstructured) bool {
 			return o.GetKind() == object.GetKind() && o.GetName() == key.Name && o.GetNamespace() == key.Namespace
 		})
 	}
 	switch {
-	case known(m.clusters), known(m.owners), m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster", m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
+	case known(m.clusters), known(m.owners), m.olvmClusters[key] != nil &&
+		object.GetKind() == "OLVMCluster", m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
 		return nil // the manifest's
 	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
 		// Compared as they are written: defaults of the API server are no differences.
@@ -102,11 +122,19 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 		if err := decode(object, key, into); err != nil {
 			return err
 		}
+
 		if path := differs(asMap(m.templates[key].Spec), asMap(into[key].Spec), "spec"); path != "" {
-			return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates cannot be changed; give it a new name, and refer to that", key, path)
+			return fmt.Errorf(
+				"OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates cannot be "+
+					"changed; give it a new name, and refer to that",
+				key,
+				path,
+			)
 		}
+
 		return nil
 	}
+
 	return m.add(object)
 }
 
@@ -114,17 +142,21 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 	for _, cluster := range m.olvmClusters {
 		server := cluster.Spec.OLVMOvirtAPIServer
-		if err := m.addSecret(ctx, c, resolve.Key(server.CredentialsSecret, cluster)); err != nil { // else OLVM_USERNAME may be set
+
+		// else OLVM_USERNAME may be set
+		if err := m.addSecret(ctx, c, resolve.Key(server.CredentialsSecret, cluster)); err != nil {
 			return err
 		}
 
 		if server.CAConfigMap == nil {
 			continue
 		}
+
 		key := resolve.Key(*server.CAConfigMap, cluster)
 		if m.configMaps[key] != nil {
 			continue
 		}
+
 		configMap := &corev1.ConfigMap{}
 		if err := c.Get(ctx, key, configMap); err == nil {
 			m.configMaps[key] = configMap
@@ -132,17 +164,19 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 			return fmt.Errorf("failed to get ConfigMap %s: %w", key, err)
 		}
 	}
+
 	return nil
 }
 
-// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read beside these
-// and those with credentials.
+// AddStates reads the Terraform states of the machines that run, for plans that begin with them. No Secret is read
+// beside these and those with credentials.
 func (m *Manifests) AddStates(ctx context.Context, c client.Reader) error {
 	for _, machine := range m.olvmMachines {
 		if err := m.addSecret(ctx, c, stateKey(machine)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,13 +190,16 @@ func (m *Manifests) addSecret(ctx context.Context, c client.Reader, key types.Na
 	if m.secrets[key] != nil {
 		return nil
 	}
+
 	secret := &corev1.Secret{}
 	if err := c.Get(ctx, key, secret); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to get Secret %s: %w", key, err)
 	}
+
 	m.secrets[key] = secret
+
 	return nil
 }
 
@@ -186,25 +223,36 @@ type OwnerChange struct {
 func (c OwnerChange) String() string {
 	var words []string
 	if len(c.Replaced) > 0 {
-		words = append(words, fmt.Sprintf("rolls out %d of %d machines (%s)", len(c.Replaced), c.Machines, strings.Join(c.Reasons, "; ")))
+		words = append(
+			words,
+			fmt.Sprintf("rolls out %d of %d machines (%s)", len(c.Replaced), c.Machines, strings.Join(c.Reasons, "; ")),
+		)
 	}
+
 	if c.Machines != c.Replicas {
 		words = append(words, fmt.Sprintf("scales from %d to %d machines", c.Machines, c.Replicas))
 	}
+
 	return fmt.Sprintf("%s/%s of cluster %s %s", c.Namespace, c.From, c.Cluster, strings.Join(words, ", and "))
 }
 
-// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster has can
-// be: Cluster API compares the same.
+// outdated says why machines of an owner would be replaced, by their names. Only machines that the management cluster
+// has can be: Cluster API compares the same.
 func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string {
 	live := m.liveOf(owner)
 	if live == nil {
 		return nil
 	}
+
 	_, template := machineRefs(owner)
 	version := versionOf(owner)
 	common := ""
-	paths := [][]string{{"spec", "kubeadmConfigSpec"}, {"spec", "template", "spec", "bootstrap", "configRef", "name"}, {"spec", "template", "spec", "failureDomain"}}
+
+	paths := [][]string{
+		{"spec", "kubeadmConfigSpec"},
+		{"spec", "template", "spec", "bootstrap", "configRef", "name"},
+		{"spec", "template", "spec", "failureDomain"},
+	}
 	for _, path := range paths {
 		asked, found, _ := unstructured.NestedFieldNoCopy(owner.Object, path...)
 		there, _, _ := unstructured.NestedFieldNoCopy(live.Object, path...)
@@ -212,25 +260,33 @@ func (m *Manifests) outdated(owner *unstructured.Unstructured) map[string]string
 			common = differs(asked, there, strings.Join(path, "."))
 		}
 	}
+
 	out := map[string]string{}
+
 	for _, machine := range m.machinesMadeBy(owner) {
 		reason := ""
 		if has := versionOf(machine); version != "" && has != "" && has != version {
 			reason = fmt.Sprintf("version %s becomes %s", has, version)
 		}
+
 		_, ref := machineRefs(machine)
-		if infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]; infra != nil && reason == "" {
-			if from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; from != "" && template.name != "" && from != template.name {
+		infra := m.olvmMachines[types.NamespacedName{Namespace: machine.GetNamespace(), Name: ref.name}]
+		if infra != nil && reason == "" {
+			from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+			if from != "" && template.name != "" && from != template.name {
 				reason = fmt.Sprintf("template %s becomes %s", from, template.name)
 			}
 		}
+
 		if reason == "" && common != "" {
 			reason = common + " changes"
 		}
+
 		if reason != "" {
 			out[machine.GetName()] = reason
 		}
 	}
+
 	return out
 }
 
@@ -240,42 +296,51 @@ func versionOf(owner *unstructured.Unstructured) string {
 			return version
 		}
 	}
+
 	return ""
 }
 
-// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there beyond it
-// are defaults.
+// differs is the first path at which what is asked for is not what is there; empty where all of it is. What is there
+// beyond it are defaults.
 func differs(asked, there any, path string) string {
 	switch asked := asked.(type) {
 	case map[string]any:
 		live, _ := there.(map[string]any)
+
 		var keys []string
 		for key := range asked {
 			keys = append(keys, key)
 		}
+
 		slices.Sort(keys)
+
 		for _, key := range keys {
 			if found := differs(asked[key], live[key], path+"."+key); found != "" {
 				return found
 			}
 		}
+
 		return ""
 	case []any:
 		live, _ := there.([]any)
 		if len(asked) != len(live) {
 			return path
 		}
+
 		for i := range asked {
 			if found := differs(asked[i], live[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
 				return found
 			}
 		}
+
 		return ""
 	case nil:
 		return ""
 	}
+
 	if fmt.Sprint(asked) != fmt.Sprint(there) && (there != nil || fmt.Sprint(asked) != "") {
 		return path
 	}
+
 	return ""
 }

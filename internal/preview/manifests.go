@@ -42,34 +42,42 @@ type Manifests struct {
 }
 
 // Load reads manifests: files, folders with .yaml, .yml and .json files below them, or "-" for stdin. Lists are
-// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error, and so are
-// paths without any object.
+// unfolded. Kinds that decide nothing about VMs are passed over; a field that an OLVM kind does not have is an error,
+// and so are paths without any object.
 func Load(paths []string, stdin io.Reader) (*Manifests, error) {
 	m := newManifests()
+
 	for _, path := range paths {
 		if path == "-" {
 			if err := m.read("standard input", stdin); err != nil {
 				return nil, err
 			}
+
 			continue
 		}
+
 		files, err := manifest.Files(path)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, file := range files {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				return nil, fmt.Errorf("failed to read a manifest: %w", err)
 			}
+
 			if err := m.read(file, bytes.NewReader(content)); err != nil {
 				return nil, err
 			}
 		}
 	}
+
 	if m.count == 0 && len(paths) > 0 {
-		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file", strings.Join(paths, ", "))
+		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
+			strings.Join(paths, ", "))
 	}
+
 	return m, nil
 }
 
@@ -81,14 +89,18 @@ func LoadObjects(objects []*unstructured.Unstructured) (*Manifests, error) {
 			return nil, err
 		}
 	}
+
 	return m, nil
 }
 
 func newManifests() *Manifests {
 	return &Manifests{
-		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{}, templates: map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
-		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{}, secrets: map[types.NamespacedName]*corev1.Secret{}, configMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-		live: map[string]*unstructured.Unstructured{},
+		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
+		templates:    map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
+		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
+		secrets:      map[types.NamespacedName]*corev1.Secret{},
+		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
+		live:         map[string]*unstructured.Unstructured{},
 	}
 }
 
@@ -96,6 +108,7 @@ func (m *Manifests) read(name string, reader io.Reader) error {
 	if err := manifest.Each(reader, m.add); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -103,15 +116,20 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 	if object.IsList() {
 		return object.EachListItem(func(item runtime.Object) error { return m.add(item.(*unstructured.Unstructured)) })
 	}
+
 	m.count++
 	if object.GetNamespace() == "" {
 		object.SetNamespace("default")
 	}
+
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+
 	gvk := object.GroupVersionKind()
 	switch {
-	case gvk.Group == infrav1.GroupVersion.Group && strings.HasPrefix(gvk.Kind, "OLVM") && gvk.Version != infrav1.GroupVersion.Version:
-		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(), infrav1.GroupVersion)
+	case gvk.Group == infrav1.GroupVersion.Group && strings.HasPrefix(gvk.Kind,
+		"OLVM") && gvk.Version != infrav1.GroupVersion.Version:
+		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(),
+			infrav1.GroupVersion)
 	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMCluster":
 		return decode(object, key, m.olvmClusters)
 	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachineTemplate":
@@ -124,11 +142,13 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
 			return nil //nolint:nilerr // whoever needs it says that it is missing
 		}
+
 		m.secrets[key] = secret
 		for name, text := range secret.StringData {
 			if secret.Data == nil {
 				secret.Data = map[string][]byte{}
 			}
+
 			secret.Data[name] = []byte(text)
 		}
 	case gvk.Group == "" && gvk.Kind == "ConfigMap":
@@ -136,27 +156,35 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, configMap); err != nil {
 			return nil //nolint:nilerr // as for Secrets
 		}
+
 		m.configMaps[key] = configMap
 	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
 		m.clusters = append(m.clusters, object)
 	case gvk.Kind == "KubeadmControlPlane",
-		gvk.Group == clusterv1.GroupVersion.Group && slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
+		gvk.Group == clusterv1.GroupVersion.Group &&
+			slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
 		m.owners = append(m.owners, object)
 	}
+
 	return nil
 }
 
 // decode reads an object strictly: a field that the type does not have is a mistake that the API server would drop.
-func decode[T any](object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T) error {
+func decode[T any](
+	object *unstructured.Unstructured, key types.NamespacedName, into map[types.NamespacedName]*T,
+) error {
 	content, err := yaml.Marshal(object.Object)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
 	}
+
 	var typed T
 	if err := yaml.UnmarshalStrict(content, &typed); err != nil {
 		return fmt.Errorf("%s %s: %w", object.GetKind(), key, err)
 	}
+
 	into[key] = &typed
+
 	return nil
 }
 
@@ -170,7 +198,8 @@ type Machine struct {
 	// Addresses that it would get, as far as they can be known without a management cluster.
 	Addresses []string
 
-	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for none.
+	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for
+	// none.
 	Replaced, Replaces string
 
 	infraName string    // of the OLVMMachine
@@ -195,61 +224,84 @@ func (m *Manifests) Machines() ([]Machine, error) {
 // Expand lists the machines that the manifests ask for, and what would become of those that a management cluster has.
 func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 	for _, cluster := range m.clusters {
-		if topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology"); found && len(topology) > 0 && m.liveOf(cluster) != cluster {
-			return nil, nil, fmt.Errorf("topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in the manifests; render them first (clusterctl alpha topology plan)",
-				cluster.GetNamespace(), cluster.GetName())
+		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
+		if found && len(topology) > 0 && m.liveOf(cluster) != cluster {
+			return nil, nil, fmt.Errorf(
+				"topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in "+
+					"the manifests; render them first (clusterctl alpha topology plan)",
+				cluster.GetNamespace(),
+				cluster.GetName(),
+			)
 		}
 	}
+
 	var out []Machine
 	var changes []OwnerChange
 	replaced := map[types.NamespacedName]string{}
+
 	for _, owner := range m.owners {
 		for name, reason := range m.outdated(owner) {
 			replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}] = reason
 		}
 	}
+
 	for _, owner := range m.owners {
 		machines, change, err := m.machinesOf(owner, replaced)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s %s/%s: %w", owner.GetKind(), owner.GetNamespace(), owner.GetName(), err)
 		}
+
 		out = append(out, machines...)
 		if change != nil && (len(change.Replaced) > 0 || change.Machines != change.Replicas) {
 			changes = append(changes, *change)
 		}
 	}
+
 	return out, changes, nil
 }
 
 // maxReplicas bounds what one slip of a finger makes of a preview.
 const maxReplicas = 10_000
 
-func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[types.NamespacedName]string) ([]Machine, *OwnerChange, error) {
+func (m *Manifests) machinesOf(
+	owner *unstructured.Unstructured, replaced map[types.NamespacedName]string,
+) ([]Machine, *OwnerChange, error) {
 	if owner.GetKind() == "MachineSet" && controlled(owner, m.owners) {
 		return nil, nil, nil // its MachineDeployment is here too and asks for the machines
 	}
+
 	clusterName, ref := machineRefs(owner)
 	if owner.GetKind() == "KubeadmControlPlane" {
 		clusterName = m.clusterOfControlPlane(owner)
 	}
+
 	if clusterName == "" {
 		return nil, nil, errors.New("no Cluster of the manifests refers to it; add the Cluster")
 	}
+
 	cluster, err := m.olvmClusterOf(owner.GetNamespace(), clusterName)
 	if err != nil || cluster == nil {
 		return nil, nil, err
 	}
-	base := Machine{Cluster: clusterName, From: owner.GetKind() + "/" + owner.GetName(), Namespace: owner.GetNamespace(), olvmCluster: cluster}
+
+	base := Machine{
+		Cluster:     clusterName,
+		From:        owner.GetKind() + "/" + owner.GetName(),
+		Namespace:   owner.GetNamespace(),
+		olvmCluster: cluster,
+	}
 	base.version = versionOf(owner)
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
 	if owner.GetKind() == "Machine" {
 		if ref.kind != "OLVMMachine" {
 			return nil, nil, nil
 		}
+
 		found := m.olvmMachines[key]
 		if found == nil {
 			return nil, nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 		}
+
 		base.infraName, base.uid = found.Name, found.UID
 		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
 		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
@@ -257,65 +309,84 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[ty
 		if base.recorded, err = resolve.Recorded(found); err != nil {
 			return nil, nil, fmt.Errorf("OLVMMachine %s: %w", key, err)
 		}
+
 		base.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
+
 		return []Machine{base}, nil, nil
 	}
+
 	if ref.kind != "OLVMMachineTemplate" {
 		return nil, nil, nil
 	}
+
 	template := m.templates[key]
 	if template == nil {
 		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
 	}
+
 	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
 	if err != nil {
 		return nil, nil, fmt.Errorf("spec.replicas: %w", err)
 	}
+
 	if live := m.liveOf(owner); !found && live != nil { // somebody else scales it
 		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
+
 	if !found {
 		replicas = 1
 	}
+
 	if replicas < 0 || replicas > maxReplicas {
 		return nil, nil, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
 	}
+
 	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
 	var domains []string
+
 	for _, d := range cluster.Spec.FailureDomains {
 		if base.controlPlane && (d.ControlPlane == nil || *d.ControlPlane) {
 			domains = append(domains, d.Name)
 		}
 	}
+
 	var out []Machine
+
 	change := OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
 	for _, machine := range m.machinesMadeBy(owner) {
 		change.Machines++
-		if reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]; reason != "" {
+		reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]
+		if reason != "" {
 			change.Replaced = append(change.Replaced, machine.GetName())
 			if !slices.Contains(change.Reasons, reason) {
 				change.Reasons = append(change.Reasons, reason)
 			}
 		}
 	}
+
 	kept := change.Machines - int64(len(change.Replaced))
+
 	change.Deleted = max(0, change.Machines-replicas)
 	for i := range max(0, replicas-kept) {
 		machine := base
 		if len(domains) > 0 { // a control plane is spread evenly
 			machine.failureDomain = domains[i%int64(len(domains))]
 		}
+
 		machine.infraName = fmt.Sprintf("%s-%d", owner.GetName(), i)
 		machine.Name, machine.spec = fmt.Sprintf("%s-%d", owner.GetName(), i), template.Spec.Template.Spec
 		if i < int64(len(change.Replaced)) {
 			machine.Replaces = change.Replaced[i]
 		}
+
 		out = append(out, machine)
 	}
+
 	if m.liveOf(owner) == nil {
 		return out, nil, nil // it is made with all its machines
 	}
+
 	return out, &change, nil
 }
 
@@ -323,26 +394,33 @@ func (m *Manifests) machinesOf(owner *unstructured.Unstructured, replaced map[ty
 func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
 		for _, other := range owners {
-			if other.GetKind() == ref.Kind && other.GetName() == ref.Name && other.GetNamespace() == object.GetNamespace() {
+			if other.GetKind() == ref.Kind && other.GetName() == ref.Name &&
+				other.GetNamespace() == object.GetNamespace() {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
 // machinesMadeBy are the Machines of the manifests that the object has made.
 func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
+
 	for _, machine := range m.owners {
-		if machine.GetKind() != "Machine" || machine.GetNamespace() != owner.GetNamespace() || owner.GetKind() == "Machine" {
+		if machine.GetKind() != "Machine" || machine.GetNamespace() != owner.GetNamespace() ||
+			owner.GetKind() == "Machine" {
 			continue
 		}
+
 		if controlled(machine, []*unstructured.Unstructured{owner}) ||
-			owner.GetKind() == "MachineDeployment" && machine.GetLabels()[clusterv1.MachineDeploymentNameLabel] == owner.GetName() {
+			owner.GetKind() == "MachineDeployment" &&
+				machine.GetLabels()[clusterv1.MachineDeploymentNameLabel] == owner.GetName() {
 			out = append(out, machine)
 		}
 	}
+
 	return out
 }
 
@@ -359,6 +437,7 @@ func machineRefs(owner *unstructured.Unstructured) (clusterName string, ref refe
 			return clusterName, reference{kind: fields["kind"], name: fields["name"]}
 		}
 	}
+
 	return clusterName, reference{}
 }
 
@@ -369,6 +448,7 @@ func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) stri
 			return cluster.GetName()
 		}
 	}
+
 	return ""
 }
 
@@ -378,15 +458,20 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 		if cluster.GetName() != name || cluster.GetNamespace() != namespace {
 			continue
 		}
+
 		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
 		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "name")
 		if kind != "OLVMCluster" {
 			return nil, nil
 		}
+
 		if found := m.olvmClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {
 			return found, nil
 		}
-		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace, ref, name)
+
+		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace, ref,
+			name)
 	}
+
 	return nil, fmt.Errorf("the manifests lack Cluster %s/%s", namespace, name)
 }

@@ -10,14 +10,18 @@ func TestManifestsWithoutMachines(t *testing.T) {
 		paths         []string
 		content, want string
 	}{
-		"nothing on standard input is a mistake":          {[]string{"-"}, "", "there are no objects in -; give manifests"},
-		"an empty file is as well":                        {[]string{"/dev/null"}, "", "there are no objects in /dev/null"},
-		"comments are no objects":                         {[]string{"-"}, "# nothing\n---\n", "there are no objects in -"},
-		"an empty list has no objects":                    {[]string{"-", "/dev/null"}, "apiVersion: v1\nkind: List\nitems: []\n", "there are no objects in -, /dev/null"},
-		"objects of other kinds ask for no machines":      {[]string{"/dev/null", "-"}, "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n", ""},
-		"those in a list are objects, too":                {[]string{"-"}, "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}]\n", ""},
-		"no paths are what a plan of a live cluster has":  {nil, "", ""},
-		"a Secret alone is not what machines are made of": {[]string{"-"}, "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", ""},
+		"nothing on standard input is a mistake": {[]string{"-"}, "", "there are no objects in -; give manifests"},
+		"an empty file is as well":               {[]string{"/dev/null"}, "", "there are no objects in /dev/null"},
+		"comments are no objects":                {[]string{"-"}, "# nothing\n---\n", "there are no objects in -"},
+		"an empty list has no objects": {[]string{"-", "/dev/null"},
+			"apiVersion: v1\nkind: List\nitems: []\n", "there are no objects in -, /dev/null"},
+		"objects of other kinds ask for no machines": {[]string{"/dev/null", "-"}, "apiVersion: v1\nkind: " +
+			"Namespace\nmetadata: {name: a}\n", ""},
+		"those in a list are objects, too": {[]string{"-"}, "apiVersion: v1\nkind: List\nitems: " +
+			"[{apiVersion: v1, kind: Namespace, metadata: {name: a}}]\n", ""},
+		"no paths are what a plan of a live cluster has": {nil, "", ""},
+		"a Secret alone is not what machines are made of": {[]string{"-"}, "apiVersion: v1\nkind: " +
+			"Secret\nmetadata: {name: a}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Load(test.paths, strings.NewReader(test.content))
@@ -25,11 +29,14 @@ func TestManifestsWithoutMachines(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%v, want %q", err, test.want)
 				}
+
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if machines, err := m.Machines(); err != nil || len(machines) != 0 {
 				t.Errorf("%+v, %v", machines, err)
 			}

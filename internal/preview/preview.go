@@ -37,24 +37,32 @@ type Rendered struct {
 	Machine
 	Files   render.Files
 	Secrets []string
-	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then imported.
+	// State of Terraform, as the management cluster keeps it; nil where there is none at hand. What exists is then
+	// imported.
 	State []byte
 }
 
 // Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
-func Render(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) ([]Rendered, error) {
+func Render(
+	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
+) ([]Rendered, error) {
 	held := m.held(machines)
 	if err := m.checkGroups(ctx, machines, credentials, sessions); err != nil {
 		return nil, err
 	}
+
 	var out []Rendered
+
 	for _, machine := range machines {
 		rendered, err := m.render(ctx, machine, credentials, sessions, held[resolve.EngineOf(machine.olvmCluster)])
 		if err != nil {
-			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
+			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
+				Explain(err))
 		}
+
 		out = append(out, rendered)
 	}
+
 	return out, nil
 }
 
@@ -65,9 +73,11 @@ func Explain(err error) error {
 		tls         *engine.TLSError
 		unreachable *engine.UnreachableError
 	)
-	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) && !engine.IsNotAnAdministrator(err) {
+	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) &&
+		!engine.IsNotAnAdministrator(err) {
 		return err
 	}
+
 	_, message := resolve.EngineReason(err)
 	switch { // what the manifests say, the command may be given as well
 	case errors.As(err, &tls):
@@ -75,6 +85,7 @@ func Explain(err error) error {
 	case errors.As(err, &auth):
 		message += ", or in OLVM_USERNAME and OLVM_PASSWORD"
 	}
+
 	return &explained{message, err}
 }
 
@@ -90,100 +101,137 @@ func (e *explained) Unwrap() error { return e.err }
 // held lists by engine who has which address.
 func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
 	out := map[string]resolve.Held{}
+
 	on := func(cluster *infrav1.OLVMCluster) resolve.Held {
 		at := resolve.EngineOf(cluster)
 		if out[at] == nil {
 			out[at] = resolve.Held{}
 		}
+
 		return out[at]
 	}
 	for _, cluster := range m.olvmClusters {
 		on(cluster).AddEndpoint(cluster, cluster.Namespace)
 	}
+
 	for _, machine := range machines {
 		on(machine.olvmCluster).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
 	}
+
 	return out
 }
 
-// allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM providers.
+// allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM
+// providers.
 func (machine *Machine) allocate(nics []resolve.NIC, held resolve.Held) (map[string][]ipam.Address, error) {
-	allocation := resolve.Allocation{NICs: nics, Recorded: machine.recorded, InUse: machine.live && len(machine.recorded) > 0}
+	allocation := resolve.Allocation{
+		NICs:     nics,
+		Recorded: machine.recorded,
+		InUse:    machine.live && len(machine.recorded) > 0,
+	}
 	var err error
 	if allocation.Recorded, err = allocation.Allocate(held); err != nil {
 		return nil, err
 	}
+
 	given, _ := allocation.Given()
+
 	for _, nic := range nics {
 		if nic.Guest == nil {
 			continue
 		}
+
 		for _, address := range allocation.Recorded[nic.VNICName] {
 			machine.Addresses = append(machine.Addresses, address.String())
 		}
+
 		if len(allocation.Recorded[nic.VNICName]) == 0 {
 			for _, pool := range nic.Guest.FromPools {
 				machine.Addresses = append(machine.Addresses, fmt.Sprintf("one of %s %s", pool.Kind, pool.Name))
 			}
 		}
+
 		for _, family := range []string{"IPv4", "IPv6"} {
 			if nic.Guest.Dynamic(family == "IPv4") {
-				machine.Addresses = append(machine.Addresses, fmt.Sprintf("%s of the network's choice for %s", family, nic.Guest.Interface))
+				machine.Addresses = append(machine.Addresses,
+					fmt.Sprintf("%s of the network's choice for %s", family, nic.Guest.Interface))
 			}
 		}
 	}
+
 	return given, nil
 }
 
-func (m *Manifests) render(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held resolve.Held) (Rendered, error) {
+func (m *Manifests) render(
+	ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held resolve.Held,
+) (Rendered, error) {
 	config, err := m.engineConfig(machine.olvmCluster, credentials)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	session, err := sessions.Get(config)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	addresses, err := machine.allocate(nics, held)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	state, err := m.state(machine)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	// A plan for machines that run shows what would change, not a second VM.
-	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
+	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name,
+		machine.spec)
 	if err != nil {
 		return Rendered{}, err
 	}
-	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.infraName, UID: cmp.Or(string(machine.uid), "preview")}
+
+	owner := resolve.Owner{
+		Namespace: machine.Namespace,
+		Name:      machine.infraName,
+		UID:       cmp.Or(string(machine.uid), "preview"),
+	}
 	if existing != nil {
 		ours := existing.Owner.Namespace == owner.Namespace && existing.Owner.Name == owner.Name
 		if !ours && !state.Complete() {
 			return Rendered{}, existing.Conflict()
 		}
+
 		if ours {
 			owner = existing.Owner
 		}
 	}
+
 	groups, err := affinityGroups(ctx, session, machine)
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	input, names, err := resolve.Machine(ctx, session, resolve.Input{
 		KubernetesVersion: machine.version,
-		Spec:              machine.spec, Cluster: machine.olvmCluster.Spec, VMName: machine.Name, Owner: owner, Config: config,
-		NICs: nics, Addresses: addresses, NamePools: true,
+		Spec:              machine.spec,
+		Cluster:           machine.olvmCluster.Spec,
+		VMName:            machine.Name,
+		Owner:             owner,
+		Config:            config,
+		NICs:              nics, Addresses: addresses, NamePools: true,
 		FailureDomain: machine.failureDomain, AffinityGroups: groups,
 	})
 	if err != nil {
 		return Rendered{}, err
 	}
+
 	input.UserData = userData
 	files, err := render.MachineFiles(input)
 	if err != nil {
@@ -195,10 +243,13 @@ func (m *Manifests) render(ctx context.Context, machine Machine, credentials Cre
 		out.State = state.Raw
 		return out, nil
 	}
+
 	if err := existing.FindMemberships(ctx, session, engine.ID(names.ClusterID), groups); err != nil {
 		return Rendered{}, err
 	}
+
 	out.Files = files.Adopting(existing.Imports())
+
 	return out, nil
 }
 
@@ -207,10 +258,14 @@ func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
 	if !machine.live {
 		return nil, nil
 	}
-	secret := m.secrets[stateKey(&infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.infraName}})]
+
+	secret := m.secrets[stateKey(&infrav1.OLVMMachine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: machine.Namespace, Name: machine.infraName},
+	})]
 	if secret == nil {
 		return nil, nil
 	}
+
 	return tfstate.Decode(secret)
 }
 
@@ -222,15 +277,21 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
 			Data: map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password)}}
 	}
+
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
 		ca = m.configMaps[resolve.Key(*server.CAConfigMap, cluster)]
 	}
+
 	if len(credentials.CA) > 0 {
-		ca = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"}, Data: map[string]string{"ca.crt": string(credentials.CA)}}
+		ca = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "--ca-file"},
+			Data:       map[string]string{"ca.crt": string(credentials.CA)},
+		}
 		cluster = cluster.DeepCopy()
 		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
 	}
+
 	config, err := resolve.EngineConfig(cluster, secret, ca, false)
 	var field *resolve.Error
 	if errors.As(err, &field) && secret == nil {
@@ -238,6 +299,7 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 	} else if errors.As(err, &field) && ca == nil && field.Reason == infrav1.CAConfigMapInvalidReason {
 		field.Message += " in the manifests, or give --ca-file"
 	}
+
 	return config, err
 }
 
@@ -265,8 +327,12 @@ func (r *Result) Changed() bool { return len(r.Changes) > 0 || r.Replaced != "" 
 
 func resultOf(machine Machine) *Result {
 	return &Result{
-		Cluster: machine.Cluster, From: machine.From, Namespace: machine.Namespace, Name: machine.Name, Addresses: machine.Addresses,
-		Replaced: machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
+		Cluster:   machine.Cluster,
+		From:      machine.From,
+		Namespace: machine.Namespace,
+		Name:      machine.Name,
+		Addresses: machine.Addresses,
+		Replaced:  machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
 	}
 }
 
@@ -274,24 +340,35 @@ func resultOf(machine Machine) *Result {
 func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
 	held := m.held(machines)
 	var out []*Result
+
 	for _, machine := range machines {
 		nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
 		if err == nil {
 			_, err = machine.allocate(nics, held[resolve.EngineOf(machine.olvmCluster)])
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, err)
 		}
+
 		result := resultOf(machine)
 		vm := machine.spec.VirtualMachine
 		cores, sockets, threads := resolve.Topology(vm)
-		result.Text = fmt.Sprintf("A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.", machine.spec.VMTemplateName, machine.spec.OLVMOvirtClusterName,
-			vm.Memory, cores*sockets*threads, machine.spec.OLVMNetwork.NetworkName)
+		result.Text = fmt.Sprintf(
+			"A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.",
+			machine.spec.VMTemplateName,
+			machine.spec.OLVMOvirtClusterName,
+			vm.Memory,
+			cores*sockets*threads,
+			machine.spec.OLVMNetwork.NetworkName,
+		)
 		if machine.failureDomain != "" {
 			result.Text += " Failure domain " + machine.failureDomain + "."
 		}
+
 		out = append(out, result)
 	}
+
 	return out, nil
 }
 
@@ -302,27 +379,37 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		result.Text = "It is replaced: " + machine.Replaced + "."
 		return result, nil
 	}
+
 	dir := filepath.Join(scratch, machine.Namespace+"-"+machine.Name)
 	defer os.RemoveAll(dir)
 	plan, err := executor.Plan(ctx, terraform.Request{
-		Dir: dir, Files: machine.Files, SecretFiles: []string{render.SecretsFile}, Secrets: machine.Secrets, State: machine.State,
+		Dir:         dir,
+		Files:       machine.Files,
+		SecretFiles: []string{render.SecretsFile},
+		Secrets:     machine.Secrets,
+		State:       machine.State,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("machine %s/%s: %w", machine.Namespace, machine.Name, err)
 	}
+
 	result := resultOf(machine.Machine)
+
 	result.Text, result.Plan = plan.Text, plan.JSON
 	for _, change := range plan.Changes {
 		// Without a state, what exists is imported into the plan's own, which nobody keeps. How a VM will be stopped is
 		// known to a state alone, so an imported start differs in nothing that the engine has.
-		imported := machine.State == nil && (change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")
+		imported := machine.State == nil &&
+			(change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")
 		if !imported {
 			result.Changes = append(result.Changes, change)
 		}
 	}
+
 	if len(result.Changes) == 0 {
 		result.Text = "Nothing would change."
 	}
+
 	return result, nil
 }
 
@@ -332,9 +419,11 @@ func asMap(from any) map[string]any {
 	if err != nil {
 		panic(fmt.Sprintf("failed to encode %T: %v", from, err)) // an API type
 	}
+
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {
 		panic(fmt.Sprintf("failed to decode %T: %v", from, err))
 	}
+
 	return out
 }

@@ -11,27 +11,36 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
-// Taken looks for guests of other VMs that report an address of a cluster: its endpoint, or one that its machines may get. Guests
-// without an agent report none. The machines of the cluster itself may have them.
-func Taken(ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions) []error {
+// Taken looks for guests of other VMs that report an address of a cluster: its endpoint, or one that its machines may
+// get. Guests without an agent report none. The machines of the cluster itself may have them.
+func Taken(
+	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
+) []error {
 	var errs []error
 	var asked []string
 	guests := map[*engine.Client][]guest{}
+
 	for _, machine := range machines {
 		if slices.Contains(asked, machine.From) {
 			continue // it has the same ranges
 		}
+
 		asked = append(asked, machine.From)
 		found, err := m.taken(ctx, machine, credentials, sessions, guests)
 		if err != nil {
-			return append(errs, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err)))
+			return append(
+				errs,
+				fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err)),
+			)
 		}
+
 		for _, one := range found {
 			if !slices.ContainsFunc(errs, func(err error) bool { return err.Error() == one.Error() }) {
 				errs = append(errs, one)
 			}
 		}
 	}
+
 	return errs
 }
 
@@ -47,54 +56,80 @@ func guestsOf(ctx context.Context, session *engine.Client) ([]guest, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	vms, err := session.VMs(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var out []guest
+
 	for i := range vms {
 		one := guest{vm: vms[i]}
 		for _, n := range reported[vms[i].ID] {
 			one.addresses = slices.Concat(one.addresses, n.IPv4, n.IPv6)
 		}
+
 		if len(one.addresses) > 0 {
 			out = append(out, one)
 		}
 	}
+
 	return out, nil
 }
 
 // taken are those of one machine; guests are what engines said already.
-func (m *Manifests) taken(ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, guests map[*engine.Client][]guest) ([]error, error) {
+func (m *Manifests) taken(
+	ctx context.Context,
+	machine Machine,
+	credentials Credentials,
+	sessions *engine.Sessions,
+	guests map[*engine.Client][]guest,
+) ([]error, error) {
 	config, err := m.engineConfig(machine.olvmCluster, credentials)
 	if err != nil {
 		return nil, err
 	}
+
 	session, err := sessions.Get(config)
 	if err != nil {
 		return nil, err
 	}
+
 	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
 	if err != nil {
 		return nil, err
 	}
+
 	if _, known := guests[session]; !known {
 		if guests[session], err = guestsOf(ctx, session); err != nil {
 			return nil, err
 		}
 	}
+
 	var found []error
+
 	for i := range guests[session] {
 		other := &guests[session][i]
 		if machine.isOf(&other.vm) {
 			continue
 		}
+
 		for _, address := range other.addresses {
 			for _, of := range wanting(machine, nics, address) {
-				found = append(found, fmt.Errorf("%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM", of, address, other.vm.Name))
+				found = append(
+					found,
+					fmt.Errorf(
+						"%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM",
+						of,
+						address,
+						other.vm.Name,
+					),
+				)
 			}
 		}
 	}
+
 	return found, nil
 }
 
@@ -107,20 +142,24 @@ func (m *Machine) isOf(vm *engine.VM) bool {
 // wanting are the fields that ask for an address.
 func wanting(machine Machine, nics []resolve.NIC, address netip.Addr) []string {
 	var out []string
+
 	for _, virtual := range resolve.VirtualAddresses(machine.olvmCluster.Spec) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmCluster.Name))
 		}
 	}
+
 	for _, nic := range nics {
 		if nic.Guest == nil {
 			continue
 		}
+
 		for _, pool := range nic.Guest.Pools {
 			if pool.Is4() == address.Is4() && pool.Contains(address) {
 				out = append(out, fmt.Sprintf("%s of %s", nic.Guest.Field, machine.From))
 			}
 		}
 	}
+
 	return out
 }

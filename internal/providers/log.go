@@ -27,13 +27,16 @@ func (s *sink) Info(level int, message string, values ...any) {
 	if level > 0 && message != retrying {
 		return
 	}
+
 	line := message
 	for i := 0; i+1 < len(values); i += 2 {
 		line += fmt.Sprintf(" %v=%v", values[i], values[i+1])
 	}
+
 	if line = strings.TrimSpace(line); line != s.last {
 		s.say("clusterctl: %s", line)
 	}
+
 	s.last = line
 }
 

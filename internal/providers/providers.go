@@ -76,24 +76,28 @@ func (p *Providers) say(format string, args ...any) {
 	}
 }
 
-// Ensure installs the providers that a cluster lacks, and waits until the managers of all are available. Those that are there
-// stay as they are, whoever has installed them. It says which it has installed.
+// Ensure installs the providers that a cluster lacks, and waits until the managers of all are available. Those that are
+// there stay as they are, whoever has installed them. It says which it has installed.
 func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) {
 	var missing []provider
+
 	for _, wanted := range needed {
 		served, err := serves(m.Client, wanted)
 		if err != nil {
 			return nil, err
 		}
+
 		if !served {
 			missing = append(missing, wanted)
 		}
 	}
+
 	if len(missing) > 0 {
 		if err := p.install(ctx, m, missing); err != nil {
 			return nil, fmt.Errorf("failed to install %s: %w", strings.Join(labels(missing), ", "), err)
 		}
 	}
+
 	return labels(missing), p.wait(ctx, m.Client)
 }
 
@@ -102,6 +106,7 @@ func labels(list []provider) []string {
 	for _, one := range list {
 		out = append(out, one.label)
 	}
+
 	return out
 }
 
@@ -114,6 +119,7 @@ func serves(c client.Client, wanted provider) (bool, error) {
 	case meta.IsNoMatchError(err):
 		return false, nil
 	}
+
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
@@ -127,8 +133,11 @@ func (p *Providers) install(ctx context.Context, m Management, missing []provide
 	options := clusterctl.InitOptions{
 		Kubeconfig: clusterctl.Kubeconfig{Path: m.Kubeconfig}, WaitProviders: false,
 		// Nothing but what is missing: on its first run clusterctl would install all.
-		CoreProvider: clusterctl.NoopProvider, BootstrapProviders: []string{clusterctl.NoopProvider}, ControlPlaneProviders: []string{clusterctl.NoopProvider},
+		CoreProvider:          clusterctl.NoopProvider,
+		BootstrapProviders:    []string{clusterctl.NoopProvider},
+		ControlPlaneProviders: []string{clusterctl.NoopProvider},
 	}
+
 	for _, one := range missing {
 		switch one.label {
 		case "cluster-api":
@@ -142,10 +151,13 @@ func (p *Providers) install(ctx context.Context, m Management, missing []provide
 			if p.Version != "" {
 				name += ":" + p.Version
 			}
+
 			options.InfrastructureProviders = []string{name}
 		}
 	}
+
 	_, err = library.Init(ctx, options)
+
 	return err
 }
 
@@ -154,21 +166,26 @@ func (p *Providers) wait(ctx context.Context, c client.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	said := ""
+
 	for {
 		waiting, err := unavailable(ctx, c)
 		if err == nil && len(waiting) == 0 {
 			return nil
 		}
+
 		if names := strings.Join(waiting, ", "); names != said {
 			said = names
 			p.say("Waiting for %s", names)
 		}
+
 		select {
 		case <-ctx.Done():
 			if err != nil {
 				return err
 			}
-			return fmt.Errorf("not available after %s: %s; kubectl describe says why", p.Timeout, strings.Join(waiting, ", "))
+
+			return fmt.Errorf("not available after %s: %s; kubectl describe says why", p.Timeout,
+				strings.Join(waiting, ", "))
 		case <-time.After(pollInterval):
 		}
 	}
@@ -180,22 +197,31 @@ func unavailable(ctx context.Context, c client.Client) ([]string, error) {
 	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
 		return nil, fmt.Errorf("failed to list the managers: %w", err)
 	}
+
 	var out []string
+
 	for i := range list.Items {
 		d := &list.Items[i]
-		at := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentAvailable })
+
+		at := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentAvailable
+		})
 		switch {
 		case at < 0:
 			out = append(out, fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name))
 		case d.Status.Conditions[at].Status != corev1.ConditionTrue:
-			out = append(out, fmt.Sprintf("Deployment %s/%s (%s)", d.Namespace, d.Name, d.Status.Conditions[at].Message))
+			out = append(
+				out,
+				fmt.Sprintf("Deployment %s/%s (%s)", d.Namespace, d.Name, d.Status.Conditions[at].Message),
+			)
 		}
 	}
+
 	return out, nil
 }
 
-// Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin: that is
-// tried again until the timeout. A move that was interrupted goes on.
+// Move moves all clusters of a namespace. While one of their parts is not provisioned yet clusterctl does not begin:
+// that is tried again until the timeout. A move that was interrupted goes on.
 func (p *Providers) Move(ctx context.Context, from, to Management, namespace string) error {
 	library, done, err := p.clusterctl(ctx)
 	if err != nil {
@@ -204,17 +230,23 @@ func (p *Providers) Move(ctx context.Context, from, to Management, namespace str
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
+
 	for {
 		err := library.Move(ctx, clusterctl.MoveOptions{
-			FromKubeconfig: clusterctl.Kubeconfig{Path: from.Kubeconfig}, ToKubeconfig: clusterctl.Kubeconfig{Path: to.Kubeconfig}, Namespace: namespace,
+			FromKubeconfig: clusterctl.Kubeconfig{Path: from.Kubeconfig},
+			ToKubeconfig:   clusterctl.Kubeconfig{Path: to.Kubeconfig},
+			Namespace:      namespace,
 		})
 		if err == nil {
 			return nil
 		}
+
 		if !strings.Contains(err.Error(), "cannot start the move operation") {
 			return fmt.Errorf("failed to move namespace %s: %w", namespace, err)
 		}
+
 		p.say("Waiting to move: %v", err)
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("failed to move namespace %s within %s: %w", namespace, p.Timeout, err)
@@ -230,11 +262,13 @@ func (p *Providers) clusterctl(ctx context.Context) (_ clusterctl.Client, done f
 	if err != nil {
 		return nil, nil, err
 	}
+
 	library, err := clusterctl.New(ctx, path)
 	if err != nil {
 		done()
 		return nil, nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
 	}
+
 	return library, done, nil
 }
 
@@ -244,44 +278,57 @@ func (p *Providers) configuration() (path string, done func(), err error) {
 	if path == "" {
 		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
 	}
+
 	if strings.HasPrefix(path, "https://") {
 		return path, func() {}, nil
 	}
+
 	content := map[string]any{}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err == nil {
 			err = yaml.Unmarshal(text, &content)
 		}
+
 		if err != nil {
 			return "", nil, fmt.Errorf("failed to read clusterctl's configuration: %w", err)
 		}
 	}
+
 	list, _ := content["providers"].([]any)
 	if !slices.ContainsFunc(list, func(entry any) bool {
 		fields, _ := entry.(map[string]any)
 		return fields["name"] == Infrastructure && fields["type"] == "InfrastructureProvider"
 	}) {
-		content["providers"] = append(list, map[string]any{"name": Infrastructure, "type": "InfrastructureProvider", "url": URL})
+		content["providers"] = append(list, map[string]any{
+			"name": Infrastructure,
+			"type": "InfrastructureProvider",
+			"url":  URL,
+		})
 	}
+
 	for _, gate := range featureGates {
 		if _, set := content[gate]; !set {
 			content[gate] = "true"
 		}
 	}
+
 	text, err := yaml.Marshal(content)
 	if err != nil {
 		return "", nil, fmt.Errorf("failed to encode clusterctl's configuration: %w", err)
 	}
+
 	dir, err := os.MkdirTemp("", "olvmctl-")
 	if err != nil {
 		return "", nil, fmt.Errorf("failed to make a folder for clusterctl's configuration: %w", err)
 	}
+
 	done = func() { _ = os.RemoveAll(dir) }
 	path = filepath.Join(dir, "clusterctl.yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		done()
 		return "", nil, errors.Join(errors.New("failed to write clusterctl's configuration"), err)
 	}
+
 	return path, done, nil
 }

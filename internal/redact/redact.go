@@ -18,47 +18,54 @@ import (
 const Mark = "(redacted)"
 
 const (
-	// shortest is the least length of a text that is looked for: replacing "a" would make any text unreadable and hide nothing.
+	// shortest is the least length of a text that is looked for: replacing "a" would make any text unreadable and hide
+	// nothing.
 	shortest = 6
 	// longWord is the least length of a word within a secret that is looked for, such as a token, a hash or a key.
 	longWord = 16
 )
 
-// Redactor replaces secrets in texts: each whole, each line of one that has several, and each long word; as they are, and as
-// JSON, URLs and base64 have them.
+// Redactor replaces secrets in texts: each whole, each line of one that has several, and each long word; as they are,
+// and as JSON, URLs and base64 have them.
 type Redactor struct{ plain *strings.Replacer }
 
-// New returns a Redactor of these secrets. Names may be shown although they are words of a secret, as the name of a VM is one of
-// its user data.
+// New returns a Redactor of these secrets. Names may be shown although they are words of a secret, as the name of a VM
+// is one of its user data.
 func New(secrets []string, names ...string) *Redactor {
 	isName := func(part string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
 	}
 	var pairs, words []string
+
 	for _, secret := range secrets {
 		for _, part := range append([]string{secret}, strings.Split(secret, "\n")...) {
 			if part = strings.TrimSpace(part); len(part) >= shortest && (part == secret || !isName(part)) {
 				pairs = append(pairs, part, Mark)
 			}
 		}
+
 		if !strings.Contains(secret, "\n") && len(secret) >= shortest { // with spaces it is no word, in whatever form
 			for _, form := range forms(secret) {
 				pairs = append(pairs, form, Mark)
 			}
 		}
+
 		for _, word := range strings.FieldsFunc(secret, separates) {
 			if len(word) >= longWord && !isName(word) {
 				words = append(words, word, Mark)
 			}
 		}
 	}
+
 	pairs = append(pairs, words...) // a whole line first: the first that fits wins
+
 	return &Redactor{strings.NewReplacer(pairs...)}
 }
 
 // forms of a text in JSON, with and without the escapes for HTML, and in URLs.
 func forms(text string) []string {
 	out := []string{url.QueryEscape(text), url.PathEscape(text)}
+
 	for _, html := range []bool{false, true} {
 		var buffer bytes.Buffer
 		encoder := json.NewEncoder(&buffer)
@@ -67,6 +74,7 @@ func forms(text string) []string {
 			out = append(out, strings.Trim(strings.TrimSpace(buffer.String()), `"`))
 		}
 	}
+
 	return out
 }
 
@@ -93,6 +101,7 @@ func (r *Redactor) unless(word string, meanings []string) string {
 			return Mark
 		}
 	}
+
 	return word
 }
 
@@ -100,15 +109,19 @@ func (r *Redactor) unless(word string, meanings []string) string {
 func unescape(word string) []string {
 	var out []string
 	inner := strings.Trim(word, `",:{}[]`)
-	if text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(inner, `\"`, `"`), `"`, `\"`) + `"`); err == nil {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(inner, `\"`, `"`), `"`, `\"`) + `"`)
+	if err == nil {
 		out = append(out, text)
 	}
+
 	if text, err := url.QueryUnescape(word); err == nil {
 		out = append(out, text)
 	}
+
 	if text, err := url.PathUnescape(word); err == nil {
 		out = append(out, text)
 	}
+
 	return out
 }
 
@@ -116,16 +129,19 @@ func unescape(word string) []string {
 func decode(word string) []string {
 	word = strings.TrimRight(word, "=")
 	var out []string
+
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for skip := range min(4, len(word)) {
 			part := word[skip:]
 			if len(part)%4 == 1 {
 				part = part[:len(part)-1]
 			}
+
 			if text, err := encoding.DecodeString(part); err == nil {
 				out = append(out, string(text))
 			}
 		}
 	}
+
 	return out
 }

@@ -21,27 +21,33 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	short := "hunter-2-hunter"
+
 	r := redact.New([]string{password, userData, short})
 	for name, text := range map[string]string{
-		"as it is":                         password,
-		"a line":                           "- kubeadm join --token abcdef.0123456789abcdef",
-		"a long word":                      "abcdef.0123456789abcdef",
-		"JSON":                             strings.Trim(string(quoted), `"`),
-		"a query":                          "password=" + url.QueryEscape(short+"/?"),
-		"base64":                           base64.StdEncoding.EncodeToString([]byte(short)),
-		"base64 of a URL":                  base64.RawURLEncoding.EncodeToString([]byte(short)),
-		"base64 of credentials":            "Basic " + base64.StdEncoding.EncodeToString([]byte("admin@internal:"+short)),
+		"as it is":        password,
+		"a line":          "- kubeadm join --token abcdef.0123456789abcdef",
+		"a long word":     "abcdef.0123456789abcdef",
+		"JSON":            strings.Trim(string(quoted), `"`),
+		"a query":         "password=" + url.QueryEscape(short+"/?"),
+		"base64":          base64.StdEncoding.EncodeToString([]byte(short)),
+		"base64 of a URL": base64.RawURLEncoding.EncodeToString([]byte(short)),
+		"base64 of credentials": "Basic " +
+			base64.StdEncoding.EncodeToString([]byte("admin@internal:"+short)),
 		"base64 that was cut off":          base64.StdEncoding.EncodeToString([]byte("x" + userData))[3:90],
 		"base64 of user data, as in a log": base64.StdEncoding.EncodeToString([]byte(userData)),
 	} {
 		got := r.Text("the engine says: " + text + " and no more")
-		if !strings.Contains(got, redact.Mark) || strings.Contains(got, text) || !strings.HasPrefix(got, "the engine says: ") || !strings.HasSuffix(got, " and no more") {
+		if !strings.Contains(got, redact.Mark) || strings.Contains(got, text) ||
+			!strings.HasPrefix(got, "the engine says: ") || !strings.HasSuffix(got, " and no more") {
 			t.Errorf("%s: %q became %q", name, text, got)
 		}
 	}
+
 	for _, text := range []string{
-		"VM 11111111-1111-4111-8111-111111111111 is down", "ovirt_vm.this: 100% of memory", `the path C:\new`, "default/demo-control-plane-0", "short", "#cloud-config is not read",
+		"VM 11111111-1111-4111-8111-111111111111 is down", "ovirt_vm.this: 100% of memory", `the path C:\new`,
+		"default/demo-control-plane-0", "short", "#cloud-config is not read",
 	} {
 		if got := r.Text(text); got != text && text != "#cloud-config is not read" {
 			t.Errorf("%q became %q", text, got)
@@ -56,7 +62,10 @@ func TestNamesAreNoSecrets(t *testing.T) {
 	if got := r.Text(`failed to create VM "` + name + `"`); strings.Contains(got, name) {
 		t.Errorf("a password that is part of the name is shown: %s", got)
 	}
-	if got := redact.New([]string{"hostname: " + name + "\n" + name + "\n"}, name).Text(`failed to create VM "` + name + `"`); !strings.Contains(got, name) {
+
+	got := redact.New([]string{"hostname: " + name + "\n" + name + "\n"}, name).
+		Text(`failed to create VM "` + name + `"`)
+	if !strings.Contains(got, name) {
 		t.Errorf("the name is hidden: %s", got)
 	}
 }

@@ -23,11 +23,17 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	var out Addresses
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return nil, unusable("metadata.annotations["+infrav1.AddressesAnnotation+"]",
-			"%v; write back what it was, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it from a machine that has no VM yet", err)
+		return nil, unusable(
+			"metadata.annotations["+infrav1.AddressesAnnotation+"]",
+			"%v; write back what it was, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it from a "+
+				"machine that has no VM yet",
+			err,
+		)
 	}
+
 	return out, nil
 }
 
@@ -37,11 +43,12 @@ func EngineOf(cluster *infrav1.OLVMCluster) string {
 	if err != nil {
 		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
 	}
+
 	return base.Host
 }
 
-// Held says who has which address on one engine, by the name of the network. What stands under "", where a machine names
-// none, may be on any.
+// Held says who has which address on one engine, by the name of the network. What stands under "", where a machine
+// names none, may be on any.
 type Held map[string]map[netip.Addr]string
 
 // Add an address.
@@ -49,6 +56,7 @@ func (h Held) Add(network string, address netip.Addr, holder string) {
 	if h[network] == nil {
 		h[network] = map[netip.Addr]string{}
 	}
+
 	h[network][address] = holder
 }
 
@@ -72,6 +80,7 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 		add(spec.ControlPlaneServices.IngressVirtualIP, "the ingress address")
 		add(spec.ControlPlaneServices.AdditionalIngressVirtualIP, "the additional ingress address")
 	}
+
 	return out
 }
 
@@ -92,10 +101,12 @@ func named(kind string, object metav1.Object, namespace string) string {
 	if object.GetNamespace() != namespace {
 		return "an " + kind + " of another namespace"
 	}
+
 	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
 }
 
-// maxHeld is how many addresses one machine can have recorded: eight interfaces with two static ones and two from pools.
+// maxHeld is how many addresses one machine can have recorded: eight interfaces with two static ones and two from
+// pools.
 const maxHeld = 32
 
 // AddMachine adds the addresses of a machine with their networks.
@@ -104,10 +115,13 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 	for _, n := range Networks(spec) {
 		networks[n.VNICName] = n.NetworkName
 	}
+
 	left := maxHeld
+
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
 		list := recorded[name]
 		list = list[:min(left, len(list))]
+
 		left -= len(list)
 		for _, address := range list {
 			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
@@ -118,11 +132,13 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 // On returns who has which address on one network, or on any for "".
 func (h Held) On(network string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
+
 	for name, addresses := range h {
 		if network == "" || name == "" || name == network {
 			maps.Copy(out, addresses)
 		}
 	}
+
 	return out
 }
 
@@ -139,53 +155,65 @@ type Allocation struct {
 	Made bool
 }
 
-// Given are the addresses by their sources, as guests configure them; false where some are not recorded yet, or some are
-// recorded that have no source.
+// Given are the addresses by their sources, as guests configure them; false where some are not recorded yet, or some
+// are recorded that have no source.
 func (a Allocation) Given() (map[string][]ipam.Address, bool) {
 	out := map[string][]ipam.Address{}
+
 	left := 0
 	for name := range a.Recorded {
 		left += len(a.Recorded[name])
 	}
+
 	for _, nic := range a.NICs {
 		if nic.Guest == nil {
 			continue
 		}
+
 		var used []netip.Addr
+
 		for _, address := range a.Claimed[nic.VNICName] {
 			if !slices.Contains(a.Recorded[nic.VNICName], address.Addr()) {
 				if a.Made {
 					continue
 				}
+
 				return nil, false
 			}
+
 			used = append(used, address.Addr())
 			out[nic.VNICName] = append(out[nic.VNICName], address)
 		}
+
 		for _, pool := range nic.Guest.Pools {
 			address := a.keep(nic.VNICName, pool, used)
 			if !address.IsValid() {
 				if a.Made {
 					continue
 				}
+
 				return nil, false
 			}
+
 			used = append(used, address)
 			out[nic.VNICName] = append(out[nic.VNICName], pool.Address(address))
 		}
+
 		left -= len(used)
 	}
+
 	return out, left == 0 || a.InUse
 }
 
-// keep is the recorded address that a pool gave; the zero one where there is none. An address in use stays, also where the
-// ranges have changed. Others are what the interface has from other sources.
+// keep is the recorded address that a pool gave; the zero one where there is none. An address in use stays, also where
+// the ranges have changed. Others are what the interface has from other sources.
 func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
 	for _, address := range a.Recorded[nic] {
 		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
 			return address
 		}
 	}
+
 	return netip.Addr{}
 }
 
@@ -199,24 +227,28 @@ func (a Allocation) Conflict(held Held) string {
 			}
 		}
 	}
+
 	return ""
 }
 
-// Allocate returns what is to be recorded: what was claimed, what is recorded already, and the lowest free addresses for
-// the rest, which are added to held.
+// Allocate returns what is to be recorded: what was claimed, what is recorded already, and the lowest free addresses
+// for the rest, which are added to held.
 func (a Allocation) Allocate(held Held) (Addresses, error) {
 	out := Addresses{}
 	if err := a.addClaimed(held, out); err != nil {
 		return nil, err
 	}
+
 	if err := a.addFree(held, out); err != nil {
 		return nil, err
 	}
+
 	if a.InUse {
 		for name, list := range a.Recorded {
 			out[name] = union(out[name], list)
 		}
 	}
+
 	return out, nil
 }
 
@@ -229,17 +261,31 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 		for _, address := range a.Claimed[nic.VNICName] {
 			conflict := &Error{Reason: infrav1.IPAddressConflictReason, Field: nic.Guest.Field + ".addressesFromPools"}
 			if had := a.Recorded[nic.VNICName]; a.InUse && len(had) > 0 && !slices.Contains(had, address.Addr()) {
-				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, and the guest may have %v of an earlier IPAddressClaim; delete this Machine, so that it is replaced", address.Addr(), had)
+				conflict.Message = fmt.Sprintf(
+					"the IPAM provider gave %s, and the guest may have %v of an earlier IPAddressClaim; delete this "+
+						"Machine, so that it is replaced",
+					address.Addr(),
+					had,
+				)
+
 				return conflict
 			}
+
 			if holder := held.On(nic.NetworkName)[address.Addr()]; holder != "" {
-				conflict.Message = fmt.Sprintf("the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine", address.Addr(), holder)
+				conflict.Message = fmt.Sprintf(
+					"the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine",
+					address.Addr(),
+					holder,
+				)
+
 				return conflict
 			}
+
 			out[nic.VNICName] = append(out[nic.VNICName], address.Addr())
 			held.Add(nic.NetworkName, address.Addr(), thisMachine)
 		}
 	}
+
 	return nil
 }
 
@@ -249,18 +295,28 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 		if nic.Guest == nil {
 			continue
 		}
+
 		for _, pool := range nic.Guest.Pools {
 			address := a.keep(nic.VNICName, pool, out[nic.VNICName])
 			if !address.IsValid() {
 				var err error
 				if address, err = pool.Free(slices.Collect(maps.Keys(held.On(nic.NetworkName)))); err != nil {
-					return &Error{Reason: infrav1.AddressPoolExhaustedReason, Field: nic.Guest.Field,
-						Message: fmt.Sprintf("all %s addresses of a range are taken; add addresses, delete machines or lower the replicas", pool.Size())}
+					return &Error{
+						Reason: infrav1.AddressPoolExhaustedReason,
+						Field:  nic.Guest.Field,
+						Message: fmt.Sprintf(
+							"all %s addresses of a range are taken; add addresses, delete "+
+								"machines or lower the replicas",
+							pool.Size(),
+						),
+					}
 				}
 			}
+
 			out[nic.VNICName] = append(out[nic.VNICName], address)
 			held.Add(nic.NetworkName, address, thisMachine)
 		}
 	}
+
 	return nil
 }

@@ -18,8 +18,14 @@ func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
 	if spec.AffinityGroups != nil {
 		return spec.AffinityGroups
 	}
+
 	return []infrav1.AffinityGroup{
-		{Name: "control-plane", Role: infrav1.ControlPlaneRole, Priority: 5, Description: "Control plane machines on different hosts"},
+		{
+			Name:        "control-plane",
+			Role:        infrav1.ControlPlaneRole,
+			Priority:    5,
+			Description: "Control plane machines on different hosts",
+		},
 		{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
 	}
 }
@@ -30,7 +36,9 @@ func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, co
 	if controlPlane {
 		role = infrav1.ControlPlaneRole
 	}
+
 	named := spec.VirtualMachine.Placement.AffinityGroupNames
+
 	var out, all []string
 	for _, g := range groups {
 		all = append(all, g.Name)
@@ -38,13 +46,23 @@ func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, co
 			out = append(out, g.Name)
 		}
 	}
+
 	for _, name := range named {
 		if !slices.Contains(all, name) {
-			return nil, &Error{infrav1.AffinityGroupNotFoundReason, "spec.virtualMachine.placement.affinityGroupNames", fmt.Sprintf(
-				"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group", name, known(all))}
+			return nil, &Error{
+				infrav1.AffinityGroupNotFoundReason,
+				"spec.virtualMachine.placement.affinityGroupNames",
+				fmt.Sprintf(
+					"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group",
+					name,
+					known(all),
+				),
+			}
 		}
 	}
+
 	slices.Sort(out)
+
 	return out, nil
 }
 
@@ -101,28 +119,33 @@ func (g Group) Key() GroupKey { return GroupKey{Name: g.Name, ClusterID: g.Clust
 // stay until the OLVMCluster goes.
 //
 // A group that keeps machines apart has room while each of its machines can have a host of its own among those that are
-// up. Machines are counted that exist, also those that are being deleted and those that a rollout adds: a fourth control
-// plane machine on three hosts makes the group soft before its VM starts, and the group is hard again when the old one
-// is gone.
+// up. Machines are counted that exist, also those that are being deleted and those that a rollout adds: a fourth
+// control plane machine on three hosts makes the group soft before its VM starts, and the group is hard again when the
+// old one is gone.
 func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host, existing []GroupKey) []Group {
 	byKey := map[GroupKey][]Member{}
 	for _, key := range existing {
 		byKey[key] = nil
 	}
+
 	for _, m := range members {
 		for _, name := range m.Groups {
 			key := GroupKey{Name: name, ClusterID: m.ClusterID}
 			byKey[key] = append(byKey[key], m)
 		}
 	}
+
 	up := map[engine.ID][]engine.ID{}
+
 	for _, h := range hosts {
 		if h.Status == engine.HostUp {
 			cluster := engine.RefID(h.Cluster)
 			up[cluster] = append(up[cluster], h.ID)
 		}
 	}
+
 	var out []Group
+
 	for key, inGroup := range byKey {
 		g := Group{ClusterID: key.ClusterID, Machines: len(inGroup), Hosts: len(up[key.ClusterID])}
 		at := slices.IndexFunc(asked, func(a infrav1.AffinityGroup) bool { return a.Name == key.Name })
@@ -131,11 +154,13 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 			out = append(out, g)
 			continue
 		}
+
 		g.AffinityGroup = asked[at]
 		var waiting []string
 		if !g.Positive {
 			waiting = withoutRoom(inGroup, up[key.ClusterID])
 		}
+
 		switch or(g.Enforcing, infrav1.AffinityAuto) {
 		case infrav1.AffinityAlways:
 			g.Hard, g.Short, g.Waiting = true, len(waiting) > 0, waiting
@@ -144,9 +169,12 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 			g.Hard = !g.Short && !g.Positive
 		case infrav1.AffinityNever:
 		}
+
 		out = append(out, g)
 	}
+
 	slices.SortFunc(out, func(a, b Group) int { return cmp.Compare(a.Key().String(), b.Key().String()) })
+
 	return out
 }
 
@@ -159,32 +187,40 @@ func withoutRoom(members []Member, hosts []engine.ID) []string {
 			if a.HasVM {
 				return -1
 			}
+
 			return 1
 		}
+
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	holder := map[engine.ID]int{} // by host
 	var out []string
+
 	for i, m := range members {
 		if len(holder) == len(hosts) || !giveHost(members, hosts, holder, i, map[engine.ID]bool{}) {
 			out = append(out, m.Name)
 		}
 	}
+
 	return out
 }
 
 // giveHost looks for a host for the machine, moving others to hosts that they may have too.
-func giveHost(members []Member, hosts []engine.ID, holder map[engine.ID]int, machine int, tried map[engine.ID]bool) bool {
+func giveHost(
+	members []Member, hosts []engine.ID, holder map[engine.ID]int, machine int, tried map[engine.ID]bool,
+) bool {
 	for _, host := range hosts {
 		if tried[host] || len(members[machine].HostIDs) > 0 && !slices.Contains(members[machine].HostIDs, host) {
 			continue
 		}
+
 		tried[host] = true
 		if other, taken := holder[host]; !taken || giveHost(members, hosts, holder, other, tried) {
 			holder[host] = machine
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -193,7 +229,11 @@ func giveHost(members []Member, hosts []engine.ID, holder map[engine.ID]int, mac
 // cluster get the same.
 func GroupName(owner Owner, key GroupKey) string {
 	const shown = 8
-	return strings.Join([]string{owner.Namespace, owner.Name, key.Name, key.ClusterID.String()[:min(shown, len(key.ClusterID))]}, "_")
+
+	return strings.Join(
+		[]string{owner.Namespace, owner.Name, key.Name, key.ClusterID.String()[:min(shown, len(key.ClusterID))]},
+		"_",
+	)
 }
 
 // groupDescription is the description of a group in the engine, with the mark of its owner.
@@ -207,6 +247,7 @@ func GroupOwner(description string) (Owner, bool) {
 	if at < 0 {
 		return Owner{}, false
 	}
+
 	return OwnerOf(strings.TrimSuffix(description[at+1:], "]"))
 }
 
@@ -215,26 +256,35 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 	out := render.Cluster{Engine: RenderEngine(client, config)}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, render.AffinityGroup{
-			Key: g.Key().String(), Name: GroupName(owner, g.Key()), Description: groupDescription(owner, g), ClusterID: g.ClusterID.String(),
-			Priority: int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
+			Key:         g.Key().String(),
+			Name:        GroupName(owner, g.Key()),
+			Description: groupDescription(owner, g),
+			ClusterID:   g.ClusterID.String(),
+			Priority:    int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})
 	}
+
 	return out
 }
 
-// FindGroups looks for groups that the engine has already, of those that the state does not know: what an earlier run made
-// and did not live to record. It returns what to import: the import ID by the address in the state. A group of our name
-// that is not ours is an error.
-func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey) (map[render.Address]string, error) {
+// FindGroups looks for groups that the engine has already, of those that the state does not know: what an earlier run
+// made and did not live to record. It returns what to import: the import ID by the address in the state. A group of our
+// name that is not ours is an error.
+func FindGroups(
+	ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey,
+) (map[render.Address]string, error) {
 	imports := map[render.Address]string{}
+
 	for _, g := range groups {
 		if slices.Contains(inState, g.Key()) {
 			continue
 		}
+
 		named, err := client.AffinityGroupsNamed(ctx, GroupName(owner, g.Key()))
 		if err != nil {
 			return nil, err
 		}
+
 		if len(named) == 0 {
 			continue
 		}
@@ -245,11 +295,22 @@ func FindGroups(ctx context.Context, client *engine.Client, owner Owner, groups 
 		})
 		if at < 0 {
 			found := named[0]
-			return nil, &Error{infrav1.AffinityGroupConflictReason, "spec.affinityGroups", fmt.Sprintf(
-				"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its description is %q); rename or delete it",
-				found.Name, found.ID, found.DescriptionText())}
+
+			return nil, &Error{
+				infrav1.AffinityGroupConflictReason,
+				"spec.affinityGroups",
+				fmt.Sprintf(
+					"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its "+
+						"description is %q); rename or delete it",
+					found.Name,
+					found.ID,
+					found.DescriptionText(),
+				),
+			}
 		}
+
 		imports[render.GroupAddress(g.Key().String())] = g.ClusterID.String() + "/" + named[at].ID.String()
 	}
+
 	return imports, nil
 }

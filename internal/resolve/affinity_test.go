@@ -14,18 +14,32 @@ import (
 
 // upHosts are hosts of cluster c that are up, and one that is not.
 func upHosts(count int) []engine.Host {
-	hosts := []engine.Host{{ID: "m", Status: "maintenance", Cluster: engine.NewRef("c")}, {ID: "x", Status: engine.HostUp, Cluster: engine.NewRef("other")}}
-	for i := range count {
-		hosts = append(hosts, engine.Host{ID: engine.ID(fmt.Sprintf("h%d", i+1)), Status: engine.HostUp, Cluster: engine.NewRef("c")})
+	hosts := []engine.Host{
+		{ID: "m", Status: "maintenance", Cluster: engine.NewRef("c")},
+		{ID: "x", Status: engine.HostUp, Cluster: engine.NewRef("other")},
 	}
+	for i := range count {
+		hosts = append(hosts, engine.Host{
+			ID:      engine.ID(fmt.Sprintf("h%d", i+1)),
+			Status:  engine.HostUp,
+			Cluster: engine.NewRef("c"),
+		})
+	}
+
 	return hosts
 }
 
 func members(count int) []Member {
 	var out []Member
 	for i := range count {
-		out = append(out, Member{Name: fmt.Sprintf("m%d", i+1), Groups: []string{"g"}, ClusterID: "c", Created: time.Unix(int64(i), 0)})
+		out = append(out, Member{
+			Name:      fmt.Sprintf("m%d", i+1),
+			Groups:    []string{"g"},
+			ClusterID: "c",
+			Created:   time.Unix(int64(i), 0),
+		})
 	}
+
 	return out
 }
 
@@ -42,10 +56,12 @@ func TestHowHardAGroupIs(t *testing.T) {
 				}
 			}
 		}
+
 		return out
 	}
 	running := members(3)
 	running[2].HasVM = true
+
 	tests := map[string]struct {
 		asked       []infrav1.AffinityGroup
 		members     []Member
@@ -53,25 +69,102 @@ func TestHowHardAGroupIs(t *testing.T) {
 		hard, short bool
 		waiting     []string
 	}{
-		"a host for each":                                {group("", false), members(3), 3, true, false, nil},
-		"more hosts than machines":                       {group(infrav1.AffinityAuto, false), members(3), 5, true, false, nil},
-		"two hosts for three":                            {group("", false), members(3), 2, false, true, nil},
-		"a rollout adds a fourth":                        {group("", false), members(4), 3, false, true, nil},
-		"no host at all":                                 {group("", false), members(1), 0, false, true, nil},
-		"one machine on one host":                        {group("", false), members(1), 1, true, false, nil},
-		"never":                                          {group(infrav1.AffinityNever, false), members(3), 3, false, false, nil},
-		"never, with too few hosts, is no shortage":      {group(infrav1.AffinityNever, false), members(3), 1, false, false, nil},
-		"always, with enough":                            {group(infrav1.AffinityAlways, false), members(3), 3, true, false, nil},
-		"always, with too few: the youngest waits":       {group(infrav1.AffinityAlways, false), members(3), 2, true, true, []string{"m3"}},
-		"always: who has a VM goes before who is older":  {group(infrav1.AffinityAlways, false), running, 2, true, true, []string{"m2"}},
-		"together is soft, whatever hosts there are":     {group("", true), members(3), 5, false, false, nil},
-		"together, always":                               {group(infrav1.AffinityAlways, true), members(3), 1, true, false, nil},
-		"two that can run on one host only":              {group("", false), pinned("h1", "h1"), 3, false, true, nil},
-		"who can run elsewhere makes room":               {group("", false), pinned("", "h1", "h2"), 3, true, false, nil},
-		"a chain of machines that make room":             {group("", false), pinned("h1,h2", "h1,h3", "h1"), 3, true, false, nil},
-		"always: the one that has no host of its own":    {group(infrav1.AffinityAlways, false), pinned("h1", "h1", "h2"), 3, true, true, []string{"m2"}},
-		"a machine that may run on a host that is down":  {group("", false), pinned("m"), 3, false, true, nil},
-		"as many as hosts, among them one without place": {group(infrav1.AffinityAlways, false), pinned("m", "", ""), 2, true, true, []string{"m1"}},
+		"a host for each": {group("", false), members(3), 3, true, false, nil},
+		"more hosts than machines": {
+			group(infrav1.AffinityAuto, false),
+			members(3),
+			5,
+			true,
+			false,
+			nil,
+		},
+		"two hosts for three":     {group("", false), members(3), 2, false, true, nil},
+		"a rollout adds a fourth": {group("", false), members(4), 3, false, true, nil},
+		"no host at all":          {group("", false), members(1), 0, false, true, nil},
+		"one machine on one host": {group("", false), members(1), 1, true, false, nil},
+		"never": {
+			group(infrav1.AffinityNever, false),
+			members(3),
+			3,
+			false,
+			false,
+			nil,
+		},
+		"never, with too few hosts, is no shortage": {
+			group(infrav1.AffinityNever, false),
+			members(3),
+			1,
+			false,
+			false,
+			nil,
+		},
+		"always, with enough": {
+			group(infrav1.AffinityAlways, false),
+			members(3),
+			3,
+			true,
+			false,
+			nil,
+		},
+		"always, with too few: the youngest waits": {
+			group(infrav1.AffinityAlways, false),
+			members(3),
+			2,
+			true,
+			true,
+			[]string{"m3"},
+		},
+		"always: who has a VM goes before who is older": {
+			group(infrav1.AffinityAlways, false),
+			running,
+			2,
+			true,
+			true,
+			[]string{"m2"},
+		},
+		"together is soft, whatever hosts there are": {group("", true), members(3), 5, false, false, nil},
+		"together, always": {
+			group(infrav1.AffinityAlways, true),
+			members(3),
+			1,
+			true,
+			false,
+			nil,
+		},
+		"two that can run on one host only": {group("", false), pinned("h1", "h1"), 3, false, true, nil},
+		"who can run elsewhere makes room": {
+			group("", false),
+			pinned("", "h1", "h2"),
+			3,
+			true,
+			false,
+			nil,
+		},
+		"a chain of machines that make room": {
+			group("", false),
+			pinned("h1,h2", "h1,h3", "h1"),
+			3,
+			true,
+			false,
+			nil,
+		},
+		"always: the one that has no host of its own": {
+			group(infrav1.AffinityAlways, false),
+			pinned("h1", "h1", "h2"),
+			3,
+			true,
+			true,
+			[]string{"m2"},
+		},
+		"a machine that may run on a host that is down": {group("", false), pinned("m"), 3, false, true, nil},
+		"as many as hosts, among them one without place": {
+			group(infrav1.AffinityAlways, false),
+			pinned("m", "", ""),
+			2,
+			true,
+			true,
+			[]string{"m1"},
+		},
 	}
 	for name, test := range tests {
 		groups := Groups(test.asked, test.members, upHosts(test.hosts), nil)
@@ -79,9 +172,11 @@ func TestHowHardAGroupIs(t *testing.T) {
 			t.Errorf("%s: %d groups", name, len(groups))
 			continue
 		}
+
 		g := groups[0]
 		waiting := g.Waiting
-		if g.Hard != test.hard || g.Short != test.short || !slices.Equal(waiting, test.waiting) || g.Machines != len(test.members) || g.Hosts != test.hosts {
+		if g.Hard != test.hard || g.Short != test.short || !slices.Equal(waiting,
+			test.waiting) || g.Machines != len(test.members) || g.Hosts != test.hosts {
 			t.Errorf("%s: %+v, want hard %t, short %t, waiting %v", name, g, test.hard, test.short, test.waiting)
 		}
 	}
@@ -92,18 +187,24 @@ func TestWhichGroupsThereAre(t *testing.T) {
 	in := func(group, cluster string) Member {
 		return Member{Name: "m", Groups: []string{group}, ClusterID: engine.ID(cluster)}
 	}
+
 	got := func(members []Member, existing ...GroupKey) (out []string) {
 		for _, g := range Groups(asked, members, nil, existing) {
 			out = append(out, fmt.Sprintf("%s off=%t machines=%d", g.Key(), g.Off, g.Machines))
 		}
+
 		return out
 	}
 	for name, test := range map[string]struct{ got, want []string }{
-		"none without machines":                         {got(nil), nil},
-		"one per group and cluster that is in use":      {got([]Member{in("g", "c"), in("g", "d"), in("g", "c")}), []string{"g/c off=false machines=2", "g/d off=false machines=1"}},
-		"what exists stays without machines":            {got(nil, GroupKey{"g", "c"}), []string{"g/c off=false machines=0"}},
-		"what nobody asks for loses its rule and stays": {got(nil, GroupKey{"old", "c"}), []string{"old/c off=true machines=0"}},
-		"a group with machines that exists is one":      {got([]Member{in("h", "c")}, GroupKey{"h", "c"}), []string{"h/c off=false machines=1"}},
+		"none without machines": {got(nil), nil},
+		"one per group and cluster that is in use": {got([]Member{in("g", "c"), in("g", "d"), in("g", "c")}),
+			[]string{"g/c off=false machines=2", "g/d off=false machines=1"}},
+		"what exists stays without machines": {got(nil, GroupKey{"g", "c"}),
+			[]string{"g/c off=false machines=0"}},
+		"what nobody asks for loses its rule and stays": {got(nil, GroupKey{"old", "c"}),
+			[]string{"old/c off=true machines=0"}},
+		"a group with machines that exists is one": {got([]Member{in("h", "c")}, GroupKey{"h", "c"}),
+			[]string{"h/c off=false machines=1"}},
 	} {
 		if !slices.Equal(test.got, test.want) {
 			t.Errorf("%s: %q, want %q", name, test.got, test.want)
@@ -113,7 +214,10 @@ func TestWhichGroupsThereAre(t *testing.T) {
 
 func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	absent, empty := infrav1.OLVMClusterSpec{}, infrav1.OLVMClusterSpec{AffinityGroups: []infrav1.AffinityGroup{}}
-	own := infrav1.OLVMClusterSpec{AffinityGroups: []infrav1.AffinityGroup{{Name: "z", Role: infrav1.WorkerRole}, {Name: "db"}}}
+
+	own := infrav1.OLVMClusterSpec{
+		AffinityGroups: []infrav1.AffinityGroup{{Name: "z", Role: infrav1.WorkerRole}, {Name: "db"}},
+	}
 	for name, test := range map[string]struct {
 		cluster      infrav1.OLVMClusterSpec
 		controlPlane bool
@@ -130,21 +234,25 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	} {
 		spec := infrav1.OLVMMachineSpec{}
 		spec.VirtualMachine.Placement.AffinityGroupNames = test.named
-		if got, err := GroupNames(AffinityGroups(test.cluster), spec, test.controlPlane); err != nil || !slices.Equal(got, test.want) {
+		got, err := GroupNames(AffinityGroups(test.cluster), spec, test.controlPlane)
+		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
+
 	spec := infrav1.OLVMMachineSpec{}
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
 	_, err := GroupNames(AffinityGroups(own), spec, false)
 	var field *Error
-	if !errors.As(err, &field) || field.Reason != infrav1.AffinityGroupNotFoundReason || !strings.Contains(err.Error(), "it has db, z") {
+	if !errors.As(err, &field) || field.Reason != infrav1.AffinityGroupNotFoundReason ||
+		!strings.Contains(err.Error(), "it has db, z") {
 		t.Errorf("an unknown name: %v", err)
 	}
 }
 
 func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 	owner := Owner{Namespace: "default", Name: "demo", UID: "5f0c"}
+
 	for _, description := range []string{"", "apart", "with [brackets]", "[capolvm owner=a/b uid=c]"} {
 		g := Group{AffinityGroup: infrav1.AffinityGroup{Description: description}}
 		got, ok := GroupOwner(groupDescription(owner, g))
@@ -152,6 +260,7 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 			t.Errorf("%q was read as %+v, %t", groupDescription(owner, g), got, ok)
 		}
 	}
+
 	if _, ok := GroupOwner("made by hand"); ok {
 		t.Error("a group of somebody else is ours")
 	}
@@ -167,6 +276,7 @@ func TestNoTwoClustersHaveAGroupOfTheSameName(t *testing.T) {
 		if other := seen[name]; other != "" {
 			t.Errorf("%s and %s have a group %s", what, other, name)
 		}
+
 		seen[name] = what
 	}
 }

@@ -13,21 +13,34 @@ func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	return or(int64(t.Cores), DefaultCores), or(int64(t.Sockets), DefaultSockets), or(int64(t.Threads), DefaultThreads)
 }
 
-// Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's kernel
-// has taken its part. The engine is not asked, so it holds before there is a machine; a source of sizes that only the
-// engine knows must be resolved before. The error names the field.
+// Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's
+// kernel has taken its part. The engine is not asked, so it holds before there is a machine; a source of sizes that
+// only the engine knows must be resolved before. The error names the field.
 func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 	if name := spec.VirtualMachine.InstanceType; name != "" {
-		return nil, invalid("spec.virtualMachine.instanceType", "only the engine knows the size of instance type %q; to scale from zero, annotate the MachineDeployment with capacity.cluster-autoscaler.kubernetes.io/cpu and memory", name)
+		return nil, invalid(
+			"spec.virtualMachine.instanceType",
+			"only the engine knows the size of instance type %q; to scale from zero, annotate the MachineDeployment "+
+				"with capacity.cluster-autoscaler.kubernetes.io/cpu and memory",
+			name,
+		)
 	}
+
 	if autoPinned(spec.VirtualMachine) {
-		return nil, invalid("spec.virtualMachine.cpu.autoPinningPolicy", "only the host knows the size of the CPU; to scale from zero, annotate the MachineDeployment with capacity.cluster-autoscaler.kubernetes.io/cpu and memory")
+		return nil, invalid(
+			"spec.virtualMachine.cpu.autoPinningPolicy",
+			"only the host knows the size of the CPU; to scale from zero, annotate the MachineDeployment with "+
+				"capacity.cluster-autoscaler.kubernetes.io/cpu and memory",
+		)
 	}
+
 	memory, err := ParseMemory(spec.VirtualMachine.Memory)
 	if err != nil {
 		return nil, &Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()}
 	}
+
 	cores, sockets, threads := Topology(spec.VirtualMachine)
+
 	return corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(cores*sockets*threads, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI),
@@ -45,5 +58,6 @@ func NodeInfo(spec infrav1.OLVMMachineSpec) infrav1.NodeInfo {
 	case "s390x":
 		info.Architecture = infrav1.ArchitectureS390x
 	}
+
 	return info
 }

@@ -12,28 +12,46 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 		cpu, memory string
 		info        infrav1.NodeInfo
 	}{
-		"the defaults": {infrav1.VirtualMachine{Memory: "16GB"}, "4", "16Gi", infrav1.NodeInfo{Architecture: "amd64", OperatingSystem: "linux"}},
+		"the defaults": {infrav1.VirtualMachine{
+			Memory: "16GB",
+		}, "4", "16Gi", infrav1.NodeInfo{Architecture: "amd64", OperatingSystem: "linux"}},
 		"every thread of every core of every socket": {
-			infrav1.VirtualMachine{Memory: "7680MB", CPU: infrav1.CPU{Architecture: "x86_64", Topology: infrav1.CPUTopology{Cores: 3, Sockets: 4, Threads: 2}}},
+			infrav1.VirtualMachine{
+				Memory: "7680MB",
+				CPU: infrav1.CPU{
+					Architecture: "x86_64",
+					Topology:     infrav1.CPUTopology{Cores: 3, Sockets: 4, Threads: 2},
+				},
+			},
 			"24", "7680Mi", infrav1.NodeInfo{Architecture: "amd64", OperatingSystem: "linux"},
 		},
 		"the engine's name of an architecture": {
-			infrav1.VirtualMachine{Memory: "1TB", CPU: infrav1.CPU{Architecture: "ppc64", Topology: infrav1.CPUTopology{Cores: 1, Sockets: 1}}},
+			infrav1.VirtualMachine{
+				Memory: "1TB",
+				CPU:    infrav1.CPU{Architecture: "ppc64", Topology: infrav1.CPUTopology{Cores: 1, Sockets: 1}},
+			},
 			"1", "1Ti", infrav1.NodeInfo{Architecture: "ppc64le", OperatingSystem: "linux"},
 		},
-		"arm": {infrav1.VirtualMachine{Memory: "8GB", CPU: infrav1.CPU{Architecture: "aarch64"}}, "4", "8Gi", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"}},
+		"arm": {infrav1.VirtualMachine{
+			Memory: "8GB",
+			CPU:    infrav1.CPU{Architecture: "aarch64"},
+		}, "4", "8Gi", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"}},
 	}
 	for name, test := range tests {
 		spec := infrav1.OLVMMachineSpec{VirtualMachine: test.vm}
 		capacity, err := Capacity(spec)
-		if err != nil || len(capacity) != 2 || capacity.Cpu().String() != test.cpu || capacity.Memory().String() != test.memory {
+		if err != nil || len(capacity) != 2 || capacity.Cpu().String() != test.cpu ||
+			capacity.Memory().String() != test.memory {
 			t.Errorf("%s: got %v, %v", name, capacity, err)
 		}
+
 		if info := NodeInfo(spec); info != test.info {
 			t.Errorf("%s: got %+v", name, info)
 		}
 	}
-	if capacity, err := Capacity(infrav1.OLVMMachineSpec{VirtualMachine: infrav1.VirtualMachine{Memory: "a lot"}}); err == nil || capacity != nil {
+
+	capacity, err := Capacity(infrav1.OLVMMachineSpec{VirtualMachine: infrav1.VirtualMachine{Memory: "a lot"}})
+	if err == nil || capacity != nil {
 		t.Errorf("memory that cannot be read: got %v, %v", capacity, err)
 	}
 }

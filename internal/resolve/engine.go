@@ -17,28 +17,49 @@ import (
 )
 
 // EngineConfig is the way to the engine of a cluster. secret and ca are the objects that the spec names, nil where they
-// do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless unbound says
-// that it is for all.
-func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool) (engine.Config, error) {
+// do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless unbound
+// says that it is for all.
+func EngineConfig(
+	cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool,
+) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	const path = "spec.olvmOvirtAPIServer"
 	base, err := engine.BaseURL(server.ServerURL)
 	if err != nil {
 		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
 	}
+
 	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
-	if key := Key(server.CredentialsSecret, cluster); secret == nil && key.Namespace != cluster.Namespace || secret != nil && !Allowed(secret, cluster.Namespace) {
-		return engine.Config{}, &Error{infrav1.CredentialsNotAllowedReason, path + ".credentialsSecret", notShared("Secret", key, cluster.Namespace)}
+	key := Key(server.CredentialsSecret, cluster)
+	if secret == nil && key.Namespace != cluster.Namespace || secret != nil && !Allowed(secret, cluster.Namespace) {
+		return engine.Config{}, &Error{
+			infrav1.CredentialsNotAllowedReason,
+			path + ".credentialsSecret",
+			notShared("Secret", key, cluster.Namespace),
+		}
 	}
+
 	if secret == nil {
 		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
-			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", server.CredentialsSecret.Name)}
+			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password",
+				server.CredentialsSecret.Name)}
 	}
+
 	if !forEngine(secret, base, unbound) {
-		return engine.Config{}, &Error{infrav1.EngineNotAllowedReason, path + ".credentialsSecret", fmt.Sprintf(
-			"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s", secret.Name, base, infrav1.AllowedServerURLsKey)}
+		return engine.Config{}, &Error{
+			infrav1.EngineNotAllowedReason,
+			path + ".credentialsSecret",
+			fmt.Sprintf(
+				"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
+				secret.Name,
+				base,
+				infrav1.AllowedServerURLsKey,
+			),
+		}
 	}
+
 	config.Username = firstKey(secret.Data, "username", "ovirt_username")
+
 	config.Password = firstKey(secret.Data, "password", "ovirt_password")
 	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
 		if text == "" {
@@ -46,62 +67,94 @@ func EngineConfig(cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev
 				fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key)}
 		}
 	}
+
 	if secret.Namespace != "" && secret.Namespace != cluster.Namespace {
 		if err := trustOfOwner(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
 	}
+
 	if server.InsecureSkipTLSVerify || server.CAConfigMap == nil {
 		return config, nil
 	}
-	if key := Key(*server.CAConfigMap, cluster); ca == nil && key.Namespace != cluster.Namespace || ca != nil && !Allowed(ca, cluster.Namespace) {
-		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", notShared("ConfigMap", key, cluster.Namespace)}
+
+	key = Key(*server.CAConfigMap, cluster)
+	if ca == nil && key.Namespace != cluster.Namespace || ca != nil && !Allowed(ca, cluster.Namespace) {
+		return engine.Config{}, &Error{
+			infrav1.CAConfigMapInvalidReason,
+			path + ".caConfigMap",
+			notShared("ConfigMap", key, cluster.Namespace),
+		}
 	}
+
 	if ca == nil {
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
-			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", server.CAConfigMap.Name)}
+			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt",
+				server.CAConfigMap.Name)}
 	}
+
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
 		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
 	}
+
 	config.CA = []byte(bundle.String())
 	if _, err := engine.New(config); err != nil {
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
-			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt", ca.Name, err)}
+			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
+				ca.Name, err)}
 	}
+
 	return config, nil
 }
 
 // notShared does not tell whether there is an object of another namespace: it is not the asker's to know.
 func notShared(kind string, key types.NamespacedName, namespace string) string {
-	return fmt.Sprintf("%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s", kind, key, namespace, infrav1.AllowedNamespacesAnnotation)
+	return fmt.Sprintf(
+		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
+		kind,
+		key,
+		namespace,
+		infrav1.AllowedNamespacesAnnotation,
+	)
 }
 
-// trustOfOwner refuses to send a Secret of another namespace to whom the asker trusts, and its owner may not: the CA must be the
-// owner's, or the system's.
+// trustOfOwner refuses to send a Secret of another namespace to whom the asker trusts, and its owner may not: the CA
+// must be the owner's, or the system's.
 func trustOfOwner(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
+
 	switch ca := server.CAConfigMap; {
 	case server.InsecureSkipTLSVerify:
-		return &Error{infrav1.CredentialsNotAllowedReason, path + ".insecureSkipTLSVerify", "credentials of another namespace are sent to an engine only whose certificate is verified; remove it"}
+		return &Error{
+			infrav1.CredentialsNotAllowedReason,
+			path + ".insecureSkipTLSVerify",
+			"credentials of another namespace are sent to an engine only whose certificate is verified; remove it",
+		}
 	case ca != nil && ca.Namespace != owner:
-		return &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap", fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that", owner)}
+		return &Error{
+			infrav1.CAConfigMapInvalidReason,
+			path + ".caConfigMap",
+			fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that", owner),
+		}
 	}
+
 	return nil
 }
 
-// forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would be
-// sent the password of any Secret that they may name.
+// forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would
+// be sent the password of any Secret that they may name.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
 	}
+
 	listed := string(secret.Data[infrav1.AllowedServerURLsKey]) + "\n" + string(secret.Data["ovirt_url"])
 	urls := strings.FieldsFunc(listed, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 	if len(urls) == 0 {
 		return unbound
 	}
+
 	return slices.ContainsFunc(urls, func(text string) bool {
 		allowed, err := engine.BaseURL(text)
 		return err == nil && strings.EqualFold(allowed.Host, base.Host) && allowed.Path == base.Path
@@ -113,11 +166,13 @@ func Allowed(object metav1.Object, namespace string) bool {
 	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // without one it comes from a command line
 		return true
 	}
+
 	for _, name := range strings.Split(object.GetAnnotations()[infrav1.AllowedNamespacesAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == "*" || name == namespace {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -127,6 +182,7 @@ func Key(name infrav1.NamespacedName, cluster *infrav1.OLVMCluster) types.Namesp
 	if key.Namespace == "" {
 		key.Namespace = cluster.Namespace
 	}
+
 	return key
 }
 
@@ -137,5 +193,6 @@ func firstKey(data map[string][]byte, keys ...string) string {
 			return text
 		}
 	}
+
 	return ""
 }

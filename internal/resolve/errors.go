@@ -23,7 +23,12 @@ func nameError(err error, reason, field string) error {
 	if !errors.As(err, &unknown) {
 		return err
 	}
-	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf("%s; correct the name or create it in the engine", unknown)}
+
+	return &Error{
+		Reason:  reason,
+		Field:   field,
+		Message: fmt.Sprintf("%s; correct the name or create it in the engine", unknown),
+	}
 }
 
 // EngineReason is the condition reason and message of a failed call to the engine.
@@ -38,14 +43,23 @@ func EngineReason(err error) (reason, message string) {
 		return field.Reason, field.Error()
 	case errors.As(err, &auth):
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf(
-			"%s; correct the user name (with its domain, such as admin@internal) and password in the Secret of spec.olvmOvirtAPIServer.credentialsSecret", auth)
+			"%s; correct the user name (with its domain, such as admin@internal) and password in the Secret of "+
+				"spec.olvmOvirtAPIServer.credentialsSecret",
+			auth,
+		)
 	case engine.IsNotAnAdministrator(err):
 		return infrav1.NotAnAdministratorReason, fmt.Sprintf(
-			"%v; give the user of spec.olvmOvirtAPIServer.credentialsSecret an administrator role in the engine, such as SuperUser", err)
+			"%v; give the user of spec.olvmOvirtAPIServer.credentialsSecret an administrator role in the "+
+				"engine, such as SuperUser",
+			err,
+		)
 	case errors.As(err, &tls):
 		return infrav1.UntrustedCertificateReason, fmt.Sprintf(
 			"%s; put the engine's CA certificate into the ConfigMap of spec.olvmOvirtAPIServer.caConfigMap", tls)
 	default:
-		return infrav1.EngineUnreachableReason, fmt.Sprintf("%v; check spec.olvmOvirtAPIServer.serverURL and that the engine is up", err)
+		return infrav1.EngineUnreachableReason, fmt.Sprintf(
+			"%v; check spec.olvmOvirtAPIServer.serverURL and that the engine is up",
+			err,
+		)
 	}
 }

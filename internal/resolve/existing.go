@@ -21,21 +21,26 @@ type Existing struct {
 
 // FindExisting looks for the VM of a machine by its name, nil where there is none: one that an earlier run made and did
 // not live to record. Nothing is created before this look.
-func FindExisting(ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec) (*Existing, error) {
+func FindExisting(
+	ctx context.Context, session *engine.Client, dcName, name string, spec infrav1.OLVMMachineSpec,
+) (*Existing, error) {
 	dc, err := session.DataCenter(ctx, dcName)
 	if err != nil {
 		return nil, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
+
 	vm, err := session.FindVM(ctx, dc.ID, name)
 	if err != nil || vm == nil {
 		return nil, err
 	}
+
 	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID.String()}}
 	found.Owner, _ = OwnerOf(vm.CommentText())
 	nics, err := session.NICs(ctx, vm.ID)
 	if err != nil {
 		return nil, err
 	}
+
 	wanted := Networks(spec)
 	for _, nic := range nics {
 		// Others were added by hand and are not the configuration's.
@@ -43,18 +48,22 @@ func FindExisting(ctx context.Context, session *engine.Client, dcName, name stri
 			found.imports[render.NICAddress(at)] = vm.ID.String() + "/" + nic.ID.String()
 		}
 	}
+
 	if err := found.dataDisks(ctx, session, spec.VirtualMachine.DataDisks); err != nil {
 		return nil, err
 	}
+
 	if err := found.tags(ctx, session, spec.VirtualMachine.Tags); err != nil {
 		return nil, err
 	}
+
 	if vm.Status == engine.VMUp || vm.Status.Starting() {
 		found.imports[render.StartAddress] = vm.ID.String()
 		if autoPinned(spec.VirtualMachine) { // before the start, and not possible after it
 			found.imports[render.OptimizeCPUAddress] = vm.ID.String()
 		}
 	}
+
 	return found, nil
 }
 
@@ -63,15 +72,18 @@ func (e *Existing) tags(ctx context.Context, session *engine.Client, wanted []st
 	if len(wanted) == 0 {
 		return nil
 	}
+
 	there, err := session.VMTags(ctx, e.VM.ID)
 	if err != nil {
 		return err
 	}
+
 	for _, tag := range there {
 		if slices.Contains(wanted, tag.Name) {
 			e.imports[render.TagAddress(tag.ID.String())] = tag.ID.String() + "/" + e.VM.ID.String()
 		}
 	}
+
 	return nil
 }
 
@@ -80,15 +92,18 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	if len(wanted) == 0 {
 		return nil
 	}
+
 	attached, err := session.DiskAttachments(ctx, e.VM.ID)
 	if err != nil {
 		return err
 	}
+
 	for _, want := range wanted {
 		disks, err := session.FindDisks(ctx, render.DiskAlias(e.VM.Name, want.Name))
 		if err != nil {
 			return err
 		}
+
 		ours := slices.IndexFunc(disks, func(d engine.Disk) bool {
 			return slices.ContainsFunc(attached, func(a engine.DiskAttachment) bool { return a.DiskID() == d.ID })
 		})
@@ -101,29 +116,40 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 			if err != nil {
 				return err
 			}
-			if at := slices.IndexFunc(loose, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) }); at >= 0 {
+
+			at := slices.IndexFunc(loose, func(d engine.Disk) bool { return d.MadeFor(e.VM.CommentText()) })
+			if at >= 0 {
 				e.imports[render.DataDiskAddress(want.Name)] = loose[at].ID.String()
 			}
 		}
 	}
+
 	return nil
 }
 
-// FindMemberships adds to what is imported the affinity groups in which the VM is already: of groups, which are UUIDs by
-// their names, in the engine's cluster.
-func (e *Existing) FindMemberships(ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string) error {
+// FindMemberships adds to what is imported the affinity groups in which the VM is already: of groups, which are UUIDs
+// by their names, in the engine's cluster.
+func (e *Existing) FindMemberships(
+	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
+) error {
 	if e == nil || len(groups) == 0 {
 		return nil
 	}
+
 	there, err := session.AffinityGroups(ctx, clusterID)
 	if err != nil {
 		return err
 	}
+
 	for name, id := range groups {
-		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool { return g.ID.String() == id && g.Has(e.VM.ID) }) {
+		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
+			return g.ID.String() == id &&
+				g.Has(e.VM.ID)
+		}) {
 			e.imports[render.MembershipAddress(name)] = clusterID.String() + "/" + id + "/" + e.VM.ID.String()
 		}
 	}
+
 	return nil
 }
 
@@ -132,12 +158,17 @@ func (e *Existing) Imports() map[render.Address]string {
 	if e == nil {
 		return nil
 	}
+
 	return e.imports
 }
 
 // Conflict says that the VM is not the machine's.
 func (e *Existing) Conflict() error {
 	return &Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
-		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename or delete it, or delete this Machine",
-		e.VM.Name, e.VM.ID, e.VM.CommentText())}
+		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+
+			"or delete it, or delete this Machine",
+		e.VM.Name,
+		e.VM.ID,
+		e.VM.CommentText(),
+	)}
 }

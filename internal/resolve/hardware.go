@@ -21,15 +21,17 @@ func invalid(field, format string, args ...any) error {
 	return &Error{infrav1.InvalidHardwareReason, field, fmt.Sprintf(format, args...)}
 }
 
-// operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with another
-// system, and hands the user data to cloud-init.
+// operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with
+// another system, and hands the user data to cloud-init.
 func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine) error {
 	if vm.OSType == "" {
 		return nil
 	}
+
 	if err := client.CheckOperatingSystem(ctx, vm.OSType); err != nil {
 		return nameError(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
 	}
+
 	return nil
 }
 
@@ -37,41 +39,61 @@ func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.Virt
 func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if vm.InstanceType != "" {
 		if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
-			return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
+			return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
+				vm.InstanceType)
 		}
-		for field, value := range map[string]string{"guaranteedMemory": vm.GuaranteedMemory, "maximumMemory": vm.MaximumMemory} {
+
+		for field, value := range map[string]string{
+			"guaranteedMemory": vm.GuaranteedMemory,
+			"maximumMemory":    vm.MaximumMemory,
+		} {
 			if value != "" {
-				return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two", vm.InstanceType)
+				return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two",
+					vm.InstanceType)
 			}
 		}
+
 		sized, err := client.InstanceType(ctx, vm.InstanceType)
 		if err != nil {
 			return nameError(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
 		}
+
 		out.InstanceTypeID = sized.ID.String()
+
 		return nil
 	}
+
 	if !autoPinned(vm) {
 		out.Cores, out.Sockets, out.Threads = Topology(vm)
 	}
+
 	for _, size := range []struct {
 		field, text string
 		into        *int64
-	}{{"memory", vm.Memory, &out.Memory}, {"guaranteedMemory", vm.GuaranteedMemory, &out.GuaranteedMemory}, {"maximumMemory", vm.MaximumMemory, &out.MaximumMemory}} {
+	}{
+		{"memory", vm.Memory, &out.Memory},
+		{"guaranteedMemory", vm.GuaranteedMemory, &out.GuaranteedMemory},
+		{"maximumMemory", vm.MaximumMemory, &out.MaximumMemory},
+	} {
 		if size.text == "" && size.field != "memory" {
 			continue
 		}
+
 		var err error
 		if *size.into, err = ParseMemory(size.text); err != nil {
 			return &Error{infrav1.InvalidMemoryReason, vmPath + size.field, err.Error()}
 		}
 	}
+
 	switch {
 	case out.GuaranteedMemory > out.Memory:
-		return invalid(vmPath+"guaranteedMemory", "%s is more than memory, which is %s; lower it", vm.GuaranteedMemory, vm.Memory)
+		return invalid(vmPath+"guaranteedMemory", "%s is more than memory, which is %s; lower it", vm.GuaranteedMemory,
+			vm.Memory)
 	case out.MaximumMemory != 0 && out.MaximumMemory < out.Memory:
-		return invalid(vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory, vm.Memory)
+		return invalid(vmPath+"maximumMemory", "%s is less than memory, which is %s; raise it", vm.MaximumMemory,
+			vm.Memory)
 	}
+
 	return nil
 }
 
@@ -81,50 +103,75 @@ const resizeAndPin = "resize_and_pin"
 func autoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolicy == resizeAndPin }
 
 // autoPinning checks what the engine would refuse when the VM is half made.
-func autoPinning(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, placement Placement, out *render.Machine) error {
+func autoPinning(
+	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, placement Placement, out *render.Machine,
+) error {
 	const field = vmPath + "cpu.autoPinningPolicy"
 	if !autoPinned(vm) {
 		return nil
 	}
+
 	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
 		return invalid(vmPath+"cpu.topology", "%s takes it from the host; remove one of the two", resizeAndPin)
 	}
+
 	if vm.InstanceType != "" {
 		return invalid(field, "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
 	}
+
 	if len(placement.HostIDs) == 0 {
-		return invalid(field, "it needs hosts to pin to; name them in %splacement.hostNames, or use a failure domain that has hosts", vmPath)
+		return invalid(
+			field,
+			"it needs hosts to pin to; name them in %splacement.hostNames, or use a failure domain that has hosts",
+			vmPath,
+		)
 	}
+
 	ok, product, err := client.Supports(ctx, 4, 4, 5)
 	if err != nil {
 		return err
 	}
+
 	if !ok {
 		return invalid(field, "the engine is of version %s and cannot do it before 4.4.5; write none", product.Version)
 	}
+
 	out.OptimizeCPU = true
+
 	return nil
 }
 
-// options are the settings that need no look-up. A high-performance VM has rules that the engine's web interface applies
-// and its API does not.
+// options are the settings that need no look-up. A high-performance VM has rules that the engine's web interface
+// applies and its API does not.
 func options(vm infrav1.VirtualMachine, out *render.Machine) error {
-	out.CPUMode, out.OSType, out.VMType, out.HugePages, out.Description = vm.CPU.Mode, vm.OSType, vm.Type, int64(vm.HugePages), vm.Description
+	out.CPUMode = vm.CPU.Mode
+	out.OSType = vm.OSType
+	out.VMType = vm.Type
+	out.HugePages = int64(vm.HugePages)
+	out.Description = vm.Description
 	out.MemoryBallooning, out.SerialConsole, out.SoundCard = vm.MemoryBallooning, vm.SerialConsole, vm.SoundCard
 	out.RemoveGraphicsConsoles = vm.GraphicsConsoles == "Remove" || vm.GraphicsConsoles == "" && vm.Type == "server"
 	if vm.Type != highPerformance {
 		return nil
 	}
+
 	if vm.GraphicsConsoles == "Keep" {
 		return invalid(vmPath+"graphicsConsoles", "a high_performance VM has none; write Remove or leave it out")
 	}
+
 	out.RemoveGraphicsConsoles = true
+
 	out.CPUMode = or(out.CPUMode, "host_passthrough")
-	for setting, value := range map[**bool]bool{&out.MemoryBallooning: false, &out.SerialConsole: true, &out.SoundCard: false} {
+	for setting, value := range map[**bool]bool{
+		&out.MemoryBallooning: false,
+		&out.SerialConsole:    true,
+		&out.SoundCard:        false,
+	} {
 		if *setting == nil {
 			*setting = &value
 		}
 	}
+
 	return nil
 }
 
@@ -135,65 +182,104 @@ func tags(ctx context.Context, client *engine.Client, names []string, out *rende
 		if err != nil {
 			return nameError(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
 		}
+
 		out.TagIDs = append(out.TagIDs, tag.ID.String())
 	}
+
 	slices.Sort(out.TagIDs)
+
 	return nil
 }
 
 // disks resolves the root disk, which comes from the template, and the data disks.
-func disks(ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Template, vm infrav1.VirtualMachine, out *render.Machine) error {
+func disks(
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	template *engine.Template,
+	vm infrav1.VirtualMachine,
+	out *render.Machine,
+) error {
 	if vm.RootDisk == nil && len(vm.DataDisks) == 0 {
 		return nil
 	}
+
 	hardware, err := client.Hardware(ctx, template.ID)
 	if err != nil {
 		return err
 	}
+
 	home := "" // the storage domain of the template's disk
 	if hardware.RootDisk != nil && len(hardware.RootDisk.StorageDomainIDs()) > 0 {
 		home = slices.Min(hardware.RootDisk.StorageDomainIDs()).String() // of several, always the same
 	}
+
 	if vm.RootDisk != nil {
 		if hardware.RootDisk == nil {
-			return invalid(vmPath+"rootDisk", "template %q has no bootable disk; name another template or remove rootDisk", template.Name)
+			return invalid(
+				vmPath+"rootDisk",
+				"template %q has no bootable disk; name another template or remove rootDisk",
+				template.Name,
+			)
 		}
+
 		if err := rootDisk(ctx, client, dc, hardware, *vm.RootDisk, out); err != nil {
 			return err
 		}
 	}
+
 	for i, d := range vm.DataDisks {
 		field := fmt.Sprintf("%sdataDisks[%d].", vmPath, i)
-		made := render.DataDisk{Name: d.Name, Format: or(d.Format, engine.FormatCow), StorageDomainID: home, Interface: or(d.Interface, "virtio_scsi")}
+		made := render.DataDisk{
+			Name:            d.Name,
+			Format:          or(d.Format, engine.FormatCow),
+			StorageDomainID: home,
+			Interface:       or(d.Interface, "virtio_scsi"),
+		}
 		if made.Size, err = ParseMemory(d.Size); err != nil {
 			return invalid(field+"size", "%v", err)
 		}
+
 		made.Sparse = made.Format == engine.FormatCow
 		if d.Sparse != nil {
 			made.Sparse = *d.Sparse
 		}
+
 		if made.Format == engine.FormatCow && !made.Sparse {
 			return invalid(field+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
 		}
+
 		if d.StorageDomainName != "" {
 			domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
 			if err != nil {
 				return nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
 			}
+
 			made.StorageDomainID = domain.ID.String()
 		}
+
 		if made.StorageDomainID == "" {
-			return invalid(field+"storageDomainName", "the template has no disk whose storage domain could be taken; name one")
+			return invalid(
+				field+"storageDomainName",
+				"the template has no disk whose storage domain could be taken; name one",
+			)
 		}
+
 		out.DataDisks = append(out.DataDisks, made)
 	}
+
 	return nil
 }
 
 // rootDisk decides whether the template's disk is linked to or copied: linked disks are cow, sparse, and where the
 // template's are.
 func rootDisk(
-	ctx context.Context, client *engine.Client, dc *engine.DataCenter, template *engine.Hardware, want infrav1.RootDisk, out *render.Machine,
+	ctx context.Context,
+	client *engine.Client,
+	dc *engine.DataCenter,
+	template *engine.Hardware,
+	want infrav1.RootDisk,
+	out *render.Machine,
 ) error {
 	const path = vmPath + "rootDisk."
 	origin := template.RootDisk
@@ -209,11 +295,13 @@ func rootDisk(
 		if err != nil {
 			return nameError(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
 		}
+
 		domainID = domain.ID.String()
 		elsewhere = !slices.Contains(origin.StorageDomainIDs(), domain.ID)
 	}
 
 	needs := ""
+
 	switch {
 	case want.Format == engine.FormatRaw:
 		needs = "format raw"
@@ -222,34 +310,48 @@ func rootDisk(
 	case elsewhere:
 		needs = "another storage domain than the template's"
 	}
+
 	if out.Clone = want.Clone; needs != "" {
 		if want.Clone != nil && !*want.Clone {
 			return invalid(path+"clone", "%s needs a copy; write true or leave it out", needs)
 		}
+
 		yes := true
 		out.Clone = &yes
 	}
 
 	if want.Format != "" || want.Sparse != nil || domainID != "" {
 		clone := out.Clone != nil && *out.Clone
-		override := render.TemplateDisk{ID: origin.ID.String(), StorageDomainID: domainID, Format: engine.FormatCow, Provisioning: sparse}
+		override := render.TemplateDisk{
+			ID:              origin.ID.String(),
+			StorageDomainID: domainID,
+			Format:          engine.FormatCow,
+			Provisioning:    sparse,
+		}
 		if clone {
 			override.Format = format
 			override.Provisioning = allocation(origin, want)
 		}
+
 		out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, clone)...)
 	}
+
 	if want.Size == "" {
 		return nil
 	}
+
 	size, err := ParseMemory(want.Size)
 	if err != nil {
 		return invalid(path+"size", "%v", err)
 	}
+
 	if size < origin.ProvisionedSize {
-		return invalid(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk", want.Size, origin.ProvisionedSize)
+		return invalid(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk",
+			want.Size, origin.ProvisionedSize)
 	}
+
 	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
+
 	return nil
 }
 
@@ -259,8 +361,8 @@ const (
 	nonSparse = "non-sparse"
 )
 
-// allocation is that of a copy of a template's disk. The engine would keep the template's whatever the format is, which block
-// storage refuses for raw disks that are sparse, and every storage for cow disks that are not.
+// allocation is that of a copy of a template's disk. The engine would keep the template's whatever the format is, which
+// block storage refuses for raw disks that are sparse, and every storage for cow disks that are not.
 func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
 	isSparse := origin.Sparse == nil || *origin.Sparse
 	switch {
@@ -271,26 +373,32 @@ func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
 	case want.Format == engine.FormatRaw:
 		isSparse = false
 	}
+
 	if isSparse {
 		return sparse
 	}
+
 	return nonSparse
 }
 
-// unchanged says of disks of a template that they are copied as they are, for an engine that wants to be told of all where it
-// is told of one. Disks that are linked to the template's are cow and sparse.
+// unchanged says of disks of a template that they are copied as they are, for an engine that wants to be told of all
+// where it is told of one. Disks that are linked to the template's are cow and sparse.
 func unchanged(disks []*engine.Disk, clone bool) []render.TemplateDisk {
 	var out []render.TemplateDisk
+
 	for _, disk := range disks {
 		same := render.TemplateDisk{ID: disk.ID.String(), Format: engine.FormatCow, Provisioning: sparse}
 		if clone {
 			same.Format = disk.Format
 			same.Provisioning = allocation(disk, infrav1.RootDisk{})
 		}
+
 		if domains := disk.StorageDomainIDs(); len(domains) > 0 {
 			same.StorageDomainID = slices.Min(domains).String()
 		}
+
 		out = append(out, same)
 	}
+
 	return out
 }

@@ -43,6 +43,7 @@ func OwnerOf(comment string) (Owner, bool) {
 	if match == nil {
 		return Owner{}, false
 	}
+
 	return Owner{Namespace: match[1], Name: match[2], UID: match[3]}, true
 }
 
@@ -63,8 +64,8 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
-	// ControlPlane says whether the machine is of the control plane, and ControlPlaneNodes are the addresses of its machines
-	// that are known. RouterIDs are those of the cluster.
+	// ControlPlane says whether the machine is of the control plane, and ControlPlaneNodes are the addresses of its
+	// machines that are known. RouterIDs are those of the cluster.
 	ControlPlane      bool
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs
@@ -84,71 +85,114 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment()}
 	if length := utf8.RuneCountInString(in.VMName); length > engine.MaxVMName {
 		return fail(&Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
-			"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what makes it, a shorter name", length, engine.MaxVMName)})
+			"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or "+
+				"what makes it, a shorter name",
+			length,
+			engine.MaxVMName,
+		)})
 	}
+
 	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
+
 	if err := operatingSystem(ctx, client, in.Spec.VirtualMachine); err != nil {
 		return fail(err)
 	}
+
 	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
 		return fail(err)
 	}
+
 	if err := guests(in, &machine); err != nil {
 		return fail(err)
 	}
+
 	dc, err := client.DataCenter(ctx, in.Cluster.OLVMDatacenterName)
 	if err != nil {
 		return fail(nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName"))
 	}
+
 	placement, err := Place(ctx, client, in.Spec, in.Cluster, in.FailureDomain)
 	if err != nil {
 		return fail(err)
 	}
+
 	if err := autoPinning(ctx, client, in.Spec.VirtualMachine, placement, &machine); err != nil {
 		return fail(err)
 	}
+
 	cluster := placement.Cluster
 	templateName := in.Spec.VMTemplateName
 	if strings.Contains(templateName, versionVariable) {
 		if in.KubernetesVersion == "" {
-			return fail(&Error{infrav1.TemplateNotFoundReason, "spec.vmTemplateName", fmt.Sprintf("it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable)})
+			return fail(
+				&Error{
+					infrav1.TemplateNotFoundReason,
+					"spec.vmTemplateName",
+					fmt.Sprintf(
+						"it contains %s and the Machine has no version; set the Machine's spec.version",
+						versionVariable,
+					),
+				},
+			)
 		}
+
 		templateName = strings.ReplaceAll(templateName, versionVariable, in.KubernetesVersion)
 	}
+
 	template, err := client.TemplateVersion(ctx, dc, templateName, int(in.Spec.VMTemplateVersion))
 	if err != nil {
 		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
 	}
+
 	if !usesIgnition(in, template) {
 		machine.HostName = in.VMName // Ignition gets it as a file: the engine would add the same
 	}
+
 	if machine.UserData, err = userData(in, template, machine); err != nil {
 		return fail(err)
 	}
+
 	network, profile, err := networks(ctx, client, dc, template, in.NICs, &machine)
 	if err != nil {
 		return fail(err)
 	}
+
 	if err := disks(ctx, client, dc, template, placement.stored(in.Spec.VirtualMachine), &machine); err != nil {
 		return fail(err)
 	}
+
 	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {
 		return fail(err)
 	}
+
 	machine.ClusterID, machine.TemplateID = cluster.ID.String(), template.ID.String()
 	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
 	status := &infrav1.OLVMStatus{
-		ClusterID: cluster.ID.String(), ClusterName: cluster.Name, NetworkID: network.ID.String(), NetworkName: network.Name,
-		VMTemplateID: template.ID.String(), VMTemplateName: template.Name, VNICName: in.NICs[0].VNICName, VNICProfileID: profile.ID.String(), VNICProfileName: profile.Name,
+		ClusterID:       cluster.ID.String(),
+		ClusterName:     cluster.Name,
+		NetworkID:       network.ID.String(),
+		NetworkName:     network.Name,
+		VMTemplateID:    template.ID.String(),
+		VMTemplateName:  template.Name,
+		VNICName:        in.NICs[0].VNICName,
+		VNICProfileID:   profile.ID.String(),
+		VNICProfileName: profile.Name,
 	}
+
 	return machine, status, nil
 }
 
 // RenderEngine is the way to the engine for a configuration.
 func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
-	return render.Engine{URL: client.APIURL(), CA: string(config.CA), Insecure: config.Insecure, Username: config.Username, Password: config.Password}
+	return render.Engine{
+		URL:      client.APIURL(),
+		CA:       string(config.CA),
+		Insecure: config.Insecure,
+		Username: config.Username,
+		Password: config.Password,
+	}
 }
 
 func or[T comparable](value, fallback T) T {
@@ -156,6 +200,7 @@ func or[T comparable](value, fallback T) T {
 	if value == zero {
 		return fallback
 	}
+
 	return value
 }
 
@@ -168,12 +213,15 @@ func ParseMemory(text string) (int64, error) {
 	if match == nil {
 		return 0, fmt.Errorf("%q is not a size; write a number with the unit MB, GB or TB, such as 16GB", text)
 	}
+
 	number, err := strconv.ParseFloat(match[1], 64)
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a size: %w", text, err)
 	}
+
 	exponent := 10 * (strings.Index(" kmgt", strings.ToLower(match[2] + " ")[:1]))
 	bytes := number * math.Pow(2, float64(exponent))
+
 	const mib = 1 << 20
 	switch {
 	case bytes < 256*mib:
@@ -183,5 +231,6 @@ func ParseMemory(text string) (int64, error) {
 	case int64(bytes)%mib != 0:
 		return 0, fmt.Errorf("%q is not a whole number of MB", text)
 	}
+
 	return int64(bytes), nil
 }

@@ -29,68 +29,103 @@ type Placement struct {
 	HostIDs []engine.ID
 }
 
-// policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could not
-// migrate it anyway and must not try.
+// policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could
+// not migrate it anyway and must not try.
 func (p Placement) policy() *render.Placement {
 	if len(p.HostIDs) == 0 {
 		return nil
 	}
+
 	affinity := "migratable"
 	if len(p.HostIDs) == 1 {
 		affinity = "pinned"
 	}
+
 	hosts := make([]string, 0, len(p.HostIDs))
 	for _, id := range p.HostIDs {
 		hosts = append(hosts, id.String())
 	}
+
 	return &render.Placement{Affinity: affinity, HostIDs: hosts}
 }
 
 // Place resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own spec says.
-func Place(ctx context.Context, client *engine.Client, spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec, failureDomain string) (Placement, error) {
+func Place(
+	ctx context.Context,
+	client *engine.Client,
+	spec infrav1.OLVMMachineSpec,
+	cluster infrav1.OLVMClusterSpec,
+	failureDomain string,
+) (Placement, error) {
 	const field = "Machine spec.failureDomain"
 	name, clusterField := spec.OLVMOvirtClusterName, "spec.olvmOvirtClusterName"
 	var domain infrav1.OLVMFailureDomain
 	if failureDomain != "" {
-		at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool { return d.Name == failureDomain })
+		at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool {
+			return d.Name == failureDomain
+		})
 		if at < 0 {
-			return Placement{}, &Error{infrav1.FailureDomainNotFoundReason, field, fmt.Sprintf(
-				"OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain", failureDomain, known(domainNames(cluster.FailureDomains)))}
+			return Placement{}, &Error{
+				infrav1.FailureDomainNotFoundReason,
+				field,
+				fmt.Sprintf(
+					"OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
+					failureDomain,
+					known(domainNames(cluster.FailureDomains)),
+				),
+			}
 		}
+
 		domain = cluster.FailureDomains[at]
 		if domain.ClusterName != "" {
 			name, clusterField = domain.ClusterName, domainField(domain)+".clusterName"
 		}
 	}
+
 	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
 	if err != nil {
 		return Placement{}, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
+
 	if name == "" {
-		return Placement{}, &Error{infrav1.ClusterNotFoundReason, clusterField, "it is empty; name a cluster of the data center"}
+		return Placement{}, &Error{
+			infrav1.ClusterNotFoundReason,
+			clusterField,
+			"it is empty; name a cluster of the data center",
+		}
 	}
+
 	found, err := client.Cluster(ctx, dc, name)
 	if err != nil {
 		return Placement{}, nameError(err, infrav1.ClusterNotFoundReason, clusterField)
 	}
+
 	out := Placement{Cluster: *found, Domain: failureDomain, StorageDomainName: domain.StorageDomainName}
 	if err := checkStorage(ctx, client, dc, domain); err != nil {
 		return Placement{}, err
 	}
+
 	own := spec.VirtualMachine.Placement.HostNames
+
 	inDomain := len(domain.Hosts.Names) > 0 || domain.Hosts.AffinityLabel != ""
 	switch {
 	case inDomain && len(own) > 0:
-		return Placement{}, &Error{infrav1.PlacementInvalidReason, "spec.virtualMachine.placement.hostNames", fmt.Sprintf(
-			"failure domain %q names hosts too; take the hosts out of one of them", failureDomain)}
+		return Placement{}, &Error{
+			infrav1.PlacementInvalidReason,
+			"spec.virtualMachine.placement.hostNames",
+			fmt.Sprintf(
+				"failure domain %q names hosts too; take the hosts out of one of them", failureDomain),
+		}
 	case inDomain:
 		out.HostIDs, err = domainHosts(ctx, client, domain, found)
 	case len(own) > 0:
-		out.HostIDs, err = hostsByName(ctx, client, own, found, "spec.virtualMachine.placement.hostNames", infrav1.HostNotFoundReason)
+		out.HostIDs, err = hostsByName(ctx, client, own, found, "spec.virtualMachine.placement.hostNames",
+			infrav1.HostNotFoundReason)
 		if err == nil && len(out.HostIDs) < len(own) {
 			err = missingHosts(ctx, client, own, found)
 		}
 	}
+
 	return out, err
 }
 
@@ -103,6 +138,7 @@ func domainNames(domains []infrav1.OLVMFailureDomain) []string {
 	for _, d := range domains {
 		out = append(out, d.Name)
 	}
+
 	return out
 }
 
@@ -111,62 +147,82 @@ func known(names []string) string {
 	if len(names) == 0 {
 		return "it has none"
 	}
+
 	slices.Sort(names)
+
 	return "it has " + strings.Join(names, ", ")
 }
 
 // checkStorage makes sure that the storage domain of a failure domain exists.
-func checkStorage(ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain) error {
+func checkStorage(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain,
+) error {
 	if d.StorageDomainName == "" {
 		return nil
 	}
+
 	_, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
+
 	return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
 }
 
-// stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice goes
-// before.
+// stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice
+// goes before.
 func (p Placement) stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 	if p.StorageDomainName == "" {
 		return vm
 	}
+
 	root := infrav1.RootDisk{}
 	if vm.RootDisk != nil {
 		root = *vm.RootDisk
 	}
+
 	root.StorageDomainName = or(root.StorageDomainName, p.StorageDomainName)
+
 	vm.RootDisk, vm.DataDisks = &root, slices.Clone(vm.DataDisks)
 	for i := range vm.DataDisks {
 		vm.DataDisks[i].StorageDomainName = or(vm.DataDisks[i].StorageDomainName, p.StorageDomainName)
 	}
+
 	return vm
 }
 
 // domainHosts are the hosts of a domain that exist now, at least one. cluster is where they must be; nil for anywhere.
-func domainHosts(ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster) ([]engine.ID, error) {
+func domainHosts(
+	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, cluster *engine.Cluster,
+) ([]engine.ID, error) {
 	field := domainField(domain) + ".hosts"
 	if domain.Hosts.AffinityLabel == "" {
 		return hostsByName(ctx, client, domain.Hosts.Names, cluster, field+".names", infrav1.FailureDomainInvalidReason)
 	}
+
 	label, err := client.AffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
 	if err != nil {
 		return nil, nameError(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
 	}
+
 	hosts, err := client.HostsWithin(ctx, HostsAge)
 	if err != nil {
 		return nil, err
 	}
+
 	var ids []engine.ID
+
 	for _, h := range hosts {
-		if within(h, cluster) && slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
+		if within(h, cluster) &&
+			slices.ContainsFunc(label.Hosts.Items, func(r engine.Ref) bool { return r.ID == h.ID }) {
 			ids = append(ids, h.ID)
 		}
 	}
+
 	if len(ids) == 0 {
 		return nil, &Error{infrav1.FailureDomainInvalidReason, field + ".affinityLabel", fmt.Sprintf(
 			"no host of %s has the affinity label %q; give it to a host", scopeOf(cluster), label.Name)}
 	}
+
 	slices.Sort(ids)
+
 	return ids, nil
 }
 
@@ -178,30 +234,48 @@ func scopeOf(cluster *engine.Cluster) string {
 	if cluster == nil {
 		return "the engine"
 	}
+
 	return fmt.Sprintf("cluster %q", cluster.Name)
 }
 
 // hostsByName are the hosts of these names that exist; at least one must.
-func hostsByName(ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string) ([]engine.ID, error) {
+func hostsByName(
+	ctx context.Context, client *engine.Client, names []string, cluster *engine.Cluster, field, reason string,
+) ([]engine.ID, error) {
 	hosts, err := client.HostsWithin(ctx, HostsAge)
 	if err != nil {
 		return nil, err
 	}
+
 	var ids []engine.ID
 	var there []string
+
 	for _, h := range hosts {
 		if !within(h, cluster) {
 			continue
 		}
+
 		there = append(there, h.Name)
 		if slices.Contains(names, h.Name) {
 			ids = append(ids, h.ID)
 		}
 	}
+
 	if len(ids) == 0 {
-		return nil, &Error{reason, field, fmt.Sprintf("%s has none of the hosts %s; %s; correct the names", scopeOf(cluster), strings.Join(names, ", "), known(there))}
+		return nil, &Error{
+			reason,
+			field,
+			fmt.Sprintf(
+				"%s has none of the hosts %s; %s; correct the names",
+				scopeOf(cluster),
+				strings.Join(names, ", "),
+				known(there),
+			),
+		}
 	}
+
 	slices.Sort(ids)
+
 	return ids, nil
 }
 
@@ -211,40 +285,54 @@ func missingHosts(ctx context.Context, client *engine.Client, names []string, cl
 	if err != nil {
 		return err
 	}
+
 	var missing, there []string
+
 	for _, h := range hosts {
 		if within(h, cluster) {
 			there = append(there, h.Name)
 		}
 	}
+
 	for _, name := range names {
 		if !slices.Contains(there, name) {
 			missing = append(missing, name)
 		}
 	}
+
 	return &Error{infrav1.HostNotFoundReason, "spec.virtualMachine.placement.hostNames", fmt.Sprintf(
 		"%s has no host %s; %s; correct the names", scopeOf(cluster), strings.Join(missing, ", "), known(there))}
 }
 
-// FailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists them, and
-// what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about domains.
-func FailureDomains(ctx context.Context, client *engine.Client, cluster infrav1.OLVMClusterSpec) (usable []clusterv1.FailureDomain, wrong []error, err error) {
+// FailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists them,
+// and what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about
+// domains.
+func FailureDomains(
+	ctx context.Context, client *engine.Client, cluster infrav1.OLVMClusterSpec,
+) (usable []clusterv1.FailureDomain, wrong []error, err error) {
 	for _, d := range cluster.FailureDomains {
 		dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		err = checkDomain(ctx, client, dc, d)
+
 		var field *Error
 		switch {
 		case err == nil:
-			usable = append(usable, clusterv1.FailureDomain{Name: d.Name, ControlPlane: new(d.ControlPlane == nil || *d.ControlPlane), Attributes: domainAttributes(d)})
+			usable = append(usable, clusterv1.FailureDomain{
+				Name:         d.Name,
+				ControlPlane: new(d.ControlPlane == nil || *d.ControlPlane),
+				Attributes:   domainAttributes(d),
+			})
 		case errors.As(err, &field):
 			wrong = append(wrong, field)
 		default:
 			return nil, nil, err
 		}
 	}
+
 	return usable, wrong, nil
 }
 
@@ -256,13 +344,17 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 			return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
 		}
 	}
+
 	if err := checkStorage(ctx, client, dc, d); err != nil {
 		return err
 	}
+
 	if len(d.Hosts.Names) == 0 && d.Hosts.AffinityLabel == "" {
 		return nil
 	}
+
 	_, err := domainHosts(ctx, client, d, cluster)
+
 	return err
 }
 
@@ -271,17 +363,22 @@ func domainAttributes(d infrav1.OLVMFailureDomain) map[string]string {
 	if d.ClusterName != "" {
 		out["clusterName"] = d.ClusterName
 	}
+
 	if d.StorageDomainName != "" {
 		out["storageDomainName"] = d.StorageDomainName
 	}
+
 	if d.Hosts.AffinityLabel != "" {
 		out["affinityLabel"] = d.Hosts.AffinityLabel
 	}
+
 	if len(d.Hosts.Names) > 0 {
 		out["hosts"] = strings.Join(d.Hosts.Names, ",")
 	}
+
 	if len(out) == 0 {
 		return nil
 	}
+
 	return out
 }

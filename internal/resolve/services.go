@@ -39,10 +39,19 @@ func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 	if text == "" {
 		return out, nil
 	}
+
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return RouterIDs{}, &Error{infrav1.ControlPlaneServicesInvalidReason, "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]", fmt.Sprintf(
-			"%v; write back what it was, such as {\"api\":51}: it stands in /etc/keepalived/keepalived.conf of the nodes", err)}
+		return RouterIDs{}, &Error{
+			infrav1.ControlPlaneServicesInvalidReason,
+			"metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
+			fmt.Sprintf(
+				"%v; write back what it was, such as {\"api\":51}: it stands in "+
+					"/etc/keepalived/keepalived.conf of the nodes",
+				err,
+			),
+		}
 	}
+
 	return out, nil
 }
 
@@ -53,50 +62,74 @@ func (r RouterIDs) Without(other RouterIDs) RouterIDs {
 			*id = 0
 		}
 	}
+
 	return r
 }
 
 // maxRouterID is the highest that VRRP knows; the lowest is 1.
 const maxRouterID = 255
 
-// ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has, else
-// free ones, which are hashed from its name so that clusters of different managers hardly have the same ones. inUse are those
-// of other clusters.
-func ChooseRouterIDs(name string, services *infrav1.ControlPlaneServices, has RouterIDs, inUse []int) (RouterIDs, error) {
+// ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has,
+// else free ones, which are hashed from its name so that clusters of different managers hardly have the same ones.
+// inUse are those of other clusters.
+func ChooseRouterIDs(
+	name string, services *infrav1.ControlPlaneServices, has RouterIDs, inUse []int,
+) (RouterIDs, error) {
 	if services == nil {
 		return RouterIDs{}, nil
 	}
+
 	var out RouterIDs
 	choose := func(kind, field string, written, has int) (int, error) {
 		if written != 0 {
 			if written != has && slices.Contains(inUse, written) {
-				return 0, &Error{infrav1.VirtualRouterIDInUseReason, "spec.controlPlaneServices." + field, fmt.Sprintf("%d is the ID of another cluster of this engine; choose another, or remove it", written)}
+				return 0, &Error{
+					infrav1.VirtualRouterIDInUseReason,
+					"spec.controlPlaneServices." + field,
+					fmt.Sprintf(
+						"%d is the ID of another cluster of this engine; choose another, or remove it",
+						written,
+					),
+				}
 			}
+
 			return written, nil
 		}
+
 		if has != 0 {
 			return has, nil
 		}
+
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(name + "/" + kind)) // never fails
+
 		first := int(hash.Sum32() % maxRouterID)
 		for i := range maxRouterID {
 			if id := (first+i)%maxRouterID + 1; !slices.Contains(inUse, id) {
 				return id, nil
 			}
 		}
-		return 0, &Error{infrav1.VirtualRouterIDInUseReason, "spec.controlPlaneServices." + field, fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP", maxRouterID)}
+
+		return 0, &Error{
+			infrav1.VirtualRouterIDInUseReason,
+			"spec.controlPlaneServices." + field,
+			fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP", maxRouterID),
+		}
 	}
 	var err error
 	if services.VirtualIP == keepalived {
 		if out.API, err = choose("api", "virtualRouterID", int(services.VirtualRouterID), has.API); err != nil {
 			return out, err
 		}
+
 		inUse = append(slices.Clone(inUse), out.API)
 	}
+
 	if services.IngressVirtualIP != "" {
-		out.Ingress, err = choose("ingress", "ingressVirtualRouterID", int(services.IngressVirtualRouterID), has.Ingress)
+		out.Ingress, err = choose("ingress", "ingressVirtualRouterID", int(services.IngressVirtualRouterID),
+			has.Ingress)
 	}
+
 	return out, err
 }
 
@@ -106,50 +139,76 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 	if services == nil {
 		return nil
 	}
+
 	wrong := func(field, format string, args ...any) error {
 		return &Error{infrav1.ControlPlaneServicesInvalidReason, field, fmt.Sprintf(format, args...)}
 	}
 	if services.VirtualIP == kubeVIP || services.VirtualIP == keepalived {
 		if _, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host); err != nil {
-			return wrong("spec.controlPlaneEndpoint.host", "%q is not an IP address, which %s could give to a node; write one, or set controlPlaneServices.virtualIP to External", cluster.ControlPlaneEndpoint.Host, services.VirtualIP)
+			return wrong(
+				"spec.controlPlaneEndpoint.host",
+				"%q is not an IP address, which %s could give to a node; write one, or set "+
+					"controlPlaneServices.virtualIP to External",
+				cluster.ControlPlaneEndpoint.Host,
+				services.VirtualIP,
+			)
 		}
 	}
+
 	if services.LoadBalancer != "" && services.LoadBalancer != noLoadBalancer {
-		if port := or(services.APIServerPort, defaultAPIServerPort); port == or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
-			return wrong("spec.controlPlaneServices.apiServerPort", "the load balancer listens at port %d itself; choose another", port)
+		port := or(services.APIServerPort, defaultAPIServerPort)
+		if port == or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
+			return wrong("spec.controlPlaneServices.apiServerPort",
+				"the load balancer listens at port %d itself; choose another", port)
 		}
 	}
+
 	addresses := map[netip.Addr]string{}
 	var first netip.Addr
+
 	for _, each := range []struct {
 		field, text string
 		additional  bool
 	}{
-		{"controlPlaneEndpoint.host", cluster.ControlPlaneEndpoint.Host, false}, {"controlPlaneServices.additionalVirtualIP", services.AdditionalVirtualIP, true},
-		{"controlPlaneServices.ingressVirtualIP", services.IngressVirtualIP, false}, {"controlPlaneServices.additionalIngressVirtualIP", services.AdditionalIngressVirtualIP, true},
+		{"controlPlaneEndpoint.host", cluster.ControlPlaneEndpoint.Host, false},
+		{"controlPlaneServices.additionalVirtualIP", services.AdditionalVirtualIP, true},
+		{"controlPlaneServices.ingressVirtualIP", services.IngressVirtualIP, false},
+		{"controlPlaneServices.additionalIngressVirtualIP", services.AdditionalIngressVirtualIP, true},
 	} {
 		address, err := netip.ParseAddr(each.text)
 		if each.text == "" || err != nil && each.field == "controlPlaneEndpoint.host" {
 			continue // it may be a name, where nobody here has to hold it
 		}
+
 		field := "spec." + each.field
 		if err != nil {
 			return wrong(field, "%q is not an IP address", each.text)
 		}
+
 		if other, taken := addresses[address]; taken {
 			return wrong(field, "%s is that of %s, too; they need addresses of their own", address, other)
 		}
+
 		if addresses[address] = each.field; !each.additional {
 			first = address
 		} else if first.Is4() == address.Is4() {
-			return wrong(field, "%s is of the same family as %s; write one of the other family, or remove it", address, first)
+			return wrong(field, "%s is of the same family as %s; write one of the other family, or remove it", address,
+				first)
 		}
 	}
+
 	if services.DNS != nil {
 		if _, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host); err != nil {
-			return wrong("spec.controlPlaneEndpoint.host", "%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns", cluster.ControlPlaneEndpoint.Host, services.DNS.Domain)
+			return wrong(
+				"spec.controlPlaneEndpoint.host",
+				"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; "+
+					"write one, or remove dns",
+				cluster.ControlPlaneEndpoint.Host,
+				services.DNS.Domain,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -158,16 +217,24 @@ func clusterDNS(in Input, out *render.Machine) error {
 	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil {
 		return nil
 	}
+
 	own := ownAddresses(in)
 	if len(own) == 0 {
 		if in.NamePools {
 			return nil // it will have one
 		}
-		return &Error{infrav1.ControlPlaneServicesInvalidReason, in.NICs[0].field[:len(in.NICs[0].field)-1],
-			"the first network interface has no static address, at which the node could answer for the names of controlPlaneServices.dns; give it one, or have the DNS of the site know them"}
+
+		return &Error{
+			infrav1.ControlPlaneServicesInvalidReason,
+			in.NICs[0].field[:len(in.NICs[0].field)-1],
+			"the first network interface has no static address, at which the node could answer for the names of " +
+				"controlPlaneServices.dns; give it one, or have the DNS of the site know them",
+		}
 	}
+
 	out.DNSServers = union([]string{own[0].String()}, out.DNSServers)
 	out.SearchDomains = union(out.SearchDomains, []string{in.Cluster.ControlPlaneServices.DNS.Domain})
+
 	return nil
 }
 
@@ -175,6 +242,7 @@ func clusterDNS(in Input, out *render.Machine) error {
 func ownAddresses(in Input) []netip.Addr {
 	endpoint, err := netip.ParseAddr(in.Cluster.ControlPlaneEndpoint.Host)
 	var first, others []netip.Addr
+
 	for _, address := range in.Addresses[in.NICs[0].VNICName] {
 		if err == nil && address.Is4() == endpoint.Is4() {
 			first = append(first, address.Addr())
@@ -182,6 +250,7 @@ func ownAddresses(in Input) []netip.Addr {
 			others = append(others, address.Addr())
 		}
 	}
+
 	return append(first, others...)
 }
 
@@ -191,48 +260,74 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	if asked == nil {
 		return nil, nil
 	}
+
 	if err := ValidateServices(in.Cluster); err != nil {
 		return nil, err
 	}
-	if asked.VirtualIP == keepalived && in.RouterIDs.API == 0 || asked.IngressVirtualIP != "" && in.RouterIDs.Ingress == 0 {
-		return nil, &Error{infrav1.WaitingForClusterInfrastructureReason, "OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]", "the virtual router IDs are not chosen yet"}
+
+	if asked.VirtualIP == keepalived && in.RouterIDs.API == 0 ||
+		asked.IngressVirtualIP != "" && in.RouterIDs.Ingress == 0 {
+		return nil, &Error{
+			infrav1.WaitingForClusterInfrastructureReason,
+			"OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
+			"the virtual router IDs are not chosen yet",
+		}
 	}
+
 	out := &bootstrap.Services{HostName: in.VMName}
 	if guest := in.NICs[0].Guest; guest != nil {
 		out.Interface = guest.Interface
 	}
+
 	own := ownAddresses(in)
 	self := func(like netip.Addr) netip.Addr {
 		if at := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == like.Is4() }); at >= 0 {
 			return own[at]
 		}
+
 		return netip.Addr{}
 	}
 	none := func(what string, address netip.Addr) error {
-		return &Error{infrav1.ControlPlaneServicesInvalidReason, in.NICs[0].field[:len(in.NICs[0].field)-1], fmt.Sprintf(
-			"the first network interface has no static address of the family of %s %s, which keepalived is to hold; give it one, or use virtualIP KubeVIP", what, address)}
+		return &Error{
+			infrav1.ControlPlaneServicesInvalidReason,
+			in.NICs[0].field[:len(in.NICs[0].field)-1],
+			fmt.Sprintf(
+				"the first network interface has no static address of the family of %s %s, which keepalived is to "+
+					"hold; give it one, or use virtualIP KubeVIP",
+				what,
+				address,
+			),
+		}
 	}
-	endpoint, ingress := virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API), virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP, in.RouterIDs.Ingress)
+	endpoint := virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API)
+	ingress := virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP, in.RouterIDs.Ingress)
 	held := endpoint != nil && (asked.VirtualIP == kubeVIP || asked.VirtualIP == keepalived)
 	if held && in.ControlPlane {
 		api := &bootstrap.APIEndpoint{
-			VirtualAddress: *endpoint, Port: or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort), ServerPort: or(asked.APIServerPort, defaultAPIServerPort), NginxImage: asked.NginxImage,
+			VirtualAddress: *endpoint,
+			Port:           or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
+			ServerPort:     or(asked.APIServerPort, defaultAPIServerPort),
+			NginxImage:     asked.NginxImage,
 		}
 		if asked.LoadBalancer != noLoadBalancer {
 			api.LoadBalancer = bootstrap.LoadBalancer(asked.LoadBalancer)
 		}
+
 		if asked.VirtualIP == kubeVIP {
 			api.KubeVIPImage = or(asked.KubeVIPImage, defaultKubeVIPImage)
 		} else if out.Self = self(endpoint.Address); !out.Self.IsValid() {
 			return nil, none("the control plane endpoint", endpoint.Address)
 		}
+
 		for _, node := range in.ControlPlaneNodes {
 			if node.Is4() == endpoint.Address.Is4() {
 				api.Nodes = append(api.Nodes, node)
 			}
 		}
+
 		out.API = api
 	}
+
 	if ingress != nil {
 		out.Ingress = ingress
 		if address := self(ingress.Address); !out.Self.IsValid() {
@@ -241,25 +336,37 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 			}
 		}
 	}
+
 	if asked.DNS != nil {
 		out.DNS = &bootstrap.DNS{
-			Domain: asked.DNS.Domain, Addresses: own, Endpoint: endpoint.All(), ControlPlane: in.ControlPlane, Image: or(asked.DNS.Image, defaultCoreDNSImage),
-			Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool { return slices.Contains(own, a) }),
+			Domain:       asked.DNS.Domain,
+			Addresses:    own,
+			Endpoint:     endpoint.All(),
+			ControlPlane: in.ControlPlane,
+			Image:        or(asked.DNS.Image, defaultCoreDNSImage),
+			Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool {
+				return slices.Contains(own, a)
+			}),
 		}
 		if ingress != nil {
 			out.DNS.Ingress = ingress.All()
 		}
+
 		if held {
 			out.DNS.Servers = endpoint.All() // whoever holds it knows all nodes, also those that are made later
 		}
+
 		if held && in.ControlPlane {
 			out.DNS.Floating = endpoint.All()
 		}
+
 		out.DNS.Servers = union(out.DNS.Servers, in.ControlPlaneNodes)
 	}
+
 	if out.API == nil && out.Ingress == nil && out.DNS == nil {
 		return nil, nil
 	}
+
 	return out, nil
 }
 
@@ -269,7 +376,9 @@ func virtualAddress(text, additional string, routerID int) *bootstrap.VirtualAdd
 	if err != nil {
 		return nil
 	}
+
 	out := &bootstrap.VirtualAddress{Address: address, RouterID: routerID}
 	out.Additional, _ = netip.ParseAddr(additional) // checked by ValidateServices
+
 	return out
 }

@@ -10,36 +10,53 @@ import (
 func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	asked := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"}
 	first, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil)
-	if err != nil || first.API == 0 || first.Ingress == 0 || first.API == first.Ingress || first.API > 255 || first.Ingress > 255 {
+	if err != nil || first.API == 0 || first.Ingress == 0 || first.API == first.Ingress || first.API > 255 ||
+		first.Ingress > 255 {
 		t.Fatalf("%+v, %v", first, err)
 	}
+
 	if again, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil); err != nil || again != first {
 		t.Errorf("the same cluster elsewhere: %+v, %v", again, err)
 	}
-	if other, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, []int{first.API, first.Ingress}); err != nil || other.API == first.API || other.Ingress == first.Ingress || other.API == other.Ingress {
+
+	other, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, []int{first.API, first.Ingress})
+	if err != nil || other.API == first.API || other.Ingress == first.Ingress || other.API == other.Ingress {
 		t.Errorf("IDs that others have: %+v, %v", other, err)
 	}
-	if kept, err := ChooseRouterIDs("ns/a", asked, RouterIDs{API: 7, Ingress: 9}, []int{first.API}); err != nil || kept != (RouterIDs{API: 7, Ingress: 9}) {
+
+	kept, err := ChooseRouterIDs("ns/a", asked, RouterIDs{API: 7, Ingress: 9}, []int{first.API})
+	if err != nil || kept != (RouterIDs{API: 7, Ingress: 9}) {
 		t.Errorf("IDs that machines have: %+v, %v", kept, err)
 	}
-	if none, err := ChooseRouterIDs("ns/a", &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, RouterIDs{}, nil); err != nil || none != (RouterIDs{}) {
+
+	none, err := ChooseRouterIDs("ns/a", &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, RouterIDs{}, nil)
+	if err != nil || none != (RouterIDs{}) {
 		t.Errorf("kube-vip needs none: %+v, %v", none, err)
 	}
+
 	written := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", VirtualRouterID: 51}
 	if got, err := ChooseRouterIDs("ns/a", written, RouterIDs{API: 7}, nil); err != nil || got.API != 51 {
 		t.Errorf("one that is written: %+v, %v", got, err)
 	}
-	if got, err := ChooseRouterIDs("ns/a", written, RouterIDs{}, []int{51}); err == nil || !strings.Contains(err.Error(), "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another cluster") {
+
+	got, err := ChooseRouterIDs("ns/a", written, RouterIDs{}, []int{51})
+	if err == nil ||
+		!strings.Contains(err.Error(), "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another cluster") {
 		t.Errorf("one that is written and taken: %+v, %v", got, err)
 	}
+
 	var all []int
 	for id := 1; id <= 255; id++ {
 		all = append(all, id)
 	}
-	if got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, all); err == nil || !strings.Contains(err.Error(), "all 255 IDs are in use") {
+
+	got, err = ChooseRouterIDs("ns/a", asked, RouterIDs{}, all)
+	if err == nil || !strings.Contains(err.Error(), "all 255 IDs are in use") {
 		t.Errorf("none is free: %+v, %v", got, err)
 	}
-	if got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, append(all[:99:99], all[100:]...)); err == nil || got.API != 100 {
+
+	got, err = ChooseRouterIDs("ns/a", asked, RouterIDs{}, append(all[:99:99], all[100:]...))
+	if err == nil || got.API != 100 {
 		t.Errorf("one is free, and two are needed: %+v, %v", got, err)
 	}
 }
@@ -50,20 +67,52 @@ func TestServicesThatCannotWork(t *testing.T) {
 		services infrav1.ControlPlaneServices
 		want     string
 	}{
-		"kube-vip without an address":   {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, `spec.controlPlaneEndpoint.host: "api.example.com" is not an IP address`},
-		"keepalived without an address": {"", infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}, "spec.controlPlaneEndpoint.host"},
-		"the same port twice":           {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "HAProxy", APIServerPort: 6443}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
-		"no ingress address":            {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "apps"}, `spec.controlPlaneServices.ingressVirtualIP: "apps" is not an IP address`},
-		"one address for both":          {"10.0.0.5", infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.5"}, "10.0.0.5 is that of controlPlaneEndpoint.host, too"},
-		"not an address of IPv6":        {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", AdditionalVirtualIP: "fd00"}, `additionalVirtualIP: "fd00" is not an IP address`},
-		"two of one family":             {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "fd00::6", AdditionalIngressVirtualIP: "fd00::7"}, "additionalIngressVirtualIP: fd00::7 is of the same family as fd00::6"},
-		"names of a name":               {"api.example.com", infrav1.ControlPlaneServices{DNS: &infrav1.ClusterDNS{Domain: "a.example.com"}}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
-		"an external name":              {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
-		"all of it":                     {"10.0.0.5", infrav1.ControlPlaneServices{VirtualIP: "Keepalived", LoadBalancer: "Nginx", IngressVirtualIP: "10.0.0.6", AdditionalVirtualIP: "fd00::5", AdditionalIngressVirtualIP: "fd00::6", DNS: &infrav1.ClusterDNS{Domain: "a.example.com"}}, ""},
+		"kube-vip without an address": {"api.example.com", infrav1.ControlPlaneServices{
+			VirtualIP: "KubeVIP",
+		}, `spec.controlPlaneEndpoint.host: "api.example.com" is not an IP address`},
+		"keepalived without an address": {"", infrav1.ControlPlaneServices{
+			VirtualIP: "Keepalived",
+		}, "spec.controlPlaneEndpoint.host"},
+		"the same port twice": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:     "Keepalived",
+			LoadBalancer:  "HAProxy",
+			APIServerPort: 6443,
+		}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
+		"no ingress address": {"10.0.0.5", infrav1.ControlPlaneServices{
+			IngressVirtualIP: "apps",
+		}, `spec.controlPlaneServices.ingressVirtualIP: "apps" is not an IP address`},
+		"one address for both": {"10.0.0.5", infrav1.ControlPlaneServices{
+			IngressVirtualIP: "10.0.0.5",
+		}, "10.0.0.5 is that of controlPlaneEndpoint.host, too"},
+		"not an address of IPv6": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:           "Keepalived",
+			AdditionalVirtualIP: "fd00",
+		}, `additionalVirtualIP: "fd00" is not an IP address`},
+		"two of one family": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:                  "Keepalived",
+			IngressVirtualIP:           "fd00::6",
+			AdditionalIngressVirtualIP: "fd00::7",
+		}, "additionalIngressVirtualIP: fd00::7 is of the same family as fd00::6"},
+		"names of a name": {"api.example.com", infrav1.ControlPlaneServices{
+			DNS: &infrav1.ClusterDNS{Domain: "a.example.com"},
+		}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
+		"an external name": {"api.example.com", infrav1.ControlPlaneServices{VirtualIP: "External"}, ""},
+		"all of it": {"10.0.0.5", infrav1.ControlPlaneServices{
+			VirtualIP:                  "Keepalived",
+			LoadBalancer:               "Nginx",
+			IngressVirtualIP:           "10.0.0.6",
+			AdditionalVirtualIP:        "fd00::5",
+			AdditionalIngressVirtualIP: "fd00::6",
+			DNS:                        &infrav1.ClusterDNS{Domain: "a.example.com"},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := ValidateServices(infrav1.OLVMClusterSpec{ControlPlaneEndpoint: infrav1.APIEndpoint{Host: test.host}, ControlPlaneServices: &test.services})
-			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			err := ValidateServices(infrav1.OLVMClusterSpec{
+				ControlPlaneEndpoint: infrav1.APIEndpoint{Host: test.host},
+				ControlPlaneServices: &test.services,
+			})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(),
+				test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -74,13 +123,16 @@ func TestServicesWaitForTheirRouterIDs(t *testing.T) {
 	in := Input{ControlPlane: true, NICs: []NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
 	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
-	if _, err := services(in, nil); err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
+	_, err := services(in, nil)
+	if err == nil || !strings.Contains(err.Error(), "the virtual router IDs are not chosen yet") {
 		t.Errorf("keepalived without an ID: %v", err)
 	}
+
 	in.Cluster.ControlPlaneServices.VirtualIP = "KubeVIP"
 	if made, err := services(in, nil); err != nil || made.API.KubeVIPImage != defaultKubeVIPImage {
 		t.Errorf("kube-vip needs none: %+v, %v", made, err)
 	}
+
 	in.ControlPlane = false
 	if made, err := services(in, nil); err != nil || made != nil {
 		t.Errorf("a worker: %+v, %v", made, err)

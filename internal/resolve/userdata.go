@@ -19,8 +19,8 @@ import (
 // cloud-init.
 const IgnitionOS = "rhcos_x64"
 
-// maxUserData is how many bytes of user data a VM is given. Terraform's state has them in clear, and is in a Secret, of which the
-// API server takes 1 MiB.
+// maxUserData is how many bytes of user data a VM is given. Terraform's state has them in clear, and is in a Secret, of
+// which the API server takes 1 MiB.
 const maxUserData = 512 << 10
 
 // byPointer is the delivery of user data by the manager.
@@ -44,14 +44,17 @@ type Bootstrap struct {
 // UserDataOf is what is asked to be added to the bootstrap data of a machine: the machine's, and its cluster's.
 func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) infrav1.UserData {
 	var out infrav1.UserData
+
 	for _, asked := range []*infrav1.UserData{cluster.UserData, machine.UserData} {
 		if asked == nil {
 			continue
 		}
+
 		out.Proxy, out.SSH = cmp.Or(asked.Proxy, out.Proxy), cmp.Or(asked.SSH, out.SSH)
 		out.BootstrapDelivery = cmp.Or(asked.BootstrapDelivery, out.BootstrapDelivery)
 		out.Extra = slices.Concat(out.Extra, asked.Extra)
 	}
+
 	return out
 }
 
@@ -65,68 +68,128 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	if in.Bootstrap == nil {
 		return "", nil
 	}
+
 	ignition := usesIgnition(in, template)
 	if given := in.Bootstrap.Format == bootstrap.Ignition; given != ignition {
 		field, os := "spec.virtualMachine.osType", or(in.Spec.VirtualMachine.OSType, template.OS.Type)
 		if given {
-			return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
-				"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config", os, in.Bootstrap.Source, IgnitionOS)}
+			return "", &Error{
+				infrav1.BootstrapDataInvalidReason,
+				field,
+				fmt.Sprintf(
+					"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set "+
+						"it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config",
+					os,
+					in.Bootstrap.Source,
+					IgnitionOS,
+				),
+			}
 		}
-		return "", &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(
-			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of the KubeadmConfig to ignition, or another osType for an image with cloud-init", os, in.Bootstrap.Source)}
+
+		return "", &Error{
+			infrav1.BootstrapDataInvalidReason,
+			field,
+			fmt.Sprintf(
+				"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
+					"format of the KubeadmConfig to ignition, or another osType for an image with cloud-init",
+				os,
+				in.Bootstrap.Source,
+			),
+		}
 	}
+
 	guest := guestOf(in, machine)
 	var err error
 	if guest.Services, err = services(in, guest.DNSServers); err != nil {
 		return "", err
 	}
+
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
 		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
 	}
+
 	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
 	if most := map[bool]int{false: maxUserData, true: delivery.MaxData}[pointer]; len(merged) > most {
-		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, fmt.Sprintf(
-			"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)}
+		return "", &Error{
+			infrav1.BootstrapDataInvalidReason,
+			in.Bootstrap.Source,
+			fmt.Sprintf(
+				"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large "+
+					"files into the image, or let the guest fetch them",
+				len(merged),
+				most,
+			),
+		}
 	}
+
 	if !pointer {
 		return string(merged), nil
 	}
+
 	const field = "userData.bootstrapDelivery"
 	if !ignition {
-		return "", &Error{infrav1.BootstrapDataInvalidReason, field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with which it could fetch and verify the rest; set it to Inline"}
+		return "", &Error{
+			infrav1.BootstrapDataInvalidReason,
+			field,
+			"Pointer is for images with Ignition: the engine gives cloud-init nothing with which it could fetch and " +
+				"verify the rest; set it to Inline",
+		}
 	}
+
 	if in.Bootstrap.Offer == nil {
-		return "", &Error{infrav1.BootstrapDataInvalidReason, field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach it; set the flag, or bootstrapDelivery to Inline"}
+		return "", &Error{
+			infrav1.BootstrapDataInvalidReason,
+			field,
+			"Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach it; set the flag, or " +
+				"bootstrapDelivery to Inline",
+		}
 	}
+
 	where, err := in.Bootstrap.Offer(merged)
 	if err != nil {
 		return "", err
 	}
+
 	stub, err := where.Ignition(merged)
+
 	return string(stub), err
 }
 
 // guestOf is what the guest of a machine is told.
 func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 	asked := UserDataOf(in.Spec, in.Cluster)
-	out := bootstrap.Guest{HostName: in.VMName, SearchDomains: machine.SearchDomains, Extra: in.Bootstrap.Extra, NodeIPs: nodeIPs(in)}
+
+	out := bootstrap.Guest{
+		HostName:      in.VMName,
+		SearchDomains: machine.SearchDomains,
+		Extra:         in.Bootstrap.Extra,
+		NodeIPs:       nodeIPs(in),
+	}
 	for _, nic := range in.NICs {
 		if nic.Guest != nil {
 			out.Interfaces = append(out.Interfaces, interfaceOf(nic, in))
 		}
 	}
+
 	for _, server := range machine.DNSServers { // in their order
 		if address, err := netip.ParseAddr(server); err == nil { // NICs has checked them
 			out.DNSServers = union(out.DNSServers, []netip.Addr{address})
 		}
 	}
+
 	if asked.SSH != nil {
 		out.SSH = &bootstrap.SSH{User: asked.SSH.User, AuthorizedKeys: asked.SSH.AuthorizedKeys}
 	}
+
 	if asked.Proxy != nil {
-		out.Proxy = &bootstrap.Proxy{HTTP: asked.Proxy.HTTPProxy, HTTPS: asked.Proxy.HTTPSProxy, NoProxy: noProxy(in, asked.Proxy.NoProxy)}
+		out.Proxy = &bootstrap.Proxy{
+			HTTP:    asked.Proxy.HTTPProxy,
+			HTTPS:   asked.Proxy.HTTPSProxy,
+			NoProxy: noProxy(in, asked.Proxy.NoProxy),
+		}
 	}
+
 	return out
 }
 
@@ -137,27 +200,32 @@ func interfaceOf(nic NIC, in Input) bootstrap.Interface {
 	if g.DHCPv4 {
 		out.IPv4.Method = bootstrap.DHCP
 	}
+
 	switch {
 	case g.DHCPv6:
 		out.IPv6.Method = bootstrap.DHCP
 	case g.AutoConf:
 		out.IPv6.Method = bootstrap.AutoConf
 	}
+
 	for _, address := range in.Addresses[nic.VNICName] {
 		family := &out.IPv6
 		if address.Is4() {
 			family = &out.IPv4
 		}
+
 		*family = bootstrap.IP{Method: bootstrap.Static, Address: address.Prefix, Gateway: address.Gateway}
 	}
+
 	return out
 }
 
 // nodeIPs are the addresses that the kubelet is to register, where they are known: those of the first interface, of the
-// families that the cluster's pods have. A kubelet that looks for itself has one at most, and may find the control plane
-// endpoint, which some node has too.
+// families that the cluster's pods have. A kubelet that looks for itself has one at most, and may find the control
+// plane endpoint, which some node has too.
 func nodeIPs(in Input) []netip.Addr {
 	var v4, v6 netip.Addr
+
 	for _, address := range in.Addresses[in.NICs[0].VNICName] {
 		if address.Is4() {
 			v4 = address.Addr()
@@ -165,23 +233,29 @@ func nodeIPs(in Input) []netip.Addr {
 			v6 = address.Addr()
 		}
 	}
+
 	var out []netip.Addr
+
 	for _, cidr := range in.Bootstrap.Network.Pods.CIDRBlocks {
 		network, err := netip.ParsePrefix(cidr)
 		if err != nil {
 			continue // Cluster API's to refuse
 		}
+
 		address := v6
 		if network.Addr().Is4() {
 			address = v4
 		}
+
 		if address.IsValid() { // else the guest has one that only it knows, or none
 			out = union(out, []netip.Addr{address})
 		}
 	}
+
 	if len(in.Bootstrap.Network.Pods.CIDRBlocks) == 0 && v4.IsValid() {
 		return []netip.Addr{v4}
 	}
+
 	return out
 }
 
@@ -195,10 +269,12 @@ func noProxy(in Input, written []string) []string {
 	if host := in.Cluster.ControlPlaneEndpoint.Host; host != "" {
 		out = union(out, []string{host})
 	}
+
 	for _, nic := range in.NICs {
 		for _, address := range in.Addresses[nic.VNICName] {
 			out = union(out, []string{address.Prefix.Masked().String()})
 		}
 	}
+
 	return union(out, written)
 }

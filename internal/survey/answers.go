@@ -28,31 +28,38 @@ func ReadFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--answers: %w", err)
 	}
+
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	f := &File{path: path, values: map[string]*yaml.Node{}}
 	if len(document.Content) == 0 {
 		return f, nil
 	}
+
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s: it is not a mapping of keys", path)
 	}
+
 	var wrong []error
 	for _, p := range clusterfile.Unknown[Answers](path, root) {
 		wrong = append(wrong, p)
 	}
+
 	var answers Answers
 	if err := root.Decode(&answers); err != nil { // keys that are there twice, and values that are not text
 		wrong = append(wrong, fmt.Errorf("%s: %w", path, err))
 	}
+
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if value := root.Content[i+1]; value.Tag != "!!null" && value.Value != "" {
 			f.values[root.Content[i].Value] = value
 		}
 	}
+
 	return f, errors.Join(wrong...)
 }
 
@@ -62,6 +69,7 @@ func (f *File) problem(key, format string, args ...any) error {
 	if value := f.values[key]; value != nil {
 		p.Line = value.Line
 	}
+
 	return p
 }
 
@@ -70,7 +78,9 @@ func (f *File) value(key string) (string, bool) {
 	if value := f.values[key]; value != nil {
 		return value.Value, true
 	}
+
 	value := os.Getenv(environment[key])
+
 	return value, value != ""
 }
 
@@ -88,10 +98,12 @@ func (f *File) Ask(_ context.Context, q Question) (string, error) {
 	default:
 		return "", f.problem(q.Key, "it is missing. %s", q.Help)
 	}
+
 	text, err := q.accept(text)
 	if err != nil {
 		return "", f.problem(q.Key, "%v", err)
 	}
+
 	return text, nil
 }
 
@@ -100,13 +112,23 @@ func (f *File) Confirm(_ context.Context, ca *x509.Certificate) error {
 	const key = "caFingerprint"
 	subject, validity, fingerprint := describe(ca)
 	text, given := f.value(key)
+
 	plain := func(text string) string { return strings.ToUpper(strings.NewReplacer(":", "", " ", "").Replace(text)) }
 	switch {
 	case !given:
-		return f.problem(key, "it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare that with the engine's own, and write it", subject, validity, fingerprint)
+		return f.problem(
+			key,
+			"it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare "+
+				"that with the engine's own, and write it",
+			subject,
+			validity,
+			fingerprint,
+		)
 	case plain(text) != plain(fingerprint):
-		return f.problem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine", fingerprint, text)
+		return f.problem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",
+			fingerprint, text)
 	}
+
 	return nil
 }
 

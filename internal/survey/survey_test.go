@@ -16,7 +16,9 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(content), "| key |")
+
 	answers := reflect.TypeFor[Answers]()
 	for i := range answers.NumField() {
 		key := answers.Field(i).Tag.Get("yaml")
@@ -24,6 +26,7 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 		if !found {
 			t.Fatalf("docs/init.md says nothing of %s, or not in its order", key)
 		}
+
 		rest = after
 	}
 }
@@ -31,12 +34,14 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 // files writes some, and returns the folder.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, content := range contents {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -47,15 +52,19 @@ func TestAllFilesAreWrittenOrNone(t *testing.T) {
 			if force {
 				before = map[string]string{"a": "old a", "b": "old b"}
 			}
+
 			dir, staging := files(t, before), files(t, map[string]string{"a": "new a", "b": "new b"})
 			s := &survey{Options: Options{Output: filepath.Join(dir, "a"), Force: force}}
-			if err := s.publish(staging, []output{{name: "a"}, {name: "b"}, {name: "lost"}}); !errors.Is(err, os.ErrNotExist) {
+			err := s.publish(staging, []output{{name: "a"}, {name: "b"}, {name: "lost"}})
+			if !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
+
 			entries, err := os.ReadDir(dir)
 			if err != nil || len(entries) != len(before) {
 				t.Errorf("%v, %v", entries, err)
 			}
+
 			for name, want := range before {
 				if content, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(content) != want {
 					t.Errorf("%s is %q, %v", name, content, err)
@@ -68,12 +77,15 @@ func TestAllFilesAreWrittenOrNone(t *testing.T) {
 func TestAFileThatCameMeanwhileIsKept(t *testing.T) {
 	dir, staging := files(t, map[string]string{"b": "theirs"}), files(t, map[string]string{"a": "a", "b": "b"})
 	s := &survey{Options: Options{Output: filepath.Join(dir, "a")}}
-	if err := s.publish(staging, []output{{name: "a"}, {name: "b"}}); err == nil || !strings.Contains(err.Error(), "is there already") {
+	err := s.publish(staging, []output{{name: "a"}, {name: "b"}})
+	if err == nil || !strings.Contains(err.Error(), "is there already") {
 		t.Errorf("%v", err)
 	}
+
 	if content, err := os.ReadFile(filepath.Join(dir, "b")); err != nil || string(content) != "theirs" {
 		t.Errorf("%q, %v", content, err)
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, "a")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the other one is there: %v", err)
 	}
@@ -91,7 +103,8 @@ func (ends) Again(_ string, reason error) error               { return reason }
 
 func TestASurveyThatEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Run(ctx, ends{cancel}, Options{Output: filepath.Join(t.TempDir(), "cluster.yaml")}); !errors.Is(err, ErrInterrupted) {
+	_, err := Run(ctx, ends{cancel}, Options{Output: filepath.Join(t.TempDir(), "cluster.yaml")})
+	if !errors.Is(err, ErrInterrupted) {
 		t.Error(err)
 	}
 }

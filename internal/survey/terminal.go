@@ -25,14 +25,15 @@ type Terminal struct {
 	lines bool
 }
 
-// NewTerminal returns the terminal that both streams are; nil where one of them is none. The environment variables ACCESSIBLE
-// and TERM=dumb make it ask by lines.
+// NewTerminal returns the terminal that both streams are; nil where one of them is none. The environment variables
+// ACCESSIBLE and TERM=dumb make it ask by lines.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	from, ok1 := in.(*os.File)
 	to, ok2 := out.(*os.File)
 	if !ok1 || !ok2 || !term.IsTerminal(int(from.Fd())) || !term.IsTerminal(int(to.Fd())) {
 		return nil
 	}
+
 	return &Terminal{in: from, out: to, lines: os.Getenv("ACCESSIBLE") != "" || os.Getenv("TERM") == "dumb"}
 }
 
@@ -42,48 +43,61 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 		_, err := fmt.Fprintf(t.out, "%s: %s, the only one\n", q.Title, q.Choices[0])
 		return q.Choices[0], err
 	}
+
 	var answer string
 	title := q.Title
 	if t.lines { // which has neither help nor placeholders
 		if _, err := fmt.Fprintln(t.out, q.Help); err != nil {
 			return "", err
 		}
+
 		if q.Default != "" {
 			title += " [" + q.Default + "]"
 		}
+
 		title += ":"
 	}
+
 	if err := t.put(ctx, t.field(q, title, &answer)); err != nil {
 		return "", err
 	}
+
 	answer, err := q.accept(answer)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed since it was accepted
 	}
+
 	if !t.lines { // the question is gone from the screen
 		shown := answer
 		if q.Secret {
 			shown = "(hidden)"
 		}
+
 		_, err = fmt.Fprintf(t.out, "%s: %s\n", q.Title, shown)
 	}
+
 	return answer, err
 }
 
 // field is what huh asks with.
 func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
 	if len(q.Choices) > 0 {
-		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).Value(answer)
+		field := huh.NewSelect[string]().Title(title).Description(q.Help).Options(huh.NewOptions(q.Choices...)...).
+			Value(answer)
 		if len(q.Choices) > tall {
 			field.Height(tall + 2)
 		}
+
 		return field
 	}
+
 	echo := huh.EchoModeNormal
 	if q.Secret {
 		echo = huh.EchoModePassword
 	}
-	return huh.NewInput().Title(title).Description(q.Help).Placeholder(q.Default).EchoMode(echo).Value(answer).Validate(func(text string) error {
+
+	return huh.NewInput().Title(title).Description(q.Help).Placeholder(q.Default).EchoMode(echo).
+		Value(answer).Validate(func(text string) error {
 		_, err := q.accept(text)
 		return err
 	})
@@ -94,8 +108,12 @@ func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 	if t.lines {
 		return t.putLine(ctx, field)
 	}
-	// Signals end ctx. Bubble Tea's handler of them would wait for the program that ctx has ended already, and the program for it.
-	form := huh.NewForm(huh.NewGroup(field)).WithTheme(huh.ThemeBase16()).WithProgramOptions(tea.WithInput(t.in), tea.WithOutput(t.out), tea.WithoutSignalHandler())
+
+	// Signals end ctx. Bubble Tea's handler of them would wait for the program that ctx has ended already, and the
+	// program for it.
+	form := huh.NewForm(huh.NewGroup(field)).WithTheme(huh.ThemeBase16()).
+		WithProgramOptions(tea.WithInput(t.in), tea.WithOutput(t.out), tea.WithoutSignalHandler())
+
 	err := form.RunWithContext(ctx)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, huh.ErrUserAborted):
@@ -103,6 +121,7 @@ func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 	case err != nil:
 		return fmt.Errorf("failed to ask on the terminal: %w", err)
 	}
+
 	return nil
 }
 
@@ -119,14 +138,17 @@ func (e *ending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// putLine has a field answered by a line. huh cannot be interrupted there: whoever reads is left behind, for the program ends.
+// putLine has a field answered by a line. huh cannot be interrupted there: whoever reads is left behind, for the
+// program ends.
 func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 	state, err := term.GetState(int(t.in.Fd()))
 	if err != nil {
 		return fmt.Errorf("failed to ask on the terminal: %w", err)
 	}
+
 	in, done := &ending{File: t.in}, make(chan error, 1)
 	go func() { done <- field.WithTheme(huh.ThemeBase()).RunAccessible(t.out, in) }()
+
 	select {
 	case <-ctx.Done():
 		_ = term.Restore(int(t.in.Fd()), state) // a password was not to be seen
@@ -135,6 +157,7 @@ func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 		if in.ended || errors.Is(err, io.EOF) {
 			return ErrInterrupted
 		}
+
 		return err
 	}
 }
@@ -142,22 +165,32 @@ func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 // Confirm implements Asker.
 func (t *Terminal) Confirm(ctx context.Context, ca *x509.Certificate) error {
 	subject, validity, fingerprint := describe(ca)
-	_, err := fmt.Fprintf(t.out, `The system does not know who signed the engine's certificate. The engine says that it was this CA:
+	_, err := fmt.Fprintf(
+		t.out,
+		`The system does not know who signed the engine's certificate. The engine says that it was this CA:
   subject  %s
   valid    %s
   SHA-256  %s
 On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engine/ca.pem
-`, subject, validity, fingerprint)
+`,
+		subject,
+		validity,
+		fingerprint,
+	)
 	if err != nil {
 		return err
 	}
+
 	var is bool
-	if err := t.put(ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is)); err != nil {
+	err = t.put(ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is))
+	if err != nil {
 		return err
 	}
+
 	if !is {
 		return errors.New("the engine's CA is not confirmed; nothing is written")
 	}
+
 	return nil
 }
 

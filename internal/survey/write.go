@@ -36,9 +36,11 @@ func (a *Answers) secretFile(name string) string { return name + "-credentials.y
 // keys is a mapping of YAML that is written in the order of its keys.
 type keys yaml.Node
 
-// add adds a key with a value: text, a number as text, or keys. Nothing is added for what is empty. The comment goes above it.
+// add adds a key with a value: text, a number as text, or keys. Nothing is added for what is empty. The comment goes
+// above it.
 func (k *keys) add(key string, value any, comment string) *keys {
 	var node *yaml.Node
+
 	switch value := value.(type) {
 	case string:
 		node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
@@ -47,13 +49,17 @@ func (k *keys) add(key string, value any, comment string) *keys {
 	case *keys:
 		node = (*yaml.Node)(value)
 	}
+
 	if node.Value == "" && len(node.Content) == 0 {
 		return k
 	}
+
 	if strings.Contains(node.Value, "\n") {
 		node.Style = yaml.LiteralStyle
 	}
+
 	k.Content = append(k.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key, HeadComment: comment}, node)
+
 	return k
 }
 
@@ -63,7 +69,8 @@ type count string
 func block() *keys { return &keys{Kind: yaml.MappingNode} }
 func line() *keys  { return &keys{Kind: yaml.MappingNode, Style: yaml.FlowStyle} }
 
-// file is the cluster file that the answers make, also while some of them are not there. ca is its file, empty for none.
+// file is the cluster file that the answers make, also while some of them are not there. ca is its file, empty for
+// none.
 func (a *Answers) file(ca string) ([]byte, error) {
 	server := ""
 	if a.Engine != "" {
@@ -71,13 +78,16 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		server = base.String()
 	}
+
 	machine := func(memory, cores, addresses string) *keys {
 		topology := line()
 		if cores != "" {
 			topology.add("cores", count(cores), "").add("sockets", count("1"), "")
 		}
+
 		return block().
 			add("olvmOvirtClusterName", a.Cluster, "").
 			add("vmTemplateName", a.Template, "").
@@ -85,7 +95,9 @@ func (a *Answers) file(ca string) ([]byte, error) {
 			add("virtualMachine", block().
 				add("memory", memory, "").
 				add("cpu", line().add("topology", topology, ""), "").
-				add("network", block().add("gateway", a.Gateway, "").add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""), "")
+				add("network", block().add("gateway", a.Gateway, "").
+					add("ipv4", line().add("subnet", a.Subnet, "").add("ipAddresses", addresses, ""), ""), ""),
+				"")
 	}
 	root := block().
 		add("name", a.Name, "").
@@ -98,7 +110,8 @@ func (a *Answers) file(ca string) ([]byte, error) {
 		add("providers", block().add("olvm", block().
 			add("olvmDatacenterName", a.DataCenter, "").
 			add("olvmOvirtAPIServer", block().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
-			add("olvmOCK", line().add("storageDomainName", a.StorageDomain, ""), "# Where olvmctl image puts the disks of images.").
+			add("olvmOCK", line().add("storageDomainName", a.StorageDomain, ""),
+				"# Where olvmctl image puts the disks of images.").
 			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneAddresses), "").
 			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
@@ -108,6 +121,7 @@ func (a *Answers) file(ca string) ([]byte, error) {
 	if err := encoder.Encode((*yaml.Node)(root)); err != nil {
 		return nil, fmt.Errorf("failed to encode the cluster file: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -117,13 +131,22 @@ func (s *survey) secret(file *clusterfile.Source) ([]byte, error) {
 	if reference.Namespace != "" {
 		namespace = reference.Namespace
 	}
+
 	var out bytes.Buffer
 	err := manifest.Write(&out, []*unstructured.Unstructured{{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
-		"metadata": map[string]any{"name": reference.Name, "namespace": namespace, "labels": map[string]any{clusterctlv1.ClusterctlMoveLabel: ""}},
-		"stringData": map[string]any{"username": s.answers.User, "password": s.answers.Password, "scope": "ovirt-app-api",
+		"metadata": map[string]any{
+			"name":      reference.Name,
+			"namespace": namespace,
+			"labels":    map[string]any{clusterctlv1.ClusterctlMoveLabel: ""},
+		},
+		"stringData": map[string]any{
+			"username":                   s.answers.User,
+			"password":                   s.answers.Password,
+			"scope":                      "ovirt-app-api",
 			infrav1.AllowedServerURLsKey: file.Providers.OLVM.OvirtAPIServer.ServerURL},
 	}}})
+
 	return out.Bytes(), err
 }
 
@@ -133,17 +156,22 @@ type output struct {
 	content []byte
 }
 
-// write makes the files in a folder of their own beside the output, has the cluster file checked there as olvmctl validate
-// does, and only then puts them in their places.
+// write makes the files in a folder of their own beside the output, has the cluster file checked there as olvmctl
+// validate does, and only then puts them in their places.
 func (s *survey) write(ctx context.Context) (*Written, error) {
 	dir := filepath.Dir(s.Output)
 	staging, err := os.MkdirTemp(dir, ".olvmctl-init-")
 	if err != nil {
 		return nil, fmt.Errorf("--output: %w", err)
 	}
+
 	defer func() { _ = os.RemoveAll(staging) }()
 	a := &s.answers
-	out := &Written{ClusterFile: s.Output, Credentials: filepath.Join(dir, a.secretFile(a.Name)), NoTemplate: s.noTemplate}
+	out := &Written{
+		ClusterFile: s.Output,
+		Credentials: filepath.Join(dir, a.secretFile(a.Name)),
+		NoTemplate:  s.noTemplate,
+	}
 	var files []output
 	ca := ""
 	if s.ca != nil {
@@ -151,32 +179,40 @@ func (s *survey) write(ctx context.Context) (*Written, error) {
 		out.CA = filepath.Join(dir, ca)
 		files = append(files, output{ca, encodeCA(s.ca)})
 	}
+
 	content, err := a.file(ca)
 	if err != nil {
 		return nil, err
 	}
+
 	files = append(files, output{filepath.Base(s.Output), content})
 	if err := stage(staging, files); err != nil {
 		return nil, err
 	}
+
 	read, err := s.valid(filepath.Join(staging, filepath.Base(s.Output)), out)
 	if err != nil {
 		return nil, err
 	}
+
 	secret, err := s.secret(read)
 	if err != nil {
 		return nil, err
 	}
+
 	files = append(files, output{a.secretFile(a.Name), secret})
 	if err := stage(staging, files[len(files)-1:]); err != nil {
 		return nil, err
 	}
+
 	if ctx.Err() != nil {
 		return nil, ErrInterrupted
 	}
+
 	if err := s.publish(staging, files); err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -186,6 +222,7 @@ func stage(dir string, files []output) error {
 			return fmt.Errorf("failed to write %s: %w", f.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -195,21 +232,26 @@ func (s *survey) valid(path string, out *Written) (*clusterfile.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var wrong []error
+
 	for _, p := range read.Validate() {
 		if p.File == path {
 			p.File = s.Output
 		}
+
 		if p.Warning {
 			out.Warnings = append(out.Warnings, p)
 		} else {
 			wrong = append(wrong, p)
 		}
 	}
+
 	if len(wrong) == 0 {
 		_, err = read.Manifests(clusterfile.DefaultFlavor, os.LookupEnv)
 		wrong = append(wrong, err)
 	}
+
 	return read, errors.Join(wrong...)
 }
 
@@ -220,14 +262,17 @@ func (s *survey) publish(staging string, files []output) (err error) {
 		if err == nil {
 			return
 		}
+
 		for _, back := range slices.Backward(undo) {
 			back()
 		}
 	}()
+
 	for _, f := range files {
 		if err := s.free(f.name); err != nil {
 			return err
 		}
+
 		path, before := filepath.Join(filepath.Dir(s.Output), f.name), filepath.Join(staging, f.name+".before")
 		switch err := os.Rename(path, before); {
 		case err == nil:
@@ -235,10 +280,13 @@ func (s *survey) publish(staging string, files []output) (err error) {
 		case !errors.Is(err, os.ErrNotExist):
 			return fmt.Errorf("failed to overwrite %s: %w", path, err)
 		}
+
 		if err := os.Rename(filepath.Join(staging, f.name), path); err != nil {
 			return fmt.Errorf("failed to write %s: %w", path, err)
 		}
+
 		undo = append(undo, func() { _ = os.Remove(path) })
 	}
+
 	return nil
 }

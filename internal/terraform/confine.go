@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Confinement says what keeps a run from what is not its own: files of the manager, of its Pod and of other runs, and the
-// network. Whatever a configuration makes the executor do, it has nothing to give away.
+// Confinement says what keeps a run from what is not its own: files of the manager, of its Pod and of other runs, and
+// the network. Whatever a configuration makes the executor do, it has nothing to give away.
 type Confinement string
 
 const (
@@ -22,11 +22,12 @@ func (x *Executor) Confinement() Confinement {
 	if x.landlock > 0 {
 		return Landlocked
 	}
+
 	return Unconfined
 }
 
-// isBinary says whether a file is a program and not a script, whose interpreter would have to be allowed with all that it
-// reads.
+// isBinary says whether a file is a program and not a script, whose interpreter would have to be allowed with all that
+// it reads.
 func isBinary(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -35,5 +36,6 @@ func isBinary(path string) bool {
 	defer file.Close()
 	magic := make([]byte, 4)
 	_, err = file.Read(magic)
+
 	return err == nil && bytes.Equal(magic, []byte("\x7fELF"))
 }

@@ -22,13 +22,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAnExecutorReachesNothing has hostile code in the place of the executor. A script is not confined, so that the same
-// attempts by way of one show that they work where nothing stops them.
+// TestAnExecutorReachesNothing has hostile code in the place of the executor. A script is not confined, so that the
+// same attempts by way of one show that they work where nothing stops them.
 func TestAnExecutorReachesNothing(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	token := file(t, "token", "eyJhbGciOiJSUzI1NiJ9")
 	neighbour := file(t, "terraform.tfvars.json", `{"ovirt_password": "p"}`)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,17 +38,27 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	}
 	defer listener.Close()
 	attempts := []string{
-		"read:" + token, "read:" + neighbour, "write:" + filepath.Join(filepath.Dir(token), "new"), "run:/bin/sh", "connect:" + listener.Addr().String(),
+		"read:" + token, "read:" + neighbour, "write:" + filepath.Join(filepath.Dir(token),
+			"new"), "run:/bin/sh", "connect:" + listener.Addr().String(),
 		"spy:", "read:/etc/hostname", "link:" + token,
 	}
 	results := func(executor string) []string {
 		t.Helper()
-		x := terraform.NewExecutor(terraform.Executable{Path: executor, Product: "OpenTofu", Version: version.Must(version.NewVersion(hostile.Version))}, nobody{}, t.TempDir())
-		_, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Fresh: true, Files: map[string][]byte{"main.tf": []byte("# " + hostile.Attempts(attempts...) + "\n")}})
+		x := terraform.NewExecutor(terraform.Executable{
+			Path:    executor,
+			Product: "OpenTofu",
+			Version: version.Must(version.NewVersion(hostile.Version)),
+		}, nobody{}, t.TempDir())
+		_, err := x.Apply(t.Context(), terraform.Request{
+			Dir:   t.TempDir(),
+			Fresh: true,
+			Files: map[string][]byte{"main.tf": []byte("# " + hostile.Attempts(attempts...) + "\n")},
+		})
 		var diagnostics *terraform.DiagnosticError
 		if !errors.As(err, &diagnostics) {
 			t.Fatalf("got %v", err)
 		}
+
 		return strings.Split(diagnostics.Diagnostics[0].Detail, " | ")
 	}
 
@@ -55,35 +66,43 @@ func TestAnExecutorReachesNothing(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n'"+self+"' \"$@\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, result := range results(script) {
 		if !strings.Contains(result, hostile.Got) {
 			t.Errorf("without confinement: %s", result)
 		}
 	}
+
 	got := results(self)
 	if len(got) != len(attempts) {
 		t.Errorf("%d results of %d attempts", len(got), len(attempts))
 	}
+
 	for _, result := range got {
 		if strings.Contains(result, hostile.Got) {
 			t.Error(result)
 		}
 	}
+
 	if content, err := os.ReadFile(token); err != nil || len(content) == 0 {
 		t.Errorf("the manager itself cannot read any more: %v", err)
 	}
 }
 
-// TestALinkIsNotFollowed has an executor, which nothing confines, leave a link to another machine's state in the place of its
-// own.
+// TestALinkIsNotFollowed has an executor, which nothing confines, leave a link to another machine's state in the place
+// of its own.
 func TestALinkIsNotFollowed(t *testing.T) {
 	theirs := file(t, "terraform.tfstate", `{"version":4,"serial":1,"lineage":"theirs","resources":[]}`)
 	x := pretender(t, "true", "ln -s "+theirs+" terraform.tfstate")
 	saved := ""
-	_, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Fresh: true, SaveState: func(_ context.Context, state []byte) error {
-		saved = string(state)
-		return nil
-	}})
+	_, err := x.Apply(t.Context(), terraform.Request{
+		Dir:   t.TempDir(),
+		Fresh: true,
+		SaveState: func(_ context.Context, state []byte) error {
+			saved = string(state)
+			return nil
+		},
+	})
 	if err == nil || !strings.Contains(err.Error(), "is no file") || saved != "" {
 		t.Errorf("saved %q, %v", saved, err)
 	}
@@ -96,6 +115,7 @@ func file(t *testing.T, name, content string) string {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -118,6 +138,7 @@ func TestAConfigurationReadsNoFiles(t *testing.T) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
+
 	own := map[string][]byte{"main.tf": []byte("output \"a\" {\n  value = file(\"own\")\n}\n"), "own": []byte("x")}
 	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Fresh: true, Files: own}); err != nil {
 		t.Errorf("a file of its own: %v", err)

@@ -23,16 +23,20 @@ type DiagnosticError struct {
 
 func (e *DiagnosticError) Error() string {
 	var parts []string
+
 	for _, d := range e.Diagnostics {
 		text := d.Summary
 		if d.Detail != "" {
 			text += ": " + d.Detail
 		}
+
 		if d.Address != "" {
 			text = d.Address + ": " + text
 		}
+
 		parts = append(parts, strings.Join(strings.Fields(text), " "))
 	}
+
 	return fmt.Sprintf("terraform %s failed: %s", e.Phase, strings.Join(parts, "; "))
 }
 
@@ -49,6 +53,7 @@ func (e *GuardError) Error() string {
 	if len(e.Attributes) > 0 {
 		text += " because of " + strings.Join(e.Attributes, ", ")
 	}
+
 	return text + "; nothing was applied"
 }
 
@@ -70,7 +75,12 @@ type DiskFullError struct {
 }
 
 func (e *DiskFullError) Error() string {
-	return fmt.Sprintf("the disk of the working directory %s is full (%v): make room, or give the manager's --work-dir a larger volume", e.Dir, e.Err)
+	return fmt.Sprintf(
+		"the disk of the working directory %s is full (%v): make room, or give the manager's "+
+			"--work-dir a larger volume",
+		e.Dir,
+		e.Err,
+	)
 }
 
 func (e *DiskFullError) Unwrap() error { return e.Err }
@@ -83,7 +93,12 @@ type KilledError struct {
 }
 
 func (e *KilledError) Error() string {
-	return fmt.Sprintf("terraform %s was killed (%v): most often because memory ran out; raise the manager's memory limit, or lower --terraform-concurrency", e.Phase, e.Signal)
+	return fmt.Sprintf(
+		"terraform %s was killed (%v): most often because memory ran out; raise the manager's memory limit, or "+
+			"lower --terraform-concurrency",
+		e.Phase,
+		e.Signal,
+	)
 }
 
 // StateVersionError says that a newer executor wrote the state. Nothing was run.
@@ -94,5 +109,11 @@ type StateVersionError struct {
 }
 
 func (e *StateVersionError) Error() string {
-	return fmt.Sprintf("the state was written by version %s and this manager runs %s %s, which may not know all that is in it: run that version or a later one", e.Written, e.Executor.Product, e.Executor.Version)
+	return fmt.Sprintf(
+		"the state was written by version %s and this manager runs %s %s, which may not know all that is in it: run "+
+			"that version or a later one",
+		e.Written,
+		e.Executor.Product,
+		e.Executor.Version,
+	)
 }

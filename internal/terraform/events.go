@@ -75,6 +75,7 @@ type eventWriter struct {
 func (w *eventWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	total := len(p)
 	for len(p) > 0 {
 		end := bytes.IndexByte(p, '\n')
@@ -84,19 +85,24 @@ func (w *eventWriter) Write(p []byte) (int, error) {
 		} else {
 			p = nil
 		}
+
 		if len(w.line)+len(part) > maxLine {
 			w.overlong, w.line = true, w.line[:0]
 		}
+
 		if !w.overlong {
 			w.line = append(w.line, part...)
 		}
+
 		if end >= 0 {
 			if !w.overlong {
 				w.handle(w.line)
 			}
+
 			w.line, w.overlong = w.line[:0], false
 		}
 	}
+
 	return total, nil
 }
 
@@ -105,22 +111,32 @@ func (w *eventWriter) handle(line []byte) {
 	if json.Unmarshal(line, &e) != nil {
 		return
 	}
+
 	switch e.Type {
 	case "diagnostic":
 		if e.Diagnostic.Severity == "error" && len(w.diagnostics) < maxDiagnostics {
 			w.diagnostics = append(w.diagnostics, Diagnostic{
-				Summary: w.clean(e.Diagnostic.Summary), Detail: w.clean(e.Diagnostic.Detail), Address: e.Diagnostic.Address,
+				Summary: w.clean(e.Diagnostic.Summary),
+				Detail:  w.clean(e.Diagnostic.Detail),
+				Address: e.Diagnostic.Address,
 			})
 		}
 	case "planned_change":
-		w.planned = append(w.planned, Change{Address: e.Change.Resource.Addr, Type: e.Change.Resource.Type, Action: e.Change.Action})
+		w.planned = append(w.planned, Change{
+			Address: e.Change.Resource.Addr,
+			Type:    e.Change.Resource.Type,
+			Action:  e.Change.Action,
+		})
 	case "apply_complete":
 		w.applied++
 		if w.onApply != nil {
 			w.onApply(e.Hook.Resource.Addr, e.Hook.IDValue)
 		}
 	case "change_summary":
-		w.summary.add, w.summary.change, w.summary.remove, w.summary.imported = e.Changes.Add, e.Changes.Change, e.Changes.Remove, e.Changes.Import
+		w.summary.add = e.Changes.Add
+		w.summary.change = e.Changes.Change
+		w.summary.remove = e.Changes.Remove
+		w.summary.imported = e.Changes.Import
 	}
 }
 
@@ -129,6 +145,7 @@ func (w *eventWriter) clean(text string) string {
 	if len(text) > maxDiagnostic {
 		text = strings.ToValidUTF8(text[:maxDiagnostic], "") + " ..."
 	}
+
 	return text
 }
 
@@ -146,5 +163,6 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 		w.full()
 		return 0, errTalkative
 	}
+
 	return len(p), nil
 }

@@ -46,30 +46,45 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 		if err != nil {
 			return Executable{}, fmt.Errorf("%s: %w", ExecutableEnv, err)
 		}
+
 		return found, nil
 	}
 
-	// Each is asked by Probe, in an environment of its own: hc-install would run it in the user's, where it calls out and writes.
+	// Each is asked by Probe, in an environment of its own: hc-install would run it in the user's, where it calls out
+	// and writes.
 	search := filepath.SplitList(os.Getenv("PATH"))
+
 	candidates := slices.Concat(executables("terraform", search), executables("tofu", search))
 	for _, dir := range dirs {
-		candidates = slices.Concat(candidates, executables("terraform", []string{dir}), executables("tofu", []string{dir}))
+		candidates = slices.Concat(candidates, executables("terraform", []string{dir}),
+			executables("tofu", []string{dir}))
 	}
 
-	problems := []error{fmt.Errorf("no Terraform >= %s or OpenTofu >= %s was found: install one, or set %s", MinimumTerraform, MinimumOpenTofu, ExecutableEnv)}
+	problems := []error{
+		fmt.Errorf(
+			"no Terraform >= %s or OpenTofu >= %s was found: install one, or set %s",
+			MinimumTerraform,
+			MinimumOpenTofu,
+			ExecutableEnv,
+		),
+	}
+
 	for _, path := range candidates {
 		found, err := Probe(ctx, path)
 		if err == nil {
 			return found, nil
 		}
+
 		problems = append(problems, err)
 	}
+
 	return Executable{}, errors.Join(problems...)
 }
 
 // executables of that name in folders.
 func executables(name string, dirs []string) []string {
 	var out []string
+
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
@@ -77,6 +92,7 @@ func executables(name string, dirs []string) []string {
 			out = append(out, path)
 		}
 	}
+
 	return out
 }
 
@@ -97,26 +113,33 @@ func Probe(ctx context.Context, path string) (Executable, error) {
 	if err != nil {
 		return Executable{}, fmt.Errorf("%s version: %w", path, err)
 	}
+
 	scanner := bufio.NewScanner(bytes.NewReader(output))
 	for scanner.Scan() {
 		match := versionLine.FindStringSubmatch(strings.TrimSpace(scanner.Text()))
 		if match == nil {
 			continue
 		}
+
 		parsed, err := version.NewVersion(match[2])
 		if err != nil {
 			return Executable{}, fmt.Errorf("%s has an unreadable version %q: %w", path, match[2], err)
 		}
+
 		minimum := MinimumTerraform
 		if match[1] == openTofuProduct {
 			minimum = MinimumOpenTofu
 		}
+
 		if parsed.Core().LessThan(minimum) {
 			return Executable{}, fmt.Errorf("%s is %s %s; at least %s is needed", path, match[1], parsed, minimum)
 		}
+
 		return Executable{Path: path, Product: match[1], Version: parsed}, nil
 	}
-	return Executable{}, fmt.Errorf("%s is neither Terraform nor OpenTofu: it answers %q", path, firstLine(string(output)))
+
+	return Executable{}, fmt.Errorf("%s is neither Terraform nor OpenTofu: it answers %q", path,
+		firstLine(string(output)))
 }
 
 func firstLine(text string) string {
@@ -131,16 +154,20 @@ func environment(home string) map[string]string {
 		"TMPDIR":             home,
 		"TF_CLI_CONFIG_FILE": os.DevNull,
 		"CHECKPOINT_DISABLE": "1",
-		// A run lives for a second or for a wait: collecting garbage costs it a third of its CPU time and saves nothing.
+		// A run lives for a second or for a wait: collecting garbage costs it a third of its CPU time and saves
+		// nothing.
 		"GOGC":       "off",
 		"GOMEMLIMIT": "512MiB",
 		"GOMAXPROCS": "1",
 	}
-	for _, name := range []string{"PATH", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+
+	for _, name := range []string{"PATH", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy",
+		"no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
 	}
+
 	return env
 }
 
@@ -149,5 +176,6 @@ func environmentList(home string) []string {
 	for name, value := range environment(home) {
 		list = append(list, name+"="+value)
 	}
+
 	return list
 }

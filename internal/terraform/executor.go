@@ -36,8 +36,8 @@ const (
 
 // Provider serves a Terraform provider for one run.
 type Provider interface {
-	// Serve starts an endpoint for a run, and returns how to attach to it and how to end it. The end waits for the calls
-	// that are under way.
+	// Serve starts an endpoint for a run, and returns how to attach to it and how to end it. The end waits for the
+	// calls that are under way.
 	Serve(ctx context.Context, use Use) (*plugin.ReattachConfig, func(), error)
 	// Address of the provider in configurations.
 	Address() string
@@ -57,6 +57,7 @@ var declared = regexp.MustCompile(`(?m)^\s*(?:resource|data)\s+"([^"]+)"`)
 // typesOf are the types that configuration and state have.
 func typesOf(files map[string][]byte, state []byte) []string {
 	found := map[string]bool{}
+
 	for name, content := range files {
 		if filepath.Ext(name) == ".tf" {
 			for _, match := range declared.FindAllSubmatch(content, -1) {
@@ -64,15 +65,18 @@ func typesOf(files map[string][]byte, state []byte) []string {
 			}
 		}
 	}
+
 	var stored struct {
 		Resources []struct {
 			Type string `json:"type"`
 		} `json:"resources"`
 	}
+
 	_ = json.Unmarshal(state, &stored) // what is no state is reported by who reads it
 	for _, r := range stored.Resources {
 		found[r.Type] = true
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -92,9 +96,9 @@ type Executor struct {
 	free    []*slot
 }
 
-// slot is an executor that has been asked for its version, in a folder that is a link to the working directory of the run
-// that has it. terraform-exec asks each executor that it sets up, and it belongs to one folder; a process for each run
-// would cost as much as half a plan.
+// slot is an executor that has been asked for its version, in a folder that is a link to the working directory of the
+// run that has it. terraform-exec asks each executor that it sets up, and it belongs to one folder; a process for each
+// run would cost as much as half a plan.
 type slot struct {
 	tf   *tfexec.Terraform
 	link string
@@ -102,7 +106,13 @@ type slot struct {
 
 // NewExecutor returns an executor; scratch is a folder for its own preparations.
 func NewExecutor(executable Executable, provider Provider, scratch string) *Executor {
-	return &Executor{executable: executable, provider: provider, scratch: scratch, landlock: landlockVersion(executable.Path), modules: map[string][]byte{}}
+	return &Executor{
+		executable: executable,
+		provider:   provider,
+		scratch:    scratch,
+		landlock:   landlockVersion(executable.Path),
+		modules:    map[string][]byte{},
+	}
 }
 
 // Request asks for one run.
@@ -120,9 +130,9 @@ type Request struct {
 	State []byte
 	// Destroy asks for everything in the state to be deleted.
 	Destroy bool
-	// Fresh says that nothing exists of what the configuration asks for, and no state does: a plan can do nothing but create.
-	// It is made and applied by one process then, without anybody being asked, which halves the cost of a machine. So is a
-	// destruction.
+	// Fresh says that nothing exists of what the configuration asks for, and no state does: a plan can do nothing but
+	// create. It is made and applied by one process then, without anybody being asked, which halves the cost of a
+	// machine. So is a destruction.
 	Fresh bool
 	// Guard is asked about each planned change; an answer other than "" refuses the plan.
 	Guard func(Change) (refusal string)
@@ -131,8 +141,8 @@ type Request struct {
 	// Applied is called with address and ID of each resource the moment it exists.
 	Applied func(ctx context.Context, address, id string)
 	// SaveState is called with the new state at the end, and with Terraform also after each resource; OpenTofu writes
-	// its local state at the end only. It must make the state durable; an error stops nothing, because the VM exists all
-	// the same, and is returned by the run.
+	// its local state at the end only. It must make the state durable; an error stops nothing, because the VM exists
+	// all the same, and is returned by the run.
 	SaveState func(ctx context.Context, state []byte) error
 }
 
@@ -163,19 +173,24 @@ func (x *Executor) Plan(ctx context.Context, request Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := &Plan{Changes: effective(events.planned)}
 	var text string
 	err = run.confined(func() error {
 		if out.JSON, err = run.tf.ShowPlanFile(ctx, planFile, run.reattach); err != nil {
 			return err
 		}
+
 		text, err = run.tf.ShowPlanFileRaw(ctx, planFile, run.reattach)
+
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the plan: %w", err)
 	}
+
 	out.Text = run.redact(text)
+
 	return out, nil
 }
 
@@ -191,19 +206,25 @@ func (x *Executor) Apply(ctx context.Context, request Request) (Summary, error) 
 		if err := run.planGuarded(ctx); err != nil {
 			return Summary{}, err
 		}
+
 		what = tfexec.DirOrPlan(planFile)
 	}
+
 	if request.Confirm != nil {
 		if err := request.Confirm(ctx); err != nil {
 			return Summary{}, err
 		}
 	}
+
 	return run.apply(ctx, what)
 }
 
 // effective are the changes that do something.
 func effective(planned []Change) []Change {
-	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool { return c.Action == "noop" || c.Action == "read" || c.Action == "move" })
+	return slices.DeleteFunc(slices.Clone(planned), func(c Change) bool {
+		return c.Action == "noop" ||
+			c.Action == "read" || c.Action == "move"
+	})
 }
 
 // run is one use of a working directory.
@@ -226,31 +247,44 @@ func (x *Executor) open(ctx context.Context, request Request) (*run, error) {
 	if err := enoughSpace(x.scratch); err != nil {
 		return nil, err
 	}
+
 	modules, err := x.moduleManifest(ctx, request.Files)
 	if err != nil {
 		return nil, err
 	}
+
 	state, resumed, err := x.prepare(request)
 	if err != nil {
 		return nil, err
 	}
+
 	if modules != nil {
 		if err := write(request.Dir, ".terraform/modules/modules.json", modules); err != nil {
 			return nil, err
 		}
 	}
+
 	tf, leave, err := x.command(request.Dir)
 	if err != nil {
 		return nil, err
 	}
+
 	reattach, stop, err := x.attach(ctx, Use{Owner: request.Owner, Types: typesOf(request.Files, state)})
 	if err != nil {
 		leave()
 		return nil, err
 	}
+
 	return &run{
-		Request: request, writesAtOnce: x.executable.Product == terraformProduct, resumed: resumed, tf: tf, reattach: reattach, stop: stop, leave: leave,
-		redact: redact.New(request.Secrets, request.Names...).Text, confined: func(do func() error) error { return x.confined(request.Dir, do) },
+		Request:      request,
+		writesAtOnce: x.executable.Product == terraformProduct,
+		resumed:      resumed,
+		tf:           tf,
+		reattach:     reattach,
+		stop:         stop,
+		leave:        leave,
+		redact:       redact.New(request.Secrets, request.Names...).Text,
+		confined:     func(do func() error) error { return x.confined(request.Dir, do) },
 	}, nil
 }
 
@@ -259,6 +293,7 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, nil, fmt.Errorf("failed to find the working directory: %w", err)
 	}
+
 	s := x.takeSlot()
 	leave = func() { x.giveSlot(s) }
 	defer func() {
@@ -269,17 +304,21 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	if err := errors.Join(os.RemoveAll(s.link), os.Symlink(dir, s.link)); err != nil {
 		return nil, nil, diskError(dir, fmt.Errorf("failed to link the working directory: %w", err))
 	}
+
 	if s.tf == nil {
 		if s.tf, err = tfexec.NewTerraform(s.link, x.executable.Path); err != nil {
 			return nil, nil, fmt.Errorf("failed to set up %s: %w", x.executable.Product, err)
 		}
+
 		if err := s.tf.SetWaitDelay(cmp.Or(x.StopGrace, stopGrace)); err != nil {
 			return nil, nil, fmt.Errorf("failed to set the grace period: %w", err)
 		}
 	}
+
 	if err := s.tf.SetEnv(environment(dir)); err != nil {
 		return nil, nil, errors.New("failed to set the environment of the executor") // the error would list it
 	}
+
 	return s.tf, leave, nil
 }
 
@@ -288,11 +327,13 @@ func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 	if err := makeDir(x.scratch); err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp(x.scratch, "warm-")
 	if err != nil {
 		return diskError(x.scratch, fmt.Errorf("failed to make a working directory: %w", err))
 	}
 	defer os.RemoveAll(dir)
+
 	for range concurrency {
 		tf, leave, err := x.command(dir)
 		if err != nil {
@@ -307,6 +348,7 @@ func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 			return fmt.Errorf("failed to ask %s for its version: %w", x.executable, asked)
 		}
 	}
+
 	return nil
 }
 
@@ -318,7 +360,9 @@ func (x *Executor) takeSlot() *slot {
 		x.free = x.free[:last]
 		return s
 	}
+
 	x.slots++
+
 	return &slot{link: filepath.Join(x.scratch, fmt.Sprintf("slot-%d", x.slots))}
 }
 
@@ -334,6 +378,7 @@ func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return tfexec.Reattach(tfexec.ReattachInfo{x.provider.Address(): tfexec.ReattachConfig{
 		Protocol: string(config.Protocol), ProtocolVersion: config.ProtocolVersion, Pid: config.Pid, Test: config.Test,
 		Addr: tfexec.ReattachConfigAddr{Network: config.Addr.Network(), String: config.Addr.String()},
@@ -346,6 +391,7 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	digest := sha256.New()
 	subset := map[string][]byte{}
 	hasModules := false
+
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if filepath.Ext(name) == ".tf" && (strings.Contains(name, "/") || !strings.HasPrefix(name, "imports")) {
 			subset[name] = files[name]
@@ -356,9 +402,11 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 			}
 		}
 	}
+
 	if !hasModules {
 		return nil, nil // no module, nothing to initialise
 	}
+
 	key := hex.EncodeToString(digest.Sum(nil))
 	x.mu.Lock()
 	manifest, ok := x.modules[key]
@@ -366,16 +414,19 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	if ok {
 		return manifest, nil
 	}
+
 	dir, err := os.MkdirTemp(x.scratch, "init-")
 	if err != nil {
 		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
 	}
 	defer os.RemoveAll(dir)
+
 	for name, content := range subset {
 		if err := write(dir, name, content); err != nil {
 			return nil, err
 		}
 	}
+
 	tf, leave, err := x.command(dir)
 	if err != nil {
 		return nil, err
@@ -389,12 +440,15 @@ func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) 
 	if err := x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) }); err != nil {
 		return nil, fmt.Errorf("terraform init failed: %w", err)
 	}
+
 	if manifest, err = os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json")); err != nil {
 		return nil, fmt.Errorf("terraform init left no list of modules: %w", err)
 	}
+
 	x.mu.Lock()
 	x.modules[key] = manifest
 	x.mu.Unlock()
+
 	return manifest, nil
 }
 
@@ -403,9 +457,11 @@ func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
 	err := r.process(ctx, "plan", func() error {
-		_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy), r.reattach)
+		_, err := r.tf.PlanJSON(ctx, events, tfexec.Out(planFile), tfexec.Lock(false), tfexec.Destroy(r.Destroy),
+			r.reattach)
 		return err
 	})
+
 	return events, r.failure(ctx, "plan", events, err)
 }
 
@@ -415,11 +471,13 @@ func (r *run) planGuarded(ctx context.Context) error {
 	if err != nil || r.Guard == nil {
 		return err
 	}
+
 	for _, change := range effective(events.planned) {
 		if refusal := r.Guard(change); refusal != "" {
 			return r.refused(ctx, change, refusal)
 		}
 	}
+
 	return nil
 }
 
@@ -428,15 +486,18 @@ func (r *run) apply(ctx context.Context, what tfexec.ApplyOption) (Summary, erro
 	events := &eventWriter{redact: r.redact, onApply: keeper.applied}
 	ctx, cancel := r.bounded(ctx)
 	defer cancel(nil)
-	err := r.process(ctx, "apply", func() error { return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach) })
+	err := r.process(ctx, "apply", func() error {
+		return r.tf.ApplyJSON(ctx, events, what, tfexec.Lock(false), r.reattach)
+	})
 	err = r.failure(ctx, "apply", events, err)
 	err = errors.Join(err, keeper.finish())
 	s := events.summary
+
 	return Summary{Added: s.add, Changed: s.change, Destroyed: s.remove, Imported: s.imported}, err
 }
 
-// bounded interrupts the executor when it says more on its standard error than anybody reads: terraform-exec keeps all of
-// it in memory. What is said as JSON on the standard output is not kept.
+// bounded interrupts the executor when it says more on its standard error than anybody reads: terraform-exec keeps all
+// of it in memory. What is said as JSON on the standard output is not kept.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r.tf.SetStderr(&limitedWriter{left: maxStderr, full: func() { cancel(errTalkative) }})
@@ -453,12 +514,14 @@ func (r *run) failure(ctx context.Context, phase string, events *eventWriter, er
 	case len(events.diagnostics) > 0:
 		return &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
 	}
+
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 			return &KilledError{Phase: phase, Signal: status.Signal()}
 		}
 	}
+
 	return fmt.Errorf("terraform %s failed: %s", phase, r.redact(err.Error()))
 }
 
@@ -468,7 +531,9 @@ func interrupted(phase string, events *eventWriter, cause error) error {
 	if !errors.As(cause, &timeout) || len(events.diagnostics) == 0 {
 		return fmt.Errorf("terraform %s was interrupted: %w", phase, cause)
 	}
+
 	waits := &DiagnosticError{Phase: phase, Diagnostics: events.diagnostics}
+
 	return fmt.Errorf("terraform %s was interrupted: %w (%s)", phase, cause, waits.Error())
 }
 
@@ -483,19 +548,24 @@ func (r *run) refused(ctx context.Context, change Change, action string) error {
 	if err != nil {
 		return refusal // the refusal stands without its reason
 	}
+
 	for _, planned := range plan.ResourceChanges {
 		if planned.Address != change.Address || planned.Change == nil {
 			continue
 		}
+
 		for _, path := range planned.Change.ReplacePaths {
 			var steps []string
 			for _, step := range asSlice(path) {
 				steps = append(steps, fmt.Sprint(step))
 			}
+
 			refusal.Attributes = append(refusal.Attributes, strings.Join(steps, "."))
 		}
 	}
+
 	slices.Sort(refusal.Attributes)
+
 	return refusal
 }
 
@@ -503,6 +573,7 @@ func asSlice(value any) []any {
 	if list, ok := value.([]any); ok {
 		return list
 	}
+
 	return []any{value}
 }
 
@@ -510,6 +581,7 @@ func asSlice(value any) []any {
 func (r *run) close() {
 	r.stop()
 	r.leave()
+
 	for _, name := range append([]string{planFile, stateFile, stateFile + ".backup", erroredFile}, r.SecretFiles...) {
 		if err := os.Remove(filepath.Join(r.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			_ = os.RemoveAll(r.Dir) // better no configuration to look at than a secret left behind
@@ -536,10 +608,13 @@ func (k *stateKeeper) applied(address, id string) {
 	if k.run.Applied != nil && id != "" {
 		k.run.Applied(k.ctx, address, id)
 	}
+
 	if !k.run.writesAtOnce {
 		return
 	}
+
 	deadline := time.Now().Add(2 * time.Second)
+
 	for {
 		state, err := readWithin(k.run.Dir, stateFile)
 		if err == nil && json.Valid(state) {
@@ -549,9 +624,11 @@ func (k *stateKeeper) applied(address, id string) {
 				return
 			}
 		}
+
 		if time.Now().After(deadline) {
 			return
 		}
+
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -562,16 +639,23 @@ func (k *stateKeeper) finish() error {
 	if errors.Is(err, fs.ErrNotExist) && !k.reported {
 		return nil
 	}
+
 	if errors.Is(err, fs.ErrNotExist) {
 		// The executor had the file open: it wrote to one that nobody finds any more, and noticed nothing.
-		return fmt.Errorf("the working directory %s was deleted while terraform ran; the next run goes on with what was saved before", k.run.Dir)
+		return fmt.Errorf(
+			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
+			k.run.Dir,
+		)
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to read the state: %w", err)
 	}
+
 	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
 		state = k.seen
 	}
+
 	k.mu.Lock()
 	k.err = nil // only the last state counts
 	k.mu.Unlock()
@@ -581,6 +665,7 @@ func (k *stateKeeper) finish() error {
 		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
 		return fmt.Errorf("failed to save the state: %w", k.err)
 	}
+
 	return nil
 }
 
@@ -590,11 +675,13 @@ func (k *stateKeeper) save(state []byte) {
 	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
 	defer cancel()
 	begin := time.Now()
 	if k.err = k.run.SaveState(ctx, state); k.err == nil {
 		k.last = slices.Clone(state)
 	}
+
 	stateSaveSeconds.WithLabelValues(outcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
 }

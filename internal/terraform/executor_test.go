@@ -32,47 +32,81 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	timings := ovirtsim.Timings{Clone: 100 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}
+	timings := ovirtsim.Timings{
+		Clone:     100 * time.Millisecond,
+		Launch:    20 * time.Millisecond,
+		PowerUp:   50 * time.Millisecond,
+		PowerDown: 20 * time.Millisecond,
+	}
 	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	sessions := &engine.Sessions{}
-	client, err := sessions.Get(engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()})
+	client, err := sessions.Get(engine.Config{
+		URL:      sim.URL(),
+		Username: sim.Username(),
+		Password: sim.Password(),
+		CA:       sim.CA(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx := t.Context()
 	dc, err := client.DataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cluster, err := client.Cluster(ctx, dc, "Default")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template, err := client.Template(ctx, dc, "ol9-k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	network, err := client.Network(ctx, dc, "kvm-vlan")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := &world{sim: sim, client: client, dir: filepath.Join(t.TempDir(), "work")}
-	w.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true}}, t.TempDir())
+	w.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true},
+	}, t.TempDir())
 	w.machine = render.Machine{
-		Engine: render.Engine{URL: client.APIURL(), CA: string(sim.CA()), Username: sim.Username(), Password: sim.Password()},
-		Name:   "demo-1", Comment: "owner of demo-1", ClusterID: cluster.ID.String(), TemplateID: template.ID.String(), Cores: 2, Sockets: 1, Threads: 1, Memory: 4 << 30,
-		NICs:     []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
-		Guests:   []render.GuestNIC{{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}}},
+		Engine: render.Engine{
+			URL:      client.APIURL(),
+			CA:       string(sim.CA()),
+			Username: sim.Username(),
+			Password: sim.Password(),
+		},
+		Name:       "demo-1",
+		Comment:    "owner of demo-1",
+		ClusterID:  cluster.ID.String(),
+		TemplateID: template.ID.String(),
+		Cores:      2,
+		Sockets:    1,
+		Threads:    1,
+		Memory:     4 << 30,
+		NICs:       []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
+		Guests: []render.GuestNIC{
+			{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}},
+		},
 		UserData: "#cloud-config\nruncmd: ['true && echo <bootstrap-canary>']\n",
 	}
+
 	return w
 }
 
@@ -82,9 +116,13 @@ func (w *world) request(t *testing.T) terraform.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return terraform.Request{
-		Dir: w.dir, Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{w.machine.Engine.Password, w.machine.UserData},
-		State: w.state(),
+		Dir:         w.dir,
+		Files:       files,
+		SecretFiles: []string{render.SecretsFile},
+		Secrets:     []string{w.machine.Engine.Password, w.machine.UserData},
+		State:       w.state(),
 		SaveState: func(_ context.Context, state []byte) error {
 			w.saved = append(w.saved, slices.Clone(state))
 			return nil
@@ -96,6 +134,7 @@ func (w *world) state() []byte {
 	if len(w.saved) == 0 {
 		return nil
 	}
+
 	return w.saved[len(w.saved)-1]
 }
 
@@ -108,23 +147,29 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if summary.Added != 3 {
 		t.Errorf("added %d resources, want VM, network interface and start", summary.Added)
 	}
+
 	vms := w.sim.VMs()
 	if len(vms) != 1 || vms[0].Name != "demo-1" || vms[0].Comment != "owner of demo-1" {
 		t.Fatalf("the engine has %+v", vms)
 	}
+
 	if len(applied) != 3 || applied[0] != render.VMAddress.String()+" "+vms[0].ID {
 		t.Errorf("applied were %q, want the VM first", applied)
 	}
+
 	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state at the end only
 		// The first state that was saved has the VM and not yet the rest.
 		first, err := tfstate.Parse(w.saved[0])
 		if err != nil || first.ResourceID("ovirt_vm") != vms[0].ID || first.ResourceID("ovirt_vm_start") != "" {
-			t.Errorf("the first state has VM %q and start %q, %v", first.ResourceID("ovirt_vm"), first.ResourceID("ovirt_vm_start"), err)
+			t.Errorf("the first state has VM %q and start %q, %v", first.ResourceID("ovirt_vm"),
+				first.ResourceID("ovirt_vm_start"), err)
 		}
 	}
+
 	for _, name := range []string{render.SecretsFile, "terraform.tfstate", "plan.tfplan"} {
 		if _, err := os.Stat(filepath.Join(w.dir, name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s was left in the working directory: %v", name, err)
@@ -140,6 +185,7 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if summary, err = w.executor.Apply(t.Context(), w.request(t)); err != nil || summary.Changed != 1 {
 		t.Errorf("more memory: %+v, %v", summary, err)
 	}
+
 	vm, err := w.client.VM(t.Context(), engine.ID(vms[0].ID))
 	if err != nil || *vm.Memory != 8<<30 {
 		t.Errorf("the engine was not told of the memory: %v, %v", vm, err)
@@ -149,17 +195,21 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	request = w.request(t)
 	request.Files, request.Destroy = files, true
 	if summary, err = w.executor.Apply(t.Context(), request); err != nil || summary.Destroyed != 3 {
 		t.Errorf("destroy: %+v, %v", summary, err)
 	}
+
 	if left := w.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left in the engine: %+v", left)
 	}
+
 	if last, err := tfstate.Parse(w.state()); err != nil || !last.Empty() {
 		t.Errorf("the state is not empty: %v", err)
 	}
+
 	if w.sim.Logins() != 1 {
 		t.Errorf("%d logins, want one shared session", w.sim.Logins())
 	}
@@ -170,19 +220,23 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	if _, err := w.executor.Apply(t.Context(), w.request(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	w.machine.Cores = 4
 	request := w.request(t)
 	request.Guard = func(change terraform.Change) string {
 		if change.Action == "replace" {
 			return change.Action
 		}
+
 		return ""
 	}
 	_, err := w.executor.Apply(t.Context(), request)
 	var refused *terraform.GuardError
-	if !errors.As(err, &refused) || refused.Address != render.VMAddress.String() || !slices.Equal(refused.Attributes, []string{"cpu_cores"}) {
+	if !errors.As(err, &refused) || refused.Address != render.VMAddress.String() ||
+		!slices.Equal(refused.Attributes, []string{"cpu_cores"}) {
 		t.Fatalf("got %v", err)
 	}
+
 	if vms := w.sim.VMs(); len(vms) != 1 {
 		t.Errorf("the engine has %+v", vms)
 	}
@@ -196,13 +250,16 @@ func TestAnInterruptedRunLeavesItsStateAndTheNextOneFinishes(t *testing.T) {
 	if _, err := w.executor.Apply(ctx, request); err == nil {
 		t.Fatal("an interrupted run reported success")
 	}
+
 	parsed, err := tfstate.Parse(w.state())
 	if err != nil || parsed.ResourceID("ovirt_vm") == "" {
 		t.Fatalf("the state lost the VM: %v", err)
 	}
+
 	if _, err := w.executor.Apply(t.Context(), w.request(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	if vms := w.sim.VMs(); len(vms) != 1 {
 		t.Errorf("the engine has %d VMs", len(vms))
 	}
@@ -212,12 +269,15 @@ func TestAStateThatCouldNotBeSavedIsFoundByTheNextRun(t *testing.T) {
 	w := newWorld(t)
 	request := w.request(t)
 	request.SaveState = func(context.Context, []byte) error { return errors.New("API server is down") }
-	if _, err := w.executor.Apply(t.Context(), request); err == nil || !strings.Contains(err.Error(), "API server is down") {
+	_, err := w.executor.Apply(t.Context(), request)
+	if err == nil || !strings.Contains(err.Error(), "API server is down") {
 		t.Fatalf("got %v", err)
 	}
+
 	if summary, err := w.executor.Apply(t.Context(), w.request(t)); err != nil || !summary.Empty() {
 		t.Fatalf("the next run did %+v, %v", summary, err)
 	}
+
 	if parsed, err := tfstate.Parse(w.state()); err != nil || parsed.ResourceID("ovirt_vm") == "" {
 		t.Errorf("the state was not saved later: %v", err)
 	}
@@ -228,15 +288,18 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 	if _, err := w.executor.Apply(t.Context(), w.request(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	vm := w.sim.VMs()[0]
 	nics, err := w.client.NICs(t.Context(), engine.ID(vm.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.saved = nil // the state is lost, and the working directory with it
 	if err := os.RemoveAll(w.dir); err != nil {
 		t.Fatal(err)
 	}
+
 	request := w.request(t)
 	request.Files = render.Files(request.Files).Adopting(map[render.Address]string{
 		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID.String(), render.StartAddress: vm.ID,
@@ -245,6 +308,7 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 	if err != nil || summary.Imported != 3 || summary.Added+summary.Destroyed != 0 {
 		t.Fatalf("adoption did %+v, %v", summary, err)
 	}
+
 	if after := w.sim.VMs(); len(after) != 1 || after[0].ID != vm.ID || after[0].Status != "up" {
 		t.Errorf("the engine has %+v", after)
 	}
@@ -258,7 +322,9 @@ func TestErrorsOfTheEngineAreReportedWithoutSecrets(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Phase != "apply" || len(failed.Diagnostics) != 1 {
 		t.Fatalf("got %v", err)
 	}
-	if !strings.Contains(err.Error(), "Template") || strings.Contains(err.Error(), w.machine.Engine.Password) || strings.Contains(err.Error(), "bootstrap-canary") {
+
+	if !strings.Contains(err.Error(), "Template") || strings.Contains(err.Error(), w.machine.Engine.Password) ||
+		strings.Contains(err.Error(), "bootstrap-canary") {
 		t.Errorf("the message is %q", err)
 	}
 }
@@ -269,16 +335,22 @@ func TestAPlanIsShownToPeopleAndPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plan.Changes) != 3 || !strings.Contains(plan.Text, "ovirt_vm.this will be created") || plan.JSON == nil || len(plan.JSON.ResourceChanges) != 3 {
+
+	if len(plan.Changes) != 3 || !strings.Contains(plan.Text, "ovirt_vm.this will be created") || plan.JSON == nil ||
+		len(plan.JSON.ResourceChanges) != 3 {
 		t.Errorf("changes %+v\n%s", plan.Changes, plan.Text)
 	}
+
 	encoded, err := json.Marshal(plan.JSON)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(plan.Text, "bootstrap-canary") || strings.Contains(plan.Text, w.machine.Engine.Password) || strings.Contains(string(encoded), w.machine.Engine.Password) {
+
+	if strings.Contains(plan.Text, "bootstrap-canary") || strings.Contains(plan.Text, w.machine.Engine.Password) ||
+		strings.Contains(string(encoded), w.machine.Engine.Password) {
 		t.Error("the plan shows a secret")
 	}
+
 	if w.sim.Summary().VMs != 0 {
 		t.Error("planning made a VM")
 	}

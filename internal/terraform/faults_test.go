@@ -37,27 +37,46 @@ func (nobody) Serve(context.Context, terraform.Use) (*plugin.ReattachConfig, fun
 func pretender(t *testing.T, plan, apply string) *terraform.Executor {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "terraform")
-	script := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in\nversion) echo '{\"terraform_version\":\"1.11.0\"}';;\nplan) %s;;\napply) %s;;\nesac\n", plan, apply)
+	script := fmt.Sprintf(
+		"#!/bin/sh\ncase \"$1\" in\nversion) echo '{\"terraform_version\":\"1.11.0\"}';;\nplan) "+
+			"%s;;\napply) %s;;\nesac\n",
+		plan,
+		apply,
+	)
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, t.TempDir())
+
+	x := terraform.NewExecutor(terraform.Executable{
+		Path:    path,
+		Product: "Terraform",
+		Version: version.Must(version.NewVersion("1.11.0")),
+	}, nobody{}, t.TempDir())
 	x.StopGrace = 200 * time.Millisecond
+
 	return x
 }
 
 func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
 	path := filepath.Join(t.TempDir(), "terraform")
-	script := "#!/bin/sh\n[ \"$1\" != version ] || { echo >>" + asked + "; echo '{\"terraform_version\":\"1.11.0\"}'; }\n"
+	script := "#!/bin/sh\n[ \"$1\" != version ] || { echo >>" + asked +
+		"; echo '{\"terraform_version\":\"1.11.0\"}'; }\n"
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	x := terraform.NewExecutor(terraform.Executable{Path: path, Product: "Terraform", Version: version.Must(version.NewVersion("1.11.0"))}, nobody{}, filepath.Join(t.TempDir(), "scratch"))
+
+	x := terraform.NewExecutor(terraform.Executable{
+		Path:    path,
+		Product: "Terraform",
+		Version: version.Must(version.NewVersion("1.11.0")),
+	}, nobody{}, filepath.Join(t.TempDir(), "scratch"))
 	if err := x.Warm(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
+
 	var group errgroup.Group
+
 	for i := range 2 {
 		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
 		group.Go(func() error {
@@ -65,9 +84,11 @@ func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 			return err
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+
 	if content, err := os.ReadFile(asked); err != nil || len(content) != 2 {
 		t.Errorf("asked %d times, %v", len(content), err)
 	}
@@ -76,17 +97,21 @@ func TestAWarmExecutorIsNotAskedForItsVersionAgain(t *testing.T) {
 func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 	x := pretender(t, `trap "" INT; echo $$ >pid; while :; do sleep 0.1; done`, "")
 	dir := filepath.Join(t.TempDir(), "work")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, &terraform.TimeoutError{Limit: time.Minute})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, &terraform.TimeoutError{
+		Limit: time.Minute,
+	})
 	defer cancel()
 	_, err := x.Apply(ctx, terraform.Request{Dir: dir})
 	var late *terraform.TimeoutError
 	if !errors.As(err, &late) {
 		t.Errorf("the run ended with %v", err)
 	}
+
 	content, err := os.ReadFile(filepath.Join(dir, "pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(content))); !os.IsNotExist(err) {
 		t.Errorf("the executor still runs: %v", err)
 	}
@@ -94,11 +119,17 @@ func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 
 func TestAnExecutorThatIsKilledIsToldFromOneThatFails(t *testing.T) {
 	var killed *terraform.KilledError
-	if _, err := pretender(t, "kill -9 $$", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); !errors.As(err, &killed) || killed.Signal != syscall.SIGKILL || killed.Phase != "plan" {
+	_, err := pretender(t, "kill -9 $$", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()})
+	if !errors.As(err, &killed) || killed.Signal != syscall.SIGKILL || killed.Phase != "plan" {
 		t.Errorf("the run ended with %v", err)
 	}
-	_, err := pretender(t, "echo oops with hunter2-hunter2 >&2; exit 3", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir(), Secrets: []string{"hunter2-hunter2"}})
-	if err == nil || errors.As(err, &killed) || !strings.Contains(err.Error(), "oops") || strings.Contains(err.Error(), "hunter2") {
+
+	_, err = pretender(t, "echo oops with hunter2-hunter2 >&2; exit 3", "").Apply(t.Context(), terraform.Request{
+		Dir:     t.TempDir(),
+		Secrets: []string{"hunter2-hunter2"},
+	})
+	if err == nil || errors.As(err, &killed) || !strings.Contains(err.Error(), "oops") ||
+		strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the run ended with %v", err)
 	}
 }
@@ -110,10 +141,12 @@ func TestHugeOutputDoesNotFillTheMemory(t *testing.T) {
 	done, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		for {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			most = max(most, m.HeapInuse)
+
 			select {
 			case <-done:
 				return
@@ -128,9 +161,11 @@ func TestHugeOutputDoesNotFillTheMemory(t *testing.T) {
 	if outErr != nil {
 		t.Errorf("standard output: %v", outErr)
 	}
+
 	if errErr == nil || !strings.Contains(errErr.Error(), "standard error") {
 		t.Errorf("standard error: %v", errErr)
 	}
+
 	if most > 64<<20 {
 		t.Errorf("%d MiB of memory", most>>20)
 	}
@@ -139,11 +174,15 @@ func TestHugeOutputDoesNotFillTheMemory(t *testing.T) {
 func TestAStateOfANewerExecutorIsNotTouched(t *testing.T) {
 	for written, refused := range map[string]bool{"1.10.9": false, "1.11.7": false, "1.12.0": true, "2.0.0": true} {
 		dir := filepath.Join(t.TempDir(), "work")
-		_, err := pretender(t, "true", "echo '{}' >applied").Apply(t.Context(), terraform.Request{Dir: dir, State: fmt.Appendf(nil, `{"version":4,"terraform_version":%q,"serial":1,"lineage":"l"}`, written)})
+		_, err := pretender(t, "true", "echo '{}' >applied").Apply(t.Context(), terraform.Request{
+			Dir:   dir,
+			State: fmt.Appendf(nil, `{"version":4,"terraform_version":%q,"serial":1,"lineage":"l"}`, written),
+		})
 		var newer *terraform.StateVersionError
 		if got := errors.As(err, &newer); got != refused {
 			t.Errorf("%s: %v", written, err)
 		}
+
 		if _, err := os.Stat(filepath.Join(dir, "applied")); os.IsNotExist(err) != refused {
 			t.Errorf("%s: applied: %v", written, err)
 		}
@@ -155,7 +194,9 @@ func TestAnExecutorThatVanishesIsNamed(t *testing.T) {
 	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "/terraform") {
+
+	_, err := x.Apply(t.Context(), terraform.Request{Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "/terraform") {
 		t.Errorf("the run ended with %v", err)
 	}
 }
@@ -175,6 +216,7 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+test.script+"\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
+
 			t.Setenv(terraform.ExecutableEnv, path)
 			found, err := terraform.Find(t.Context())
 			if test.want == "" {
@@ -186,26 +228,30 @@ func TestWhatIsFoundAsExecutor(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("nothing there", func(t *testing.T) {
 		t.Setenv(terraform.ExecutableEnv, "")
 		t.Setenv("PATH", t.TempDir())
-		if _, err := terraform.Find(t.Context()); err == nil || !strings.Contains(err.Error(), terraform.ExecutableEnv) {
+		_, err := terraform.Find(t.Context())
+		if err == nil || !strings.Contains(err.Error(), terraform.ExecutableEnv) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
 	})
 }
 
-// TestALookForExecutorsLeavesTheUserAlone finds the first one that fits, and runs none with the user's environment: Terraform
-// writes into the home of its user and calls its maker, unless it is told not to.
+// TestALookForExecutorsLeavesTheUserAlone finds the first one that fits, and runs none with the user's environment:
+// Terraform writes into the home of its user and calls its maker, unless it is told not to.
 func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	noted := filepath.Join(t.TempDir(), "noted")
 	install := func(version string) string {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "terraform")
-		script := "#!/bin/sh\necho \"$HOME $CHECKPOINT_DISABLE $MY_TOKEN\" >>" + noted + "\necho 'Terraform v" + version + "'\n"
+		script := "#!/bin/sh\necho \"$HOME $CHECKPOINT_DISABLE $MY_TOKEN\" >>" + noted + "\necho 'Terraform v" +
+			version + "'\n"
 		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
 	old, fitting := install("1.5.7"), install("1.11.4")
@@ -217,6 +263,7 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	if found, err := terraform.Find(t.Context()); err != nil || found.Path != fitting {
 		t.Errorf("found %v, %v", found, err)
 	}
+
 	content, err := os.ReadFile(noted)
 	if err != nil || strings.Contains(string(content), "of-the-user") || strings.Count(string(content), " 1 \n") != 2 {
 		t.Errorf("they ran with %q, %v", content, err)
@@ -232,11 +279,13 @@ func TestADiskThatIsFull(t *testing.T) {
 		onAFullDisk(t, dir)
 		return
 	}
+
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestADiskThatIsFull$", "-test.v")
 	command.Env = append(os.Environ(), fullDisk+"="+t.TempDir())
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
 	if output, err := command.CombinedOutput(); err != nil || !strings.Contains(string(output), "--- PASS") {
 		t.Errorf("%v\n%s", err, output)
@@ -247,9 +296,12 @@ func onAFullDisk(t *testing.T, dir string) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=20m"); err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() { _ = unix.Unmount(dir, 0) }()
 	w := newWorld(t)
-	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{Options: tfprovider.Options{ReturnOnStart: true}}, filepath.Join(dir, ".init"))
+	x := terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+		Options: tfprovider.Options{ReturnOnStart: true},
+	}, filepath.Join(dir, ".init"))
 	request := w.request(t)
 	request.Dir = filepath.Join(dir, "work")
 	save := request.SaveState
@@ -262,22 +314,28 @@ func onAFullDisk(t *testing.T, dir string) {
 	if len(w.sim.VMs()) != 1 {
 		t.Fatalf("%v, the engine has %+v", err, w.sim.VMs())
 	}
+
 	id := w.sim.VMs()[0].ID
 	if !strings.Contains(string(w.state()), id) {
 		t.Errorf("the state does not know the VM: %s", w.state())
 	}
+
 	request.SaveState, request.State = save, w.state()
 	var full *terraform.DiskFullError
-	if _, err := x.Apply(t.Context(), request); !errors.As(err, &full) || full.Dir == "" || !strings.Contains(err.Error(), "--work-dir") {
+	_, err = x.Apply(t.Context(), request)
+	if !errors.As(err, &full) || full.Dir == "" || !strings.Contains(err.Error(), "--work-dir") {
 		t.Errorf("on a full disk: %v", err)
 	}
+
 	// Room is made: the run goes on where it ended.
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := x.Apply(t.Context(), request); err != nil {
 		t.Errorf("with room: %v", err)
 	}
+
 	if vms := w.sim.VMs(); len(vms) != 1 || vms[0].ID != id || !strings.Contains(string(w.state()), id) {
 		t.Errorf("the engine has %+v, the state %d bytes", vms, len(w.state()))
 	}

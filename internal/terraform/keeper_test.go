@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAStateThatVanishedIsAnError: a run whose folder is deleted may end well for the executor, which had its files open.
+// TestAStateThatVanishedIsAnError: a run whose folder is deleted may end well for the executor, which had its files
+// open.
 func TestAStateThatVanishedIsAnError(t *testing.T) {
 	keeper := func() *stateKeeper {
 		return &stateKeeper{run: &run{Request: Request{Dir: t.TempDir()}}, ctx: context.Background()}
@@ -14,6 +15,7 @@ func TestAStateThatVanishedIsAnError(t *testing.T) {
 	if err := keeper().finish(); err != nil {
 		t.Errorf("a run that made nothing: %v", err)
 	}
+
 	made := keeper()
 	made.applied("ovirt_nic.nic1", "an ID")
 	if err := made.finish(); err == nil || !strings.Contains(err.Error(), "was deleted while terraform ran") {

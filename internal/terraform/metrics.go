@@ -9,8 +9,9 @@ import (
 
 var (
 	phaseSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "capolvm_terraform_phase_seconds",
-		Help:    "How long the phases of Terraform runs took in seconds: queue (until one of the runs may begin), plan, and apply, which is all of a run that makes something new or destroys it.",
+		Name: "capolvm_terraform_phase_seconds",
+		Help: "How long the phases of Terraform runs took in seconds: queue (until one of the runs may begin), " +
+			"plan, and apply, which is all of a run that makes something new or destroys it.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
 	}, []string{"operation", "phase", "outcome"})
 	processes = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -36,6 +37,7 @@ func outcome(ctx context.Context, err error) string {
 	case ctx.Err() != nil:
 		return "interrupted"
 	}
+
 	return "failed"
 }
 
@@ -45,10 +47,12 @@ func (r *run) process(ctx context.Context, phase string, do func() error) error 
 	if r.Destroy {
 		operation = Destroy
 	}
+
 	processes.Inc()
 	defer processes.Dec()
 	begin := time.Now()
 	err := r.confined(do)
 	phaseSeconds.WithLabelValues(string(operation), phase, outcome(ctx, err)).Observe(time.Since(begin).Seconds())
+
 	return err
 }

@@ -80,19 +80,30 @@ type tracked struct {
 // notify is called with the key of each job that ends.
 func NewRunner(concurrency int, limit time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &Runner{turns: newTurns(concurrency), limit: limit, notify: notify, ctx: ctx, cancel: cancel, jobs: map[string]*tracked{}}
+
+	return &Runner{
+		turns:  newTurns(concurrency),
+		limit:  limit,
+		notify: notify,
+		ctx:    ctx,
+		cancel: cancel,
+		jobs:   map[string]*tracked{},
+	}
 }
 
-// Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes nothing.
+// Submit queues a job. While the workspace has a job that is not done, it returns that job's status and changes
+// nothing.
 func (r *Runner) Submit(job Job) (Status, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return Status{}, ErrShuttingDown
 	}
+
 	if existing := r.jobs[job.Key]; existing != nil && existing.status.Phase != Done {
 		return existing.status, nil
 	}
+
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
 	r.jobs[job.Key] = t
@@ -106,6 +117,7 @@ func (r *Runner) Submit(job Job) (Status, error) {
 			r.notify(job.Key)
 		}
 	}()
+
 	return t.status, nil
 }
 
@@ -120,15 +132,19 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, turn *turn) {
 		update(func(s *Status) { s.Phase, s.Ended, s.Summary, s.Err = Done, time.Now(), summary, err })
 	}
 	queued := time.Now()
+
 	select {
 	case <-turn.ready:
 	case <-ctx.Done():
 	}
-	phaseSeconds.WithLabelValues(string(job.Operation), "queue", outcome(ctx, ctx.Err())).Observe(time.Since(queued).Seconds())
+
+	phaseSeconds.WithLabelValues(string(job.Operation), "queue", outcome(ctx, ctx.Err())).
+		Observe(time.Since(queued).Seconds())
 	if ctx.Err() != nil {
 		end(Summary{}, context.Cause(ctx))
 		return
 	}
+
 	update(func(s *Status) { s.Phase, s.Started = Running, time.Now() })
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limit, &TimeoutError{Limit: r.limit})
 	defer cancel()
@@ -148,6 +164,7 @@ func (r *Runner) Observe(key string) (Status, bool) {
 	if t := r.jobs[key]; t != nil {
 		return t.status, true
 	}
+
 	return Status{}, false
 }
 
@@ -173,6 +190,7 @@ func (r *Runner) Cancel(key string) {
 func (r *Runner) Active() (queued, running int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, t := range r.jobs {
 		switch t.status.Phase {
 		case Queued:
@@ -181,11 +199,12 @@ func (r *Runner) Active() (queued, running int) {
 			running++
 		}
 	}
+
 	return queued, running
 }
 
-// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved, but no longer than
-// the grace. It says whether all have ended.
+// Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved, but no longer
+// than the grace. It says whether all have ended.
 func (r *Runner) Shutdown(grace time.Duration) bool {
 	r.mu.Lock()
 	r.closed = true
@@ -196,6 +215,7 @@ func (r *Runner) Shutdown(grace time.Duration) bool {
 		r.wg.Wait()
 		close(ended)
 	}()
+
 	select {
 	case <-ended:
 		return true

@@ -16,6 +16,7 @@ import (
 // ended waits for the notification of a job.
 func ended(t *testing.T, notified <-chan string) string {
 	t.Helper()
+
 	select {
 	case key := <-notified:
 		return key
@@ -30,6 +31,7 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	notified := make(chan string, 100)
 	r := NewRunner(concurrency, time.Hour, func(key string) { notified <- key })
 	t.Cleanup(func() { r.Shutdown(time.Minute) })
+
 	return r, notified
 }
 
@@ -44,28 +46,34 @@ func TestTurnsAreFair(t *testing.T) {
 			return false
 		}
 	}
+
 	var hostile []*turn
 	for i := range 10 {
 		hostile = append(hostile, turns.ask("hostile", fmt.Sprintf("engine-%d", i)))
 	}
+
 	first := turns.ask("victim", "engine")
 	if given(first) {
 		t.Error("who is alone has all places") // there was nobody to leave one to
 	}
+
 	turns.leave(hostile[0])
 	if !given(first) || given(hostile[4]) {
 		t.Error("a tenant with many runs came before one with none")
 	}
+
 	second := turns.ask("victim", "engine")
 	turns.leave(hostile[1])
 	if !given(second) || given(hostile[4]) {
 		t.Error("a tenant with two runs came before one with one")
 	}
+
 	turns.leave(first)
 	turns.leave(second)
 	if running := turns.ofTenant["hostile"]; running != 3 {
 		t.Errorf("the hostile tenant has %d runs, and there is one place for others", running)
 	}
+
 	if third := turns.ask("victim", "engine"); !given(third) {
 		t.Error("the place that was left for others is not given")
 	}
@@ -77,27 +85,39 @@ func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 	release := make(chan struct{})
 	submit := func(key, engine string, run func()) {
 		t.Helper()
-		if _, err := r.Submit(Job{Key: key, Engine: engine, Operation: Apply, Run: func(context.Context) (Summary, error) { run(); return Summary{}, nil }}); err != nil {
+		_, err := r.Submit(Job{
+			Key:       key,
+			Engine:    engine,
+			Operation: Apply,
+			Run:       func(context.Context) (Summary, error) { run(); return Summary{}, nil },
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	submit("before", "swift", func() {})
 	ended(t, notified)
+
 	for i := range 5 {
 		submit(fmt.Sprint("slow-", i), "slow", func() { <-release })
 	}
+
 	if queued, running := r.Active(); running > 2 || queued+running != 5 {
 		t.Errorf("%d queued, %d running", queued, running)
 	}
+
 	submit("swift", "swift", func() {})
 	if key := ended(t, notified); key != "swift" {
 		t.Errorf("%s ended", key)
 	}
+
 	r.Cancel("slow-4") // while it waits
 	if key := ended(t, notified); key != "slow-4" {
 		t.Errorf("%s ended", key)
 	}
+
 	close(release)
+
 	for range 4 {
 		ended(t, notified)
 	}
@@ -106,12 +126,20 @@ func TestAnEngineLeavesOnePlaceToOthers(t *testing.T) {
 func TestJobsRunInTheOrderOfTheirRequests(t *testing.T) {
 	r, notified := newTestRunner(t, 1)
 	release := make(chan struct{})
+
 	for i := range 20 {
-		if _, err := r.Submit(Job{Key: fmt.Sprint(i), Operation: Apply, Run: func(context.Context) (Summary, error) { <-release; return Summary{}, nil }}); err != nil {
+		_, err := r.Submit(Job{
+			Key:       fmt.Sprint(i),
+			Operation: Apply,
+			Run:       func(context.Context) (Summary, error) { <-release; return Summary{}, nil },
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	close(release)
+
 	for i := range 20 {
 		if key := ended(t, notified); key != fmt.Sprint(i) {
 			t.Fatalf("job %s ended as number %d", key, i)
@@ -123,13 +151,16 @@ func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 	r, notified := newTestRunner(t, 2)
 	release := make(chan struct{})
 	var running, most atomic.Int32
+
 	job := func(key string) Job {
 		return Job{Key: key, Operation: Apply, Digest: key, Run: func(context.Context) (Summary, error) {
 			now := running.Add(1)
 			for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 			}
+
 			<-release
 			running.Add(-1)
+
 			return Summary{Added: 1}, nil
 		}}
 	}
@@ -138,24 +169,37 @@ func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again, err := r.Submit(Job{Key: "0", Digest: "another", Run: func(context.Context) (Summary, error) { t.Error("a second job ran"); return Summary{}, nil }}); err != nil || again.Digest != "0" {
+
+	again, err := r.Submit(Job{
+		Key:    "0",
+		Digest: "another",
+		Run:    func(context.Context) (Summary, error) { t.Error("a second job ran"); return Summary{}, nil },
+	})
+	if err != nil || again.Digest != "0" {
 		t.Errorf("submitting again returned %+v, %v", again, err)
 	}
+
 	close(release)
+
 	for range 5 {
 		ended(t, notified)
 	}
+
 	if most.Load() > 2 {
 		t.Errorf("%d jobs at once", most.Load())
 	}
+
 	status, ok := r.Observe("3")
-	if !ok || status.Phase != Done || status.Summary.Added != 1 || status.Err != nil || status.Ended.Before(status.Started) {
+	if !ok || status.Phase != Done || status.Summary.Added != 1 || status.Err != nil ||
+		status.Ended.Before(status.Started) {
 		t.Errorf("status %+v, %t", status, ok)
 	}
+
 	r.Forget("3", status.Ended.Add(-time.Second))
 	if _, ok := r.Observe("3"); !ok {
 		t.Error("a job was forgotten that nobody took notice of")
 	}
+
 	r.Forget("3", status.Ended)
 	if _, ok := r.Observe("3"); ok {
 		t.Error("the job was not forgotten")
@@ -172,22 +216,31 @@ func TestCancelAndPanicEndAJob(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
+
 	<-started
-	if _, err := r.Submit(Job{Key: "queued", Run: func(context.Context) (Summary, error) { t.Error("a cancelled job ran"); return Summary{}, nil }}); err != nil {
+	_, err := r.Submit(Job{
+		Key: "queued",
+		Run: func(context.Context) (Summary, error) { t.Error("a cancelled job ran"); return Summary{}, nil },
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.Cancel("queued")
 	ended(t, notified)
 	r.Cancel("a")
 	ended(t, notified)
+
 	for _, key := range []string{"a", "queued"} {
 		if status, _ := r.Observe(key); !errors.Is(status.Err, ErrCancelled) {
 			t.Errorf("%s ended with %v", key, status.Err)
 		}
 	}
+
 	if _, err := r.Submit(Job{Key: "b", Run: func(context.Context) (Summary, error) { panic("oops") }}); err != nil {
 		t.Fatal(err)
 	}
+
 	ended(t, notified)
 	if status, _ := r.Observe("b"); status.Err == nil || !strings.Contains(status.Err.Error(), "oops") {
 		t.Errorf("a panic ended with %v", status.Err)
@@ -203,47 +256,74 @@ func TestShutdownWaitsForTheRunsAndTakesNoMore(t *testing.T) {
 		<-ctx.Done()
 		time.Sleep(50 * time.Millisecond) // saving the state
 		saved = true
+
 		return Summary{}, context.Cause(ctx)
 	}}); err != nil {
 		t.Fatal(err)
 	}
+
 	<-started
 	if r.Shutdown(0) {
 		t.Error("the run ended at once")
 	}
+
 	if !r.Shutdown(time.Minute) {
 		t.Error("the run did not end")
 	}
+
 	if status, _ := r.Observe("a"); !saved || !errors.Is(status.Err, ErrShuttingDown) {
 		t.Errorf("saved %t, %v", saved, status.Err)
 	}
+
 	if _, err := r.Submit(Job{Key: "b"}); !errors.Is(err, ErrShuttingDown) {
 		t.Errorf("a job after the shutdown: %v", err)
 	}
 }
 
 func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
-	w := &eventWriter{redact: redact.New([]string{"hunter2-hunter2", "line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'"}).Text}
+	w := &eventWriter{
+		redact: redact.New(
+			[]string{
+				"hunter2-hunter2",
+				"line one of a key\nshort\nline two of a key\n  token: 'abcdef.0123456789abcdef'",
+			},
+		).Text,
+	}
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
 	line("this is not JSON")
 	line(`{"type":"diagnostic","diagnostic":{"severity":"warning","summary":"mind the gap"}}`)
+
 	junk := bytes.Repeat([]byte("x"), 1<<20)
 	for range 20 { // one line of 20 MiB
 		_, _ = w.Write(junk)
 	}
+
 	line("")
 	if len(w.line) > maxLine {
 		t.Errorf("%d bytes of a line are kept", len(w.line))
 	}
+
 	for i := range 50 {
-		line(`{"type":"diagnostic","diagnostic":{"severity":"error","summary":"error %d with hunter2-hunter2","detail":"and line two of a key, <abcdef.0123456789abcdef>, %s"}}`, i, strings.Repeat("y", 5000))
+		line(
+			`{"type":"diagnostic","diagnostic":{"severity":"error","summary":"error %d with hunter2-hunter2","detail":"and line two of a key, <abcdef.0123456789abcdef>, %s"}}`,
+			i,
+			strings.Repeat("y", 5000),
+		)
 	}
+
 	line(`{"type":"planned_change","change":{"resource":{"addr":"a.b","resource_type":"a"},"action":"create"}}`)
-	if len(w.diagnostics) != maxDiagnostics || len(w.planned) != 1 || w.planned[0] != (Change{Address: "a.b", Type: "a", Action: "create"}) {
+	if len(w.diagnostics) != maxDiagnostics || len(w.planned) != 1 || w.planned[0] != (Change{
+		Address: "a.b",
+		Type:    "a",
+		Action:  "create",
+	}) {
 		t.Errorf("%d diagnostics, changes %+v", len(w.diagnostics), w.planned)
 	}
+
 	text := (&DiagnosticError{Phase: "plan", Diagnostics: w.diagnostics}).Error()
-	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") || strings.Contains(text, "0123456789") || !strings.Contains(text, "error 0 with (redacted)") || len(text) > maxDiagnostics*(maxDiagnostic+200) {
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") ||
+		strings.Contains(text, "0123456789") || !strings.Contains(text, "error 0 with (redacted)") ||
+		len(text) > maxDiagnostics*(maxDiagnostic+200) {
 		t.Errorf("%d bytes: %.300s", len(text), text)
 	}
 }

@@ -23,14 +23,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// choices are the fields of a machine, and the values that each is tried with. The first is what a machine has that does
-// not write the field.
+// choices are the fields of a machine, and the values that each is tried with. The first is what a machine has that
+// does not write the field.
 var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 	"size": {
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "2GB" },
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Memory = "1500MB" },
 		func(s *infrav1.OLVMMachineSpec) {
-			s.VirtualMachine.Memory, s.VirtualMachine.GuaranteedMemory, s.VirtualMachine.MaximumMemory = "3GB", "1GB", "5GB"
+			s.VirtualMachine.Memory = "3GB"
+			s.VirtualMachine.GuaranteedMemory = "1GB"
+			s.VirtualMachine.MaximumMemory = "5GB"
 		},
 		func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Memory = "4GB"
@@ -50,10 +52,16 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Type = "high_performance" }},
 	"osType":           {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.OSType = "rhel_9x64" }},
 	"graphicsConsoles": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.GraphicsConsoles = "Remove" }},
-	"description": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "made \"by\" <us> && ${you}" },
+	"description": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.Description = "made \"by\" <us> && ${you}"
+	},
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Description = "Ä line\nand one more" }},
 	"tags": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Tags = []string{"prod", "blue"} }},
-	"rootDisk": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Size: "30GB"} },
+	"rootDisk": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.RootDisk = &infrav1.RootDisk{
+			Size: "30GB",
+		}
+	},
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Format: "raw"} },
 		func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.RootDisk = &infrav1.RootDisk{StorageDomainName: "olvm-data-2", Size: "25GB"}
@@ -68,23 +76,34 @@ var choices = map[string][]func(*infrav1.OLVMMachineSpec){
 		},
 		func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.RootDisk = &infrav1.RootDisk{Sparse: ptr.To(true)} }},
 	"dataDisks": {nothing, func(s *infrav1.OLVMMachineSpec) {
-		s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "etcd", Size: "1GB", Format: "raw", Interface: "virtio"}, {Name: "images", Size: "2GB"}}
+		s.VirtualMachine.DataDisks = []infrav1.DataDisk{
+			{Name: "etcd", Size: "1GB", Format: "raw", Interface: "virtio"},
+			{Name: "images", Size: "2GB"},
+		}
 	}, func(s *infrav1.OLVMMachineSpec) {
-		s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "thin", Size: "1GB", Format: "raw", Sparse: ptr.To(true), StorageDomainName: "olvm-data-2"}}
+		s.VirtualMachine.DataDisks = []infrav1.DataDisk{
+			{Name: "thin", Size: "1GB", Format: "raw", Sparse: ptr.To(true), StorageDomainName: "olvm-data-2"},
+		}
 	}},
 	"template": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "two-disks" },
 		func(s *infrav1.OLVMMachineSpec) { s.VMTemplateName = "raw-disk" }},
 	"guest": {nothing, func(s *infrav1.OLVMMachineSpec) {
 		s.VirtualMachine.Network.IPv6 = &infrav1.IPv6Network{DHCP: true}
-		s.VirtualMachine.Network.DNSServers, s.VirtualMachine.Network.SearchDomains = []string{"10.0.0.53"}, []string{"example.com"}
+		s.VirtualMachine.Network.DNSServers = []string{"10.0.0.53"}
+		s.VirtualMachine.Network.SearchDomains = []string{"example.com"}
 	}},
 	"networks": {nothing, func(s *infrav1.OLVMMachineSpec) {
-		mac := fmt.Sprintf("56:6F:1A:AA:%02X:%02X", rand.IntN(256), rand.IntN(256)) //nolint:gosec // no two VMs may have one
+		mac := fmt.Sprintf("56:6F:1A:AA:%02X:%02X", rand.IntN(256),
+			rand.IntN(256)) //nolint:gosec // no two VMs may have one
 		s.OLVMNetwork.MACAddress, s.OLVMNetwork.InterfaceType = mac, "e1000e"
 	}, func(s *infrav1.OLVMMachineSpec) {
-		s.AdditionalNetworks = []infrav1.AdditionalNetwork{{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICName: "storage"}}}
+		s.AdditionalNetworks = []infrav1.AdditionalNetwork{
+			{OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "ovirtmgmt", VNICName: "storage"}},
+		}
 	}},
-	"placement": {nothing, func(s *infrav1.OLVMMachineSpec) { s.VirtualMachine.Placement.HostNames = []string{"host-2"} },
+	"placement": {nothing, func(s *infrav1.OLVMMachineSpec) {
+		s.VirtualMachine.Placement.HostNames = []string{"host-2"}
+	},
 		func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.Placement.HostNames = []string{"host-1", "host-2"}
 			s.VirtualMachine.CPU.AutoPinningPolicy = "resize_and_pin"
@@ -107,40 +126,50 @@ type pick map[string]int
 
 func (p pick) spec() infrav1.OLVMMachineSpec {
 	spec := infrav1.OLVMMachineSpec{
-		VMTemplateName: "ol9-k8s", OLVMOvirtClusterName: "Default", OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
+		VMTemplateName:       "ol9-k8s",
+		OLVMOvirtClusterName: "Default",
+		OLVMNetwork:          infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
 	}
+
 	spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{DHCP: true}
 	for _, field := range slices.Sorted(maps.Keys(choices)) {
 		choices[field][p[field]](&spec)
 	}
+
 	if vm := &spec.VirtualMachine; vm.InstanceType != "" || vm.CPU.Topology != (infrav1.CPUTopology{}) {
 		vm.CPU.AutoPinningPolicy = "" // of three that size the CPU, one may
 	}
+
 	return spec
 }
 
 func (p pick) String() string {
 	var out []string
+
 	for _, field := range slices.Sorted(maps.Keys(p)) {
 		if p[field] != 0 {
 			out = append(out, fmt.Sprintf("%s=%d", field, p[field]))
 		}
 	}
+
 	return strings.Join(out, " ")
 }
 
-// everyChoice are machines of which each differs in one field from one that writes nothing, and those whose template has a
-// second disk, of which the engine wants to be told where it is told of the first, or a raw one, which only a copy can be.
+// everyChoice are machines of which each differs in one field from one that writes nothing, and those whose template
+// has a second disk, of which the engine wants to be told where it is told of the first, or a raw one, which only a
+// copy can be.
 func everyChoice() []pick {
 	out := []pick{{}}
 	for value := range choices["rootDisk"] {
 		out = append(out, pick{"template": 1, "rootDisk": value}, pick{"template": 2, "rootDisk": value})
 	}
+
 	for _, field := range slices.Sorted(maps.Keys(choices)) {
 		for value := 1; value < len(choices[field]); value++ {
 			out = append(out, pick{field: value})
 		}
 	}
+
 	return out
 }
 
@@ -149,16 +178,18 @@ func randomChoice(random *rand.Rand) pick {
 	for _, field := range slices.Sorted(maps.Keys(choices)) {
 		out[field] = random.IntN(len(choices[field]))
 	}
+
 	return out
 }
 
-// TestASecondPlanIsEmpty makes machines of all kinds with the real executor. As long as nobody changes anything, a plan says
-// that there is nothing to do, also when the VM was stopped: whether it runs is not Terraform's to watch.
+// TestASecondPlanIsEmpty makes machines of all kinds with the real executor. As long as nobody changes anything, a plan
+// says that there is nothing to do, also when the VM was stopped: whether it runs is not Terraform's to watch.
 func TestASecondPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 	picks := everyChoice()
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
 	t.Logf("the seed is %d", seed)
+
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
 	for range 12 {
 		picks = append(picks, randomChoice(random))
@@ -185,26 +216,48 @@ func newFactory(t *testing.T) *factory {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Tags = []string{"blue", "prod"}
 	dc := &inventory.DataCenters[0]
-	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "two-disks", Cluster: "Default", OSType: "rhel_9x64", Memory: 2 << 30,
-		Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30}, {Size: 1 << 30, Format: "raw"}}})
-	dc.Templates = append(dc.Templates, ovirtsim.Template{Name: "raw-disk", Cluster: "Default", OSType: "rhel_9x64", Memory: 2 << 30,
-		Disks: []ovirtsim.TemplateDisk{{Size: 10 << 30, Format: "raw"}}})
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name:    "two-disks",
+		Cluster: "Default",
+		OSType:  "rhel_9x64",
+		Memory:  2 << 30,
+		Disks:   []ovirtsim.TemplateDisk{{Size: 10 << 30}, {Size: 1 << 30, Format: "raw"}}})
+
+	dc.Templates = append(dc.Templates, ovirtsim.Template{
+		Name:    "raw-disk",
+		Cluster: "Default",
+		OSType:  "rhel_9x64",
+		Memory:  2 << 30,
+		Disks:   []ovirtsim.TemplateDisk{{Size: 10 << 30, Format: "raw"}}})
 	for i := range dc.Clusters[0].Hosts {
 		dc.Clusters[0].Hosts[i].Memory = 1 << 40
 	}
-	timings := ovirtsim.Timings{Clone: 20 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}
+
+	timings := ovirtsim.Timings{
+		Clone:     20 * time.Millisecond,
+		Launch:    20 * time.Millisecond,
+		PowerUp:   50 * time.Millisecond,
+		PowerDown: 20 * time.Millisecond,
+	}
 	sim, err := ovirtsim.New(ovirtsim.Options{Inventory: inventory, Timings: timings})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 
-	f := &factory{config: engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()}}
+	f := &factory{
+		config: engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()},
+	}
 	sessions := &engine.Sessions{}
 	if f.client, err = sessions.Get(f.config); err != nil {
 		t.Fatal(err)
 	}
-	f.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions}}, t.TempDir())
+
+	f.executor = terraform.NewExecutor(testenv.Executable(t), tfprovider.InProcess{
+		Options: tfprovider.Options{Sessions: sessions},
+	}, t.TempDir())
+
 	return f
 }
 
@@ -216,20 +269,31 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	machine, _, err := resolve.Machine(t.Context(), f.client, resolve.Input{
-		Spec: spec, Cluster: cluster, VMName: name, Owner: resolve.Owner{Namespace: "default", Name: name, UID: "u"}, Config: f.config, NICs: nics,
+		Spec:    spec,
+		Cluster: cluster,
+		VMName:  name,
+		Owner:   resolve.Owner{Namespace: "default", Name: name, UID: "u"},
+		Config:  f.config,
+		NICs:    nics,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	machine.UserData = "#cloud-config\n"
 	files, err := render.MachineFiles(machine)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var state []byte
 	request := terraform.Request{
-		Dir: filepath.Join(t.TempDir(), "work"), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{f.config.Password},
+		Dir:         filepath.Join(t.TempDir(), "work"),
+		Files:       files,
+		SecretFiles: []string{render.SecretsFile},
+		Secrets:     []string{f.config.Password},
 		SaveState: func(_ context.Context, saved []byte) error {
 			state = slices.Clone(saved)
 			return nil
@@ -243,6 +307,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 	if changes := f.changes(t, request); len(changes) > 0 {
 		t.Errorf("while the VM runs: %v", changes)
 	}
+
 	f.stop(t, name)
 	if changes := f.changes(t, request); len(changes) > 0 {
 		t.Errorf("after the VM was stopped: %v", changes)
@@ -256,9 +321,11 @@ func (f *factory) stop(t *testing.T, name string) {
 	if err != nil || len(vms) != 1 {
 		t.Fatalf("%v, %d VMs", err, len(vms))
 	}
+
 	if err := f.client.StopVM(t.Context(), vms[0].ID, true); err != nil {
 		t.Fatal(err)
 	}
+
 	err = engine.Wait(t.Context(), "the VM to stop", func(ctx context.Context) (bool, string, error) {
 		vm, err := f.client.VM(ctx, vms[0].ID)
 		return err == nil && vm.Status == engine.VMDown, "", err
@@ -274,8 +341,10 @@ func (f *factory) changes(t *testing.T, request terraform.Request) []terraform.C
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(plan.Changes) > 0 {
 		t.Log(plan.Text)
 	}
+
 	return plan.Changes
 }

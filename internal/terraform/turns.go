@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// turns decide who may run. Where there are others, a tenant and an engine leave them a place: runs of an engine that takes
-// long for each answer would hold all places for as long, and whoever names many engines would have a place for each. Of those
-// that wait, a tenant with the fewest runs is next, and of its own the one that waits longest.
+// turns decide who may run. Where there are others, a tenant and an engine leave them a place: runs of an engine that
+// takes long for each answer would hold all places for as long, and whoever names many engines would have a place for
+// each. Of those that wait, a tenant with the fewest runs is next, and of its own the one that waits longest.
 type turns struct {
 	limit int
 
@@ -60,6 +60,7 @@ func (t *turns) ask(tenant, engine string) *turn {
 	out := &turn{tenant: tenant, engine: engine, ready: make(chan struct{})}
 	t.waiting = append(t.waiting, out)
 	t.give()
+
 	return out
 }
 
@@ -73,6 +74,7 @@ func (t *turns) leave(done *turn) {
 	} else {
 		t.waiting = slices.DeleteFunc(t.waiting, func(w *turn) bool { return w == done })
 	}
+
 	t.give()
 }
 
@@ -83,6 +85,7 @@ func (t *turns) give() {
 		if next == nil {
 			return
 		}
+
 		t.waiting = slices.DeleteFunc(t.waiting, func(w *turn) bool { return w == next })
 		t.total++
 		t.ofTenant[next.tenant]++
@@ -98,6 +101,7 @@ func (t *turns) next() *turn {
 
 	var next *turn
 	fewest := 0
+
 	for _, w := range t.waiting {
 		ofTenant := t.ofTenant[w.tenant]
 		if ofTenant >= mostOfTenant || t.ofEngine[w.engine] >= mostOfEngine {
@@ -108,6 +112,7 @@ func (t *turns) next() *turn {
 			next, fewest = w, ofTenant
 		}
 	}
+
 	return next
 }
 
@@ -116,5 +121,6 @@ func (t *turns) most(names map[string]bool) int {
 	if len(names) > 1 {
 		return max(t.limit-1, 1)
 	}
+
 	return t.limit
 }

@@ -33,6 +33,7 @@ var stateFiles = []string{stateFile, unsavedFile, erroredFile}
 // meanwhile takes nothing away. It returns that state, and whether it was left.
 func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error) {
 	keep := ""
+
 	state = request.State
 	for _, leftover := range stateFiles {
 		content, err := readWithin(request.Dir, leftover)
@@ -40,41 +41,52 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 			state, keep = content, leftover
 		}
 	}
+
 	if err := x.readable(state); err != nil {
 		return nil, false, err
 	}
+
 	if err := makeDir(request.Dir); err != nil {
 		return nil, false, err
 	}
+
 	entries, err := os.ReadDir(request.Dir)
 	if err != nil {
 		return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
+
 	for _, entry := range entries {
 		if entry.Name() == keep {
 			continue
 		}
+
 		if err := os.RemoveAll(filepath.Join(request.Dir, entry.Name())); err != nil {
 			return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 		}
 	}
+
 	for name, content := range request.Files {
 		if err := write(request.Dir, name, content); err != nil {
 			return nil, false, err
 		}
 	}
+
 	if state == nil || keep == stateFile {
 		return state, keep != "", nil
 	}
+
 	if err := write(request.Dir, stateFile, state); err != nil {
 		return nil, false, err
 	}
+
 	if keep == "" {
 		return state, false, nil
 	}
+
 	if err := os.Remove(filepath.Join(request.Dir, keep)); err != nil {
 		return nil, false, fmt.Errorf("failed to clear the working directory: %w", err)
 	}
+
 	return state, true, nil
 }
 
@@ -86,8 +98,8 @@ func Unfinished(dir string) bool {
 	})
 }
 
-// readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of the
-// same minor version are alike.
+// readable refuses a state that a newer executor wrote: this one would read it as if it knew what is in it. States of
+// the same minor version are alike.
 func (x *Executor) readable(state []byte) error {
 	var header struct {
 		Version string `json:"terraform_version"`
@@ -97,10 +109,12 @@ func (x *Executor) readable(state []byte) error {
 	if written == nil || x.executable.Version == nil {
 		return nil
 	}
+
 	theirs, ours := written.Segments(), x.executable.Version.Segments()
 	if slices.Compare(theirs[:2], ours[:2]) > 0 {
 		return &StateVersionError{Written: written.String(), Executor: x.executable}
 	}
+
 	return nil
 }
 
@@ -109,13 +123,19 @@ func enoughSpace(dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
+
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return fmt.Errorf("failed to look at the disk of the working directories: %w", err)
 	}
+
 	if free := disk.Bavail * uint64(disk.Bsize); free < needsSpace {
-		return &DiskFullError{Dir: dir, Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20)}
+		return &DiskFullError{
+			Dir: dir,
+			Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20),
+		}
 	}
+
 	return nil
 }
 
@@ -124,6 +144,7 @@ func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return diskError(dir, fmt.Errorf("failed to make the working directory: %w", err))
 	}
+
 	return nil
 }
 
@@ -132,11 +153,12 @@ func diskError(dir string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return &DiskFullError{Dir: dir, Err: err}
 	}
+
 	return err
 }
 
-// readWithin reads a file of a working directory. What the executor left there may be a link: one that leads elsewhere is
-// not followed.
+// readWithin reads a file of a working directory. What the executor left there may be a link: one that leads elsewhere
+// is not followed.
 func readWithin(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -148,6 +170,7 @@ func readWithin(dir, name string) ([]byte, error) {
 	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s of the working directory is no file", name)
 	}
+
 	return root.ReadFile(name)
 }
 
@@ -163,9 +186,11 @@ func newer(candidate, current []byte) bool {
 	if json.Unmarshal(candidate, &a) != nil || a.Version != 4 {
 		return false
 	}
+
 	if len(current) == 0 {
 		return true
 	}
+
 	return json.Unmarshal(current, &b) == nil && a.Lineage == b.Lineage && a.Serial > b.Serial
 }
 
@@ -175,8 +200,10 @@ func write(dir, name string, content []byte) error {
 	if err := makeDir(filepath.Dir(path)); err != nil {
 		return err
 	}
+
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return diskError(dir, fmt.Errorf("failed to write the configuration: %w", err))
 	}
+
 	return nil
 }

@@ -13,42 +13,51 @@ func Documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := Toolchain(t).Root()
 	out := map[string]string{}
+
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "config/*/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, file := range files {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			name, _ := filepath.Rel(root, file)
 			out[name] = string(content)
 		}
 	}
+
 	if len(out) < 25 {
 		t.Fatalf("there are %d documents", len(out))
 	}
+
 	return out
 }
 
 var (
-	begins = regexp.MustCompile(`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Za-z]+=\S+)( |$)`)
-	span   = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
+	begins = regexp.MustCompile(
+		`^(bin/)?(olvmctl|ovirtsim|make|kubectl|clusterctl|export|terraform [^{]|openssl|for|[A-Za-z]+=\S+)( |$)`,
+	)
+	span = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
 )
 
-// CommandBlocks are the indented and fenced blocks of a document that begin with a command, without their indentation, and
-// the commands in its text.
+// CommandBlocks are the indented and fenced blocks of a document that begin with a command, without their indentation,
+// and the commands in its text.
 func CommandBlocks(text string) []string {
 	var out, block []string
 	end := func() {
 		if len(block) > 0 && begins.MatchString(block[0]) {
 			out = append(out, strings.Join(block, "\n"))
 		}
+
 		block = nil
 	}
 	fenced := false
+
 	for line := range strings.SplitSeq(text, "\n") {
 		trimmed := strings.TrimLeft(line, " ")
 		switch {
@@ -59,11 +68,14 @@ func CommandBlocks(text string) []string {
 			block = append(block, trimmed)
 		default:
 			end()
+
 			for _, match := range span.FindAllStringSubmatch(line, -1) {
 				out = append(out, match[1])
 			}
 		}
 	}
+
 	end()
+
 	return out
 }

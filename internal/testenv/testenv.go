@@ -15,6 +15,7 @@ func Toolchain(t testing.TB) *toolchain.Toolchain {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return tools
 }
 
@@ -26,5 +27,6 @@ func Executable(t testing.TB) terraform.Executable {
 	if err != nil {
 		t.Fatalf("%v (make tools finds or builds one)", err)
 	}
+
 	return found
 }

@@ -47,10 +47,12 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 	if err := tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager"); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if p.Executor, err = tools.FindExecutor(ctx); err != nil {
 		return nil, err
 	}
+
 	return p.At(ctx, tools, api)
 }
 
@@ -60,19 +62,24 @@ func (p *Program) At(ctx context.Context, tools *toolchain.Toolchain, api *APISe
 	if err != nil {
 		return nil, err
 	}
+
 	return p.As(ctx, api, "capolvm-manager", roles)
 }
 
 // As is the same program as another user of an API server, with the roles among these manifests.
-func (p *Program) As(ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured) (*Program, error) {
+func (p *Program) As(
+	ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured,
+) (*Program, error) {
 	if err := localplane.BindRoles(ctx, api.Client, manifests, user); err != nil {
 		return nil, err
 	}
+
 	out := *p
 	var err error
 	if out.user, err = api.Env.AddUser(envtest.User{Name: user}, nil); err != nil {
 		return nil, fmt.Errorf("failed to make the manager's user: %w", err)
 	}
+
 	return &out, nil
 }
 
@@ -94,30 +101,36 @@ type Manager struct {
 	program *Program
 }
 
-// New starts nothing yet; the test's end kills what was started. gate is put in front of the API server; nil means none.
+// New starts nothing yet; the test's end kills what was started. gate is put in front of the API server; nil means
+// none.
 func (p *Program) New(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
 	t.Helper()
 	m := &Manager{program: p, Dir: filepath.Join(p.Dir, fmt.Sprintf("manager-%d", p.managers.Add(1)))}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	kubeconfig, err := p.user.KubeConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if gate != nil {
 		kubeconfig = Kubeconfig(t, p.user.Config(), gate)
 	}
+
 	path := filepath.Join(m.Dir, "kubeconfig")
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	m.Args = append([]string{"--kubeconfig=" + path, "--work-dir=" + m.WorkDir()}, args...)
 	t.Cleanup(func() {
 		if m.Process != nil {
 			m.Process.Kill()
 		}
 	})
+
 	return m
 }
 
@@ -128,10 +141,12 @@ func Kubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := httptest.NewServer(gate(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -139,14 +154,21 @@ func Kubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) http.
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
-"clusters":[{"name":"a","cluster":{"server":%q}}],"users":[{"name":"a","user":{}}]}`, server.URL)
+
+	return fmt.Appendf(
+		nil,
+		`{"apiVersion":"v1","kind":"Config","current-context":"a",
+"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
+"clusters":[{"name":"a","cluster":{"server":%q}}],"users":[{"name":"a","user":{}}]}`,
+		server.URL,
+	)
 }
 
 // WorkDir of the manager.
 func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
 
-// Start starts the process, and waits until it is ready. A port that was free may be taken a moment later by somebody else.
+// Start starts the process, and waits until it is ready. A port that was free may be taken a moment later by somebody
+// else.
 func (m *Manager) Start(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := m.start(ctx)
@@ -161,16 +183,27 @@ func (m *Manager) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	m.Metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[1])
 	line := append(append(slices.Clone(m.Wrapper), m.program.Path), m.Args...)
-	line = append(line, fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics")
-	m.Process, err = localplane.StartProcess("manager", m.Dir, line[0], line[1:], []string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)})
+	line = append(line, fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics")
+	m.Process, err = localplane.StartProcess(
+		"manager",
+		m.Dir,
+		line[0],
+		line[1:],
+		[]string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)},
+	)
 	if err != nil {
 		return err
 	}
-	if err := m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0]))); err != nil {
+
+	err = m.Process.WaitUntil(ctx, "ready", localplane.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
+	if err != nil {
 		return err
 	}
+
 	return m.Process.WaitUntil(ctx, "serving metrics", localplane.Answers(m.Metrics))
 }
 
@@ -187,6 +220,7 @@ func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
@@ -197,29 +231,40 @@ func (m *Manager) Scrape(t *testing.T) map[string]*dto.MetricFamily {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return families
 }
 
 // Series of a counter or a gauge, by their labels: {controller="olvmmachine",result="success"}.
 func Series(family *dto.MetricFamily) map[string]float64 {
 	out := map[string]float64{}
+
 	for _, m := range family.GetMetric() {
 		var labels []string
 		for _, l := range m.GetLabel() {
 			labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 		}
-		out["{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+
+		out["{"+strings.Join(labels, ",")+"}"] = m.GetCounter().
+			GetValue() +
+			m.GetGauge().
+				GetValue() +
+			m.GetUntyped().
+				GetValue()
 	}
+
 	return out
 }
 
 // Sum of the series that have all these labels, each written as name="value".
 func Sum(family *dto.MetricFamily, labels ...string) float64 {
 	total := 0.0
+
 	for series, value := range Series(family) {
 		if !slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(series, label) }) {
 			total += value
 		}
 	}
+
 	return total
 }

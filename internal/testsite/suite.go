@@ -23,8 +23,8 @@ type Suite struct {
 	Dir string
 }
 
-// Main sets the suite up in a folder of that name, prepares more, runs the tests, tidies up and ends the process. prepare and
-// tidy may be nil.
+// Main sets the suite up in a folder of that name, prepares more, runs the tests, tidies up and ends the process.
+// prepare and tidy may be nil.
 func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) error, tidy func()) {
 	ctrl.SetLogger(logr.Discard())
 	code, err := s.run(m, name, prepare, tidy)
@@ -32,6 +32,7 @@ func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) er
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(code)
 }
 
@@ -41,28 +42,34 @@ func (s *Suite) run(m *testing.M, name string, prepare func(context.Context) err
 	if s.Tools, err = toolchain.New(); err != nil {
 		return 0, err
 	}
+
 	s.Dir = filepath.Join(toolchain.CacheDir(), name, time.Now().Format("20060102-150405"))
 	s.API, err = StartAPIServer(ctx, s.Tools)
 	defer s.API.Stop()
 	if err != nil {
 		return 0, err
 	}
+
 	if s.Program, err = BuildManager(ctx, s.Tools, s.API, s.Dir); err != nil {
 		return 0, err
 	}
+
 	if prepare != nil {
 		if err := prepare(ctx); err != nil {
 			return 0, err
 		}
 	}
+
 	if tidy != nil {
 		defer tidy()
 	}
+
 	code := m.Run()
 	if code != 0 {
 		fmt.Printf("%s: the logs of all managers are in %s\n", name, s.Dir)
 	} else {
 		_ = os.RemoveAll(s.Dir)
 	}
+
 	return code, nil
 }

@@ -1,5 +1,5 @@
-// Package testsite gives tests an API server with our CRDs, and sites: a namespace with an engine simulator of its own and
-// the objects of one cluster. Nothing of Cluster API runs; the site plays its part by writing owners and status.
+// Package testsite gives tests an API server with our CRDs, and sites: a namespace with an engine simulator of its own
+// and the objects of one cluster. Nothing of Cluster API runs; the site plays its part by writing owners and status.
 package testsite
 
 import (
@@ -60,44 +60,68 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := tools.Path("plane", "kube-apiserver"); err != nil {
 		return nil, err
 	}
+
 	a := &APIServer{Assets: assets, Scheme: runtime.NewScheme(), Env: &envtest.Environment{
 		BinaryAssetsDirectory: assets,
-		CRDDirectoryPaths:     []string{filepath.Join(tools.Root(), "config", "crd", "bases"), filepath.Join(assets, "manifests", "capi-core", "crd")},
-		ErrorIfCRDPathMissing: true, ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
+		CRDDirectoryPaths: []string{
+			filepath.Join(tools.Root(), "config", "crd", "bases"),
+			filepath.Join(assets, "manifests", "capi-core", "crd"),
+		},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
 	}}
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme, ipamv1.AddToScheme, infrav1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme,
+		ipamv1.AddToScheme, infrav1.AddToScheme} {
 		if err := add(a.Scheme); err != nil {
 			return a, fmt.Errorf("failed to build the scheme: %w", err)
 		}
 	}
+
 	if a.Config, err = a.Env.Start(); err != nil {
 		return a, fmt.Errorf("failed to start the API server: %w", err)
 	}
+
 	a.Config.QPS, a.Config.Burst = 200, 400
 	if a.Client, err = client.New(a.Config, client.Options{Scheme: a.Scheme}); err != nil {
 		return a, fmt.Errorf("failed to make a client: %w", err)
 	}
+
 	var crds metav1.PartialObjectMetadataList
-	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	crds.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinitionList",
+	})
 	if err := a.Client.List(ctx, &crds); err != nil {
 		return a, fmt.Errorf("failed to list the CRDs: %w", err)
 	}
+
 	for i := range crds.Items { // as clusterctl init does, and our own manifests
-		if err := a.Client.Patch(ctx, &crds.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`))); err != nil {
+		err := a.Client.Patch(
+			ctx,
+			&crds.Items[i],
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`)),
+		)
+		if err != nil {
 			return a, fmt.Errorf("failed to label a CRD: %w", err)
 		}
 	}
+
 	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
 	if err != nil {
 		return a, fmt.Errorf("failed to read the policies: %w", err)
 	}
+
 	policies, err := manifest.Read(policy)
 	if err != nil {
 		return a, err
 	}
+
 	return a, localplane.Apply(ctx, a.Client, policies...)
 }
 
@@ -142,37 +166,67 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sim, err := ovirtsim.New(ovirtsim.Options{
 		Inventory: options.Inventory, Guest: guests, Gate: options.Gate,
-		Timings: ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 10 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond},
+		Timings: ovirtsim.Timings{
+			Clone:     50 * time.Millisecond,
+			Launch:    10 * time.Millisecond,
+			PowerUp:   50 * time.Millisecond,
+			PowerDown: 20 * time.Millisecond,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
 	t.Cleanup(s.Clear)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
 	s.Cluster = &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMCluster", Name: "demo"},
-		ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "KubeadmControlPlane", Name: "demo"},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group,
+			Kind:     "OLVMCluster",
+			Name:     "demo",
+		},
+		ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "controlplane.cluster.x-k8s.io",
+			Kind:     "KubeadmControlPlane",
+			Name:     "demo",
+		},
 	}}
 	s.Create(s.Cluster)
 	s.Cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(s.Cluster)
-	secret := &corev1.Secret{ObjectMeta: s.Meta("creds"), StringData: map[string]string{"username": sim.Username(), "password": sim.Password(), infrav1.AllowedServerURLsKey: sim.URL()}}
+	secret := &corev1.Secret{
+		ObjectMeta: s.Meta("creds"),
+		StringData: map[string]string{
+			"username":                   sim.Username(),
+			"password":                   sim.Password(),
+			infrav1.AllowedServerURLsKey: sim.URL(),
+		},
+	}
 	ca := &corev1.ConfigMap{ObjectMeta: s.Meta("ca"), Data: map[string]string{"ca.crt": string(sim.CA())}}
 	s.OLVM = &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: infrav1.OLVMClusterSpec{
 		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443}, OLVMDatacenterName: "Default",
-		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{ServerURL: sim.URL(), CredentialsSecret: infrav1.NamespacedName{Name: "creds"}, CAConfigMap: &infrav1.NamespacedName{Name: "ca"}},
+		OLVMOvirtAPIServer: infrav1.OvirtAPIServer{
+			ServerURL:         sim.URL(),
+			CredentialsSecret: infrav1.NamespacedName{Name: "creds"},
+			CAConfigMap:       &infrav1.NamespacedName{Name: "ca"},
+		},
 	}}
-	s.OLVM.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID}}
+	s.OLVM.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID},
+	}
 	if options.Change != nil {
 		options.Change(secret, ca, s.OLVM)
 	}
+
 	s.Create(secret)
 	s.Create(ca)
 	s.Create(s.OLVM)
+
 	return s
 }
 
@@ -184,22 +238,33 @@ func (s *Site) Clear() {
 	var clusters infrav1.OLVMClusterList
 	_ = s.Client.List(ctx, &machines, client.InNamespace(s.Namespace))
 	_ = s.Client.List(ctx, &clusters, client.InNamespace(s.Namespace))
+
 	var left []client.Object
 	for i := range machines.Items {
 		left = append(left, &machines.Items[i])
 	}
+
 	for i := range clusters.Items {
 		left = append(left, &clusters.Items[i])
 	}
+
 	for _, object := range left {
 		_ = s.Client.Delete(ctx, object)
-		_ = s.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = s.Client.Patch(
+			ctx,
+			object,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)),
+		)
 	}
 }
 
 // Meta is that of an object of the cluster.
 func (s *Site) Meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"}}
+	return metav1.ObjectMeta{
+		Namespace: s.Namespace,
+		Name:      name,
+		Labels:    map[string]string{clusterv1.ClusterNameLabel: "demo"},
+	}
 }
 
 // Create writes an object.
@@ -225,7 +290,9 @@ func Change[T client.Object](s *Site, object T, apply func(T)) {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
+
 		apply(object)
+
 		return s.Client.Update(context.Background(), object)
 	})
 }
@@ -237,10 +304,12 @@ func (s *Site) UseEndpoint(server string) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	port, err := strconv.ParseInt(at.Port(), 10, 32)
 	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	Change(s, s.Cluster, func(c *clusterv1.Cluster) {
 		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: at.Hostname(), Port: int32(port)}
 	})
@@ -251,9 +320,12 @@ func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
 		OLVMNetwork: infrav1.OLVMNetwork{NetworkName: "kvm-vlan", VNICProfileName: "kvm-vlan"},
-		VirtualMachine: infrav1.VirtualMachine{Memory: "4GB", Network: infrav1.GuestNetwork{Addressing: infrav1.Addressing{
-			IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
-		}}},
+		VirtualMachine: infrav1.VirtualMachine{
+			Memory: "4GB",
+			Network: infrav1.GuestNetwork{Addressing: infrav1.Addressing{
+				IPv4: &infrav1.IPv4Network{Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.19"}},
+			}},
+		},
 	}
 }
 
@@ -262,6 +334,7 @@ func (s *Site) In(t *testing.T) *Site {
 	t.Helper()
 	out := *s
 	out.T = t
+
 	return &out
 }
 
@@ -270,9 +343,11 @@ func (s *Site) In(t *testing.T) *Site {
 func (s *Site) ExpectEmptyEngine() {
 	s.T.Helper()
 	left := s.Sim.Summary()
-	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{}); err == nil {
+	err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{})
+	if err == nil {
 		left.AffinityGroups = 0 // they live as long as it does
 	}
+
 	if left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
 		s.T.Errorf("left in the engine: %+v", left)
 	}
@@ -282,23 +357,42 @@ func (s *Site) ExpectEmptyEngine() {
 func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Create(&corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap"), Data: map[string][]byte{
-		"format": []byte(cmp.Or(s.Format, "cloud-config")), "value": []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
+		"format": []byte(cmp.Or(s.Format, "cloud-config")),
+		"value":  []byte(cmp.Or(s.UserData, "## template: jinja\n#cloud-config\nwrite_files: []\n")),
 	}})
 	owner := &clusterv1.Machine{ObjectMeta: s.Meta(name), Spec: clusterv1.MachineSpec{
-		ClusterName: "demo", Version: "v1.36.1", Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachine", Name: name},
+		ClusterName: "demo",
+		Version:     "v1.36.1",
+		Bootstrap:   clusterv1.Bootstrap{DataSecretName: ptr.To(name + "-bootstrap")},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group,
+			Kind:     "OLVMMachine",
+			Name:     name,
+		},
 	}}
-	owner.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID}}
+	owner.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "demo", UID: s.Cluster.UID},
+	}
 	owner.Spec.FailureDomain = s.Domain
 	maps.Copy(owner.Labels, s.Label)
 	s.Create(owner)
 	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta(name), Spec: s.MachineSpec()}
 	maps.Copy(m.Labels, s.Label)
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}}
+	m.OwnerReferences = []metav1.OwnerReference{
+		{
+			APIVersion: clusterv1.GroupVersion.String(),
+			Kind:       "Machine",
+			Name:       name,
+			UID:        owner.UID,
+			Controller: ptr.To(true),
+		},
+	}
 	if spoil != nil {
 		spoil(&m.Spec)
 	}
+
 	s.Create(m)
+
 	return m
 }
 
@@ -306,14 +400,17 @@ func (s *Site) Machine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infra
 func (s *Site) Eventually(what string, check func() error) {
 	s.T.Helper()
 	deadline := time.Now().Add(90 * time.Second)
+
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			s.T.Fatalf("%s: %v", what, err)
 		}
+
 		time.Sleep(50 * time.Millisecond)
 	}
 }
@@ -324,7 +421,8 @@ type Object interface {
 	conditions.Getter
 }
 
-// Expect waits for a condition of an object and returns its message. want is the status and the reason: "False/AddressPoolExhausted".
+// Expect waits for a condition of an object and returns its message. want is the status and the reason:
+// "False/AddressPoolExhausted".
 func (s *Site) Expect(o Object, conditionType, want string) string {
 	s.T.Helper()
 	message := ""
@@ -332,28 +430,35 @@ func (s *Site) Expect(o Object, conditionType, want string) string {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
+
 		c := conditions.Get(o, conditionType)
 		if c == nil {
 			return fmt.Errorf("is absent, want %s", want)
 		}
+
 		if got := string(c.Status) + "/" + c.Reason; got != want {
 			return fmt.Errorf("is %s (%s), want %s", got, c.Message, want)
 		}
+
 		message = c.Message
+
 		return nil
 	})
+
 	return message
 }
 
 // ExpectNamed waits until a machine is not made for a reason, whose message names all of these.
 func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
 	s.T.Helper()
+
 	message := s.Expect(m, conditionType, "False/"+reason)
 	for _, want := range names {
 		if !strings.Contains(message, want) {
 			s.T.Errorf("%q does not name %s", message, want)
 		}
 	}
+
 	if s.Sim.Summary().VMs != 0 {
 		s.T.Error("a VM was made all the same")
 	}
@@ -367,13 +472,18 @@ func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
-		if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.Terraform == nil || m.Status.Terraform.LastRun == nil {
+
+		if !ptr.Deref(m.Status.Initialization.Provisioned,
+			false) || m.Status.Terraform == nil || m.Status.Terraform.LastRun == nil {
 			return fmt.Errorf("provisioned %v, terraform %+v", m.Status.Initialization.Provisioned, m.Status.Terraform)
 		}
+
 		return nil
 	})
-	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || !strings.HasPrefix(m.Spec.ProviderID, "olvm://") || len(m.Status.Addresses) == 0 {
-		s.T.Errorf("a ready machine has provisioned %v, provider ID %q, addresses %v, conditions %+v", m.Status.Initialization.Provisioned, m.Spec.ProviderID, m.Status.Addresses, m.Status.Conditions)
+	if !ptr.Deref(m.Status.Initialization.Provisioned,
+		false) || !strings.HasPrefix(m.Spec.ProviderID, "olvm://") || len(m.Status.Addresses) == 0 {
+		s.T.Errorf("a ready machine has provisioned %v, provider ID %q, addresses %v, conditions %+v",
+			m.Status.Initialization.Provisioned, m.Spec.ProviderID, m.Status.Addresses, m.Status.Conditions)
 	}
 }
 
@@ -385,6 +495,7 @@ func (s *Site) ExpectGone(o client.Object) {
 		if err == nil {
 			return fmt.Errorf("it still exists with finalizers %v", o.GetFinalizers())
 		}
+
 		return client.IgnoreNotFound(err)
 	})
 }
@@ -400,8 +511,10 @@ func (s *Site) Delete(o client.Object) {
 // States lists the state Secrets of the site's machines.
 func (s *Site) States() []corev1.Secret {
 	s.T.Helper()
+
 	return slices.DeleteFunc(s.AllStates(), func(secret corev1.Secret) bool {
-		return secret.Labels["tfstateSecretSuffix"] != "" && strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], "olvmcluster.")
+		return secret.Labels["tfstateSecretSuffix"] != "" && strings.HasPrefix(secret.Labels["tfstateSecretSuffix"],
+			"olvmcluster.")
 	})
 }
 
@@ -409,29 +522,41 @@ func (s *Site) States() []corev1.Secret {
 func (s *Site) AllStates() []corev1.Secret {
 	s.T.Helper()
 	var list corev1.SecretList
-	if err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace), client.MatchingLabels{"tfstate": "true"}); err != nil {
+	err := s.Client.List(context.Background(), &list, client.InNamespace(s.Namespace), client.MatchingLabels{
+		"tfstate": "true",
+	})
+	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	return list.Items
 }
 
 // Changes counts the requests that create, start, stop or delete something in the engine.
 func (s *Site) Changes() int {
 	count := 0
+
 	for _, r := range s.Sim.Requests() {
 		if r.Method != "GET" && strings.HasPrefix(r.Path, "/api") {
 			count++
 		}
 	}
+
 	return count
 }
 
 // Session is a client of the site's engine beside the controllers', for acts behind their back.
 func (s *Site) Session() *engine.Client {
 	s.T.Helper()
-	session, err := engine.New(engine.Config{URL: s.Sim.URL(), Username: s.Sim.Username(), Password: s.Sim.Password(), CA: s.Sim.CA()})
+	session, err := engine.New(engine.Config{
+		URL:      s.Sim.URL(),
+		Username: s.Sim.Username(),
+		Password: s.Sim.Password(),
+		CA:       s.Sim.CA(),
+	})
 	if err != nil {
 		s.T.Fatal(err)
 	}
+
 	return session
 }

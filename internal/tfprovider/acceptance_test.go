@@ -21,7 +21,12 @@ import (
 )
 
 // quick are timings for tests that do not look at what lies between two statuses.
-var quick = ovirtsim.Timings{Clone: 50 * time.Millisecond, Launch: 20 * time.Millisecond, PowerUp: 50 * time.Millisecond, PowerDown: 20 * time.Millisecond}
+var quick = ovirtsim.Timings{
+	Clone:     50 * time.Millisecond,
+	Launch:    20 * time.Millisecond,
+	PowerUp:   50 * time.Millisecond,
+	PowerDown: 20 * time.Millisecond,
+}
 
 // site is an engine, and the names of what is in it from the start.
 type site struct {
@@ -39,7 +44,12 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	sim, err := ovirtsim.New(ovirtsim.Options{Timings: timings, Inventory: inventory})
 	must(t, err)
 	t.Cleanup(sim.Close)
-	client, err := engine.New(engine.Config{URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA()})
+	client, err := engine.New(engine.Config{
+		URL:      sim.URL(),
+		Username: sim.Username(),
+		Password: sim.Password(),
+		CA:       sim.CA(),
+	})
 	must(t, err)
 	ctx := t.Context()
 	dc, err := client.DataCenter(ctx, "Default")
@@ -56,7 +66,18 @@ func newSite(t *testing.T, timings ovirtsim.Timings) *site {
 	must(t, err)
 	block, err := client.StorageDomain(ctx, dc, "block")
 	must(t, err)
-	return &site{sim: sim, client: client, ids: map[string]string{"$cluster": cluster.ID.String(), "$template": template.ID.String(), "$profile": profile.ID.String(), "$storage": storage.ID.String(), "$block": block.ID.String()}}
+
+	return &site{
+		sim:    sim,
+		client: client,
+		ids: map[string]string{
+			"$cluster":  cluster.ID.String(),
+			"$template": template.ID.String(),
+			"$profile":  profile.ID.String(),
+			"$storage":  storage.ID.String(),
+			"$block":    block.ID.String(),
+		},
+	}
 }
 
 func must(t *testing.T, err error) {
@@ -74,17 +95,20 @@ func (s *site) vm(t *testing.T, name string) *engine.VM {
 	if len(vms) != 1 {
 		t.Fatalf("the engine has %d VMs named %s", len(vms), name)
 	}
+
 	return &vms[0]
 }
 
 // count counts the requests of that method whose path ends so.
 func (s *site) count(method, suffix string) int {
 	n := 0
+
 	for _, r := range s.sim.Requests() {
 		if r.Method == method && strings.HasSuffix(r.Path, suffix) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -107,9 +131,11 @@ func newWorkspace(t *testing.T, s *site) *workspace {
 // config writes the configuration of the resources.
 func (w *workspace) config(resources string) *workspace {
 	w.t.Helper()
+
 	for name, id := range w.site.ids {
 		resources = strings.ReplaceAll(resources, name, id)
 	}
+
 	header := fmt.Sprintf(`terraform {
   required_providers {
     ovirt = {
@@ -125,6 +151,7 @@ provider "ovirt" {
 }
 `, w.url, w.site.sim.Username(), w.site.sim.Password(), w.ca)
 	must(w.t, os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(header+resources), 0o600))
+
 	return w
 }
 
@@ -142,10 +169,19 @@ func (w *workspace) command(ctx context.Context, args ...string) (command *exec.
 	command = exec.CommandContext(ctx, testenv.Executable(w.t).Path, args...)
 	command.Dir = w.dir
 	command.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TF_CLI_CONFIG_FILE=" + os.DevNull, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
-		"GOGC=off", "GOMEMLIMIT=512MiB", "GOMAXPROCS=1", // as a run of the manager
+		"PATH=" + os.Getenv(
+			"PATH",
+		),
+		"HOME=" + w.dir,
+		"TF_CLI_CONFIG_FILE=" + os.DevNull,
+		"CHECKPOINT_DISABLE=1",
+		"TF_IN_AUTOMATION=1",
+		"GOGC=off",
+		"GOMEMLIMIT=512MiB",
+		"GOMAXPROCS=1", // as a run of the manager
 		"TF_REATTACH_PROVIDERS=" + string(attach),
 	}
+
 	return command, endpoint.Close
 }
 
@@ -161,6 +197,7 @@ func (w *workspace) run(args ...string) (output string, exit int) {
 	if err != nil && !errors.As(err, &failed) {
 		w.t.Fatal(err)
 	}
+
 	return out.String(), command.ProcessState.ExitCode()
 }
 
@@ -170,6 +207,7 @@ func (w *workspace) succeed(args ...string) string {
 	if exit != 0 {
 		w.t.Fatalf("%s ended with %d:\n%s", strings.Join(args, " "), exit, output)
 	}
+
 	return output
 }
 
@@ -195,6 +233,7 @@ func (w *workspace) fail() string {
 	if exit == 0 {
 		w.t.Fatalf("apply succeeded:\n%s", output)
 	}
+
 	// Messages are wrapped and framed for the terminal.
 	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(output)), " ")
 }
@@ -219,24 +258,29 @@ func (w *workspace) plans() map[string]string {
 	}
 	must(w.t, json.Unmarshal([]byte(w.succeed("show", "-json", "plan.tfplan")), &plan))
 	out := map[string]string{}
+
 	for _, c := range plan.Changes {
 		if action := strings.Join(c.Change.Actions, "+"); action != "no-op" && action != "read" {
 			out[c.Address] = action
 		}
 	}
+
 	return out
 }
 
 // wants fails unless the plan is exactly this; pairs are address and action.
 func (w *workspace) wants(pairs ...string) {
 	w.t.Helper()
+
 	got := w.plans()
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if got[pairs[i]] != pairs[i+1] {
 			w.t.Errorf("the plan for %s is %q, want %s", pairs[i], got[pairs[i]], pairs[i+1])
 		}
+
 		delete(got, pairs[i])
 	}
+
 	if len(got) > 0 {
 		w.t.Errorf("the plan also has %v", got)
 	}
@@ -254,15 +298,18 @@ func (w *workspace) value(address, attribute string) any {
 		}
 	}
 	must(w.t, json.Unmarshal(content, &state))
+
 	for _, r := range state.Resources {
 		name := r.Type + "." + r.Name
 		if r.Mode == "data" {
 			name = "data." + name
 		}
+
 		if name == address && len(r.Instances) == 1 {
 			return r.Instances[0].Attributes[attribute]
 		}
 	}
+
 	return nil
 }
 
@@ -275,6 +322,7 @@ func (w *workspace) text(address, attribute string) string {
 // forget drops the state, as a lost one.
 func (w *workspace) forget() {
 	w.t.Helper()
+
 	for _, name := range []string{"terraform.tfstate", "terraform.tfstate.backup"} {
 		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			w.t.Fatal(err)
@@ -295,15 +343,18 @@ func (w *workspace) interruptWhen(condition func() bool) string {
 	if err := command.Wait(); err == nil {
 		w.t.Fatalf("the interrupted apply succeeded:\n%s", out.String())
 	}
+
 	return out.String()
 }
 
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
+
 	for deadline := time.Now().Add(30 * time.Second); !condition(); {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come")
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
 }

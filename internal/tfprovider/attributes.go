@@ -22,25 +22,36 @@ import (
 // provider it is only optional, so that an import or a removal plans to replace the object.
 
 var (
-	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`), "must be a UUID")
+	uuid = stringvalidator.RegexMatches(regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`),
+		"must be a UUID")
 	// name is what the engine accepts for VMs and templates.
-	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`), "may hold only letters, digits, dash, underscore and dot")
-	notEmpty   = stringvalidator.LengthAtLeast(1)
+	objectName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]+$`),
+		"may hold only letters, digits, dash, underscore and dot")
+	notEmpty = stringvalidator.LengthAtLeast(1)
 	// vmName is what the engine accepts for VMs.
 	vmName = stringvalidator.All(objectName, stringvalidator.LengthAtMost(engine.MaxVMName))
 	// tagName is what the engine accepts for tags and affinity groups.
-	tagName     = stringvalidator.RegexMatches(regexp.MustCompile(`^[\p{L}\p{M}0-9._-]{1,50}$`), "may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
-	groupName   = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,254}$`), "may hold letters, digits, dash, underscore and dot, 1 to 254 of them")
-	nicName     = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`), "may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
-	description = stringvalidator.RegexMatches(regexp.MustCompile(`^[\x{0}-\x{FFFF}]{0,255}$`), "may hold 255 characters, and none beyond U+FFFF, such as emoji")
+	tagName = stringvalidator.RegexMatches(regexp.MustCompile(`^[\p{L}\p{M}0-9._-]{1,50}$`),
+		"may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
+	groupName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,254}$`),
+		"may hold letters, digits, dash, underscore and dot, 1 to 254 of them")
+	nicName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._-]{1,50}$`),
+		"may hold letters, digits, dash, underscore and dot, 1 to 50 of them")
+	description = stringvalidator.RegexMatches(regexp.MustCompile(`^[\x{0}-\x{FFFF}]{0,255}$`),
+		"may hold 255 characters, and none beyond U+FFFF, such as emoji")
 	// wholeMiB is for sizes that the engine keeps in MiB, and cuts down to these.
 	wholeMiB   = wholeMiBValidator{"must be a multiple of 1048576 (1 MiB), and more than 0"}
-	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`), "must be a MAC address such as 56:6f:1a:00:00:01")
+	macAddress = stringvalidator.RegexMatches(regexp.MustCompile(`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$`),
+		"must be a MAC address such as 56:6f:1a:00:00:01")
 )
 
 // computedText is set by the engine once.
 func computedText(description string) schema.StringAttribute {
-	return schema.StringAttribute{Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}}
+	return schema.StringAttribute{
+		Computed:            true,
+		MarkdownDescription: description,
+		PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+	}
 }
 
 // liveText is set by the engine and changes by itself.
@@ -50,7 +61,12 @@ func liveText(description string) schema.StringAttribute {
 
 // fixedText must be set; a change replaces the object.
 func fixedText(description string, validators ...validator.String) schema.StringAttribute {
-	return schema.StringAttribute{Required: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}}
+	return schema.StringAttribute{
+		Required:            true,
+		MarkdownDescription: description,
+		Validators:          validators,
+		PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplace()},
+	}
 }
 
 // fixedID must be set to a UUID; a change replaces the object.
@@ -58,23 +74,40 @@ func fixedID(description string) schema.StringAttribute { return fixedText(descr
 
 // enginesText may be left to the engine; a change replaces the object.
 func enginesText(description string, validators ...validator.String) schema.StringAttribute {
-	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.String{
-		stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplace(),
-	}}
+	return schema.StringAttribute{
+		Optional:            true,
+		Computed:            true,
+		MarkdownDescription: description,
+		Validators:          validators,
+		PlanModifiers: []planmodifier.String{
+			stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplace(),
+		},
+	}
 }
 
 // enginesNumber may be left to the engine; a change replaces the object.
 func enginesNumber(description string, validators ...validator.Int64) schema.Int64Attribute {
-	return schema.Int64Attribute{Optional: true, Computed: true, MarkdownDescription: description, Validators: validators, PlanModifiers: []planmodifier.Int64{
-		int64planmodifier.UseStateForUnknown(), int64planmodifier.RequiresReplace(),
-	}}
+	return schema.Int64Attribute{
+		Optional:            true,
+		Computed:            true,
+		MarkdownDescription: description,
+		Validators:          validators,
+		PlanModifiers: []planmodifier.Int64{
+			int64planmodifier.UseStateForUnknown(), int64planmodifier.RequiresReplace(),
+		},
+	}
 }
 
 // enginesFlag may be left to the engine; a change replaces the object.
 func enginesFlag(description string) schema.BoolAttribute {
-	return schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.Bool{
-		boolplanmodifier.UseStateForUnknown(), boolplanmodifier.RequiresReplace(),
-	}}
+	return schema.BoolAttribute{
+		Optional:            true,
+		Computed:            true,
+		MarkdownDescription: description,
+		PlanModifiers: []planmodifier.Bool{
+			boolplanmodifier.UseStateForUnknown(), boolplanmodifier.RequiresReplace(),
+		},
+	}
 }
 
 // The same, but a change is made in place.
@@ -96,12 +129,21 @@ func mutableFlag(a schema.BoolAttribute) schema.BoolAttribute {
 
 // sizeAttribute is a size in bytes that can only grow.
 func sizeAttribute(description string) schema.Int64Attribute {
-	return schema.Int64Attribute{Required: true, MarkdownDescription: description, Validators: []validator.Int64{int64validator.AtLeast(1)}}
+	return schema.Int64Attribute{
+		Required:            true,
+		MarkdownDescription: description,
+		Validators:          []validator.Int64{int64validator.AtLeast(1)},
+	}
 }
 
 // theID is the optional ID of a *_resize resource, which is that of what it resizes.
 func theID(description string) schema.StringAttribute {
-	return schema.StringAttribute{Optional: true, Computed: true, MarkdownDescription: description, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}}
+	return schema.StringAttribute{
+		Optional:            true,
+		Computed:            true,
+		MarkdownDescription: description,
+		PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+	}
 }
 
 var diskInterfaces = []string{"ide", "sata", "spapr_vscsi", "virtio", "virtio_scsi"}
@@ -119,7 +161,9 @@ func (v wholeMiBValidator) ValidateInt64(_ context.Context, req validator.Int64R
 	if !isKnown(req.ConfigValue) {
 		return
 	}
+
 	if bytes := req.ConfigValue.ValueInt64(); bytes <= 0 || bytes%(1<<20) != 0 {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid size", fmt.Sprintf("%s %s; it is %d.", req.Path, v.ruleText, bytes))
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid size",
+			fmt.Sprintf("%s %s; it is %d.", req.Path, v.ruleText, bytes))
 	}
 }

@@ -34,7 +34,8 @@ type fixed struct{ base }
 
 // Update is never planned.
 func (f *fixed) Update(_ context.Context, _ resource.UpdateRequest, resp *resource.UpdateResponse) {
-	resp.Diagnostics.AddError(f.typeName+" cannot be updated", "This is a bug in the provider: a change must replace it.")
+	resp.Diagnostics.AddError(f.typeName+" cannot be updated",
+		"This is a bug in the provider: a change must replace it.")
 }
 
 // dataBase is what all data sources have.
@@ -56,11 +57,17 @@ func clientFrom(data any, diags *diag.Diagnostics) *configured {
 	if data == nil {
 		return nil
 	}
+
 	c, ok := data.(*configured)
 	if !ok {
-		diags.AddError("Unexpected provider data", fmt.Sprintf("expected *configured, got %T: this is a bug in the provider", data))
+		diags.AddError(
+			"Unexpected provider data",
+			fmt.Sprintf("expected *configured, got %T: this is a bug in the provider", data),
+		)
+
 		return nil
 	}
+
 	return c
 }
 
@@ -83,11 +90,14 @@ func block[T any](ctx context.Context, source interface {
 	if diags.HasError() || set.IsUnknown() {
 		return nil, false
 	}
+
 	diags.Append(set.ElementsAs(ctx, &items, false)...)
+
 	return items, !diags.HasError()
 }
 
-// unread handles the error of a read and says whether there was one: what is gone leaves the state, and is planned anew.
+// unread handles the error of a read and says whether there was one: what is gone leaves the state, and is planned
+// anew.
 func unread(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {
 	case err == nil:
@@ -97,6 +107,7 @@ func unread(ctx context.Context, err error, what string, resp *resource.ReadResp
 	default:
 		resp.Diagnostics.AddError(what+" cannot be read", err.Error())
 	}
+
 	return true
 }
 
@@ -115,16 +126,21 @@ func ignoreNotFound(err error) error {
 	if engine.IsNotFound(err) {
 		return nil
 	}
+
 	return err
 }
 
 // importParts splits an import ID into the attributes of that order.
-func importParts(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, attributes ...string) {
+func importParts(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse, attributes ...string,
+) {
 	parts := strings.Split(req.ID, "/")
 	if len(parts) != len(attributes) {
-		resp.Diagnostics.AddError("Invalid import ID", "Write "+strings.ToUpper(strings.Join(attributes, "/"))+", each a UUID.")
+		resp.Diagnostics.AddError("Invalid import ID",
+			"Write "+strings.ToUpper(strings.Join(attributes, "/"))+", each a UUID.")
 		return
 	}
+
 	for i, attribute := range attributes {
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(attribute), parts[i])...)
 	}
@@ -141,6 +157,7 @@ func textOf(state types.String, seen string) types.String {
 	if seen == "" && state.IsNull() {
 		return state
 	}
+
 	return types.StringValue(seen)
 }
 

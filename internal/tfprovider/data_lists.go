@@ -22,7 +22,11 @@ func dataID(description string) schema.StringAttribute {
 }
 
 func requiredID(description string) schema.StringAttribute {
-	return schema.StringAttribute{Required: true, MarkdownDescription: description, Validators: []validator.String{uuid}}
+	return schema.StringAttribute{
+		Required:            true,
+		MarkdownDescription: description,
+		Validators:          []validator.String{uuid},
+	}
 }
 
 // setOf is a computed set of objects whose fields are texts.
@@ -31,7 +35,12 @@ func setOf(description string, fields ...string) schema.SetAttribute {
 	for _, field := range fields {
 		object[field] = types.StringType
 	}
-	return schema.SetAttribute{Computed: true, MarkdownDescription: description, ElementType: types.ObjectType{AttrTypes: object}}
+
+	return schema.SetAttribute{
+		Computed:            true,
+		MarkdownDescription: description,
+		ElementType:         types.ObjectType{AttrTypes: object},
+	}
 }
 
 // ovirt_blank_template
@@ -45,7 +54,9 @@ type blankTemplateData struct{ dataBase }
 func (d *blankTemplateData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The template without disks, also where it was deleted and made again under another UUID.",
-		Attributes:          map[string]schema.Attribute{"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the template."}},
+		Attributes: map[string]schema.Attribute{
+			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the template."},
+		},
 	}
 }
 
@@ -62,10 +73,12 @@ func (d *blankTemplateData) Read(ctx context.Context, _ datasource.ReadRequest, 
 			}
 		}
 	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The blank template was not found", err.Error())
 		return
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, &struct {
 		ID types.String `tfsdk:"id"`
 	}{idValue(id)})...)
@@ -101,15 +114,19 @@ func (d *affinityGroupData) Read(ctx context.Context, req datasource.ReadRequest
 	if !ok {
 		return
 	}
+
 	groups, err := d.client.AffinityGroups(ctx, idOf(model.ClusterID))
 	at := slices.IndexFunc(groups, func(g engine.AffinityGroup) bool { return g.Name == model.Name.ValueString() })
 	if err == nil && at < 0 {
-		err = fmt.Errorf("cluster %s has no affinity group named %q", model.ClusterID.ValueString(), model.Name.ValueString())
+		err = fmt.Errorf("cluster %s has no affinity group named %q", model.ClusterID.ValueString(),
+			model.Name.ValueString())
 	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not found", err.Error())
 		return
 	}
+
 	model.ID = idValue(groups[at].ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -149,17 +166,20 @@ func (d *clusterHostsData) Read(ctx context.Context, req datasource.ReadRequest,
 	if !ok {
 		return
 	}
+
 	hosts, err := d.client.Hosts(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The hosts cannot be read", err.Error())
 		return
 	}
+
 	model.ID, model.Hosts = model.ClusterID, []hostModel{}
 	for _, host := range hosts {
 		if engine.RefID(host.Cluster) == idOf(model.ClusterID) {
 			model.Hosts = append(model.Hosts, hostModel{ID: host.ID.String(), Status: host.Status})
 		}
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -200,18 +220,22 @@ func (d *templatesData) Read(ctx context.Context, req datasource.ReadRequest, re
 	if !ok {
 		return
 	}
+
 	found, err := d.client.FindTemplates(ctx, model.Name.ValueString())
 	if err == nil && len(found) == 0 && model.FailOnEmpty.ValueBool() {
 		err = fmt.Errorf("the engine has no template named %q", model.Name.ValueString())
 	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The templates were not found", err.Error())
 		return
 	}
+
 	model.ID, model.Templates = model.Name, []foundTemplateModel{}
 	for _, t := range found {
 		model.Templates = append(model.Templates, foundTemplateModel{ID: t.ID.String(), Description: t.Description})
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -221,7 +245,8 @@ type attachmentsData struct {
 	dataBase
 	// owner is the attribute that names what the disks are attached to, result the one that lists them.
 	owner, result, about string
-	list                 func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error)
+	list                 func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment,
+		error)
 }
 
 func newDiskAttachmentsData() datasource.DataSource {
@@ -232,7 +257,9 @@ func newDiskAttachmentsData() datasource.DataSource {
 }
 
 func newTemplateDiskAttachmentsData() datasource.DataSource {
-	return &attachmentsData{dataBase{typeName: "ovirt_template_disk_attachments"}, "template_id", "disk_attachments", "template",
+	return &attachmentsData{dataBase{
+		typeName: "ovirt_template_disk_attachments",
+	}, "template_id", "disk_attachments", "template",
 		func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.DiskAttachment, error) {
 			return client.TemplateDiskAttachments(ctx, owner)
 		}}
@@ -242,9 +269,10 @@ func (d *attachmentsData) Schema(_ context.Context, _ datasource.SchemaRequest, 
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The disks of a " + d.about + ".",
 		Attributes: map[string]schema.Attribute{
-			"id":     dataID("UUID of the " + d.about + "."),
-			d.owner:  requiredID("UUID of the " + d.about + "."),
-			d.result: setOf("UUIDs of the attachments and of their disks, and the interfaces.", "id", "disk_id", "disk_interface"),
+			"id":    dataID("UUID of the " + d.about + "."),
+			d.owner: requiredID("UUID of the " + d.about + "."),
+			d.result: setOf("UUIDs of the attachments and of their disks, and the interfaces.", "id", "disk_id",
+				"disk_interface"),
 		},
 	}
 }
@@ -255,21 +283,25 @@ func (d *attachmentsData) Read(ctx context.Context, req datasource.ReadRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	attachments, err := d.list(ctx, d.client, idOf(owner))
 	if err != nil {
 		resp.Diagnostics.AddError("The disks cannot be read", err.Error())
 		return
 	}
+
 	type item struct {
 		ID        string `tfsdk:"id"`
 		DiskID    string `tfsdk:"disk_id"`
 		Interface string `tfsdk:"disk_interface"`
 	}
 	items := []item{}
+
 	for i := range attachments {
 		a := &attachments[i]
 		items = append(items, item{ID: a.ID.String(), DiskID: a.DiskID().String(), Interface: a.Interface})
 	}
+
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.owner), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(d.result), items)...)

@@ -40,12 +40,22 @@ type reportedInterfaceModel struct {
 func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	addresses := types.SetType{ElemType: types.StringType}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Waits until the guest of a virtual machine reports an address. It does not wait for a VM that is down, nor for one that has run for 10 minutes without: then it is empty, with a warning.",
+		MarkdownDescription: "Waits until the guest of a virtual machine reports an address. It does not wait for a " +
+			"VM that is down, nor for one that has run for 10 minutes without: then it is empty, with a warning.",
 		Attributes: map[string]schema.Attribute{
 			"id":    dataID("UUID of the VM."),
 			"vm_id": requiredID("UUID of the VM."),
-			"interfaces": schema.SetAttribute{Computed: true, MarkdownDescription: "Interfaces of the guest with addresses that are neither loopback nor link-local.",
-				ElementType: types.ObjectType{AttrTypes: map[string]attr.Type{"name": types.StringType, "ipv4_addresses": addresses, "ipv6_addresses": addresses}}},
+			"interfaces": schema.SetAttribute{
+				Computed:            true,
+				MarkdownDescription: "Interfaces of the guest with addresses that are neither loopback nor link-local.",
+				ElementType: types.ObjectType{
+					AttrTypes: map[string]attr.Type{
+						"name":           types.StringType,
+						"ipv4_addresses": addresses,
+						"ipv6_addresses": addresses,
+					},
+				},
+			},
 		},
 	}
 }
@@ -55,6 +65,7 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	if !ok {
 		return
 	}
+
 	vmID := idOf(model.VMID)
 	ctx, cancel := context.WithTimeout(ctx, addressLimit)
 	defer cancel()
@@ -65,34 +76,52 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
 			return err == nil, "", err
 		}
+
 		vm, err := d.client.VM(ctx, vmID)
 		if err != nil {
 			return false, "", err
 		}
+
 		switch started, known := vm.StartedAt(); {
 		case vm.Status == engine.VMDown:
-			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
+			resp.Diagnostics.AddWarning("The VM has no address",
+				"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
 			return true, "", nil
 		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
-			resp.Diagnostics.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
+			resp.Diagnostics.AddWarning(
+				"The VM has no address",
+				"VM "+vmID.String()+" has run since "+started.Format(
+					time.RFC3339,
+				)+" and has reported none: its guest seems to have no agent.",
+			)
+
 			return true, "", nil
 		}
+
 		return false, string(vm.Status), nil
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The VM has reported no address", err.Error())
 		return
 	}
+
 	texts := func(addresses []netip.Addr) []string {
 		out := []string{}
 		for _, address := range addresses {
 			out = append(out, address.String())
 		}
+
 		return out
 	}
+
 	model.ID, model.Interfaces = model.VMID, []reportedInterfaceModel{}
 	for _, i := range interfaces {
-		model.Interfaces = append(model.Interfaces, reportedInterfaceModel{Name: i.Name, IPv4: texts(i.IPv4), IPv6: texts(i.IPv6)})
+		model.Interfaces = append(model.Interfaces, reportedInterfaceModel{
+			Name: i.Name,
+			IPv4: texts(i.IPv4),
+			IPv6: texts(i.IPv6),
+		})
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }

@@ -65,18 +65,34 @@ resource "ovirt_vm_graphics_consoles" "a" {
 }
 `
 
-// TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back: B2, B3,
-// P2, P13, M6, m1, m2.
+// TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy deletes each kind of object behind Terraform's back:
+// B2, B3, P2, P13, M6, m1, m2.
 func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T) {
 	t.Parallel()
+
 	deletions := map[string]func(t *testing.T, s *site, w *workspace){
 		"affinity group": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DeleteAffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id"))))
+			must(
+				t,
+				s.client.DeleteAffinityGroup(
+					t.Context(),
+					engine.ID(s.ids["$cluster"]),
+					engine.ID(w.text("ovirt_affinity_group.g", "id")),
+				),
+			)
 		},
 		"membership of the group": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.RemoveFromAffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id")), engine.ID(w.text("ovirt_vm.a", "id"))))
+			must(
+				t,
+				s.client.RemoveFromAffinityGroup(
+					t.Context(),
+					engine.ID(s.ids["$cluster"]),
+					engine.ID(w.text("ovirt_affinity_group.g", "id")),
+					engine.ID(w.text("ovirt_vm.a", "id")),
+				),
+			)
 		},
 		"tag": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
@@ -84,7 +100,14 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 		},
 		"tag of the VM": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.UntagVM(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_tag.t", "id"))))
+			must(
+				t,
+				s.client.UntagVM(
+					t.Context(),
+					engine.ID(w.text("ovirt_vm.a", "id")),
+					engine.ID(w.text("ovirt_tag.t", "id")),
+				),
+			)
 		},
 		"network interface": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
@@ -94,11 +117,25 @@ func TestWhatAnAdministratorDeletesIsMadeAgainAndNeverHoldsADestroy(t *testing.T
 		},
 		"attachment of a disk": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_disk.d", "id"))))
+			must(
+				t,
+				s.client.DetachDisk(
+					t.Context(),
+					engine.ID(w.text("ovirt_vm.a", "id")),
+					engine.ID(w.text("ovirt_disk.d", "id")),
+				),
+			)
 		},
 		"attachment among several": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
-			must(t, s.client.DetachDisk(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")), engine.ID(w.text("ovirt_disk.e", "id"))))
+			must(
+				t,
+				s.client.DetachDisk(
+					t.Context(),
+					engine.ID(w.text("ovirt_vm.a", "id")),
+					engine.ID(w.text("ovirt_disk.e", "id")),
+				),
+			)
 		},
 		"disk": func(t *testing.T, s *site, w *workspace) {
 			t.Helper()
@@ -154,8 +191,8 @@ resource "ovirt_vm_start" "a" {
 }
 `
 
-// TestAVMIsStoppedOnce has an engine show a VM as up for a while after it was stopped: P1. The host refuses a second stop, and
-// none is asked for.
+// TestAVMIsStoppedOnce has an engine show a VM as up for a while after it was stopped: P1. The host refuses a second
+// stop, and none is asked for.
 func TestAVMIsStoppedOnce(t *testing.T) {
 	t.Parallel()
 	slow := quick
@@ -167,6 +204,7 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 	if stops := s.count("POST", "/stop"); stops != 1 {
 		t.Errorf("the VM was stopped %d times", stops)
 	}
+
 	if n := s.sim.Summary().VMs; n != 0 {
 		t.Errorf("%d VMs are left", n)
 	}
@@ -175,6 +213,7 @@ func TestAVMIsStoppedOnce(t *testing.T) {
 // TestAVMThatGoesWhileItIsStoppedOrStarted has somebody delete a VM between the look at it and the request: m1.
 func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 	t.Parallel()
+
 	// deleting makes a workspace whose VM somebody deletes just before it is stopped, or started.
 	deleting := func(t *testing.T, action string) *workspace {
 		t.Helper()
@@ -184,14 +223,17 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/"+action) {
 				return
 			}
+
 			once.Do(func() {
 				vm := s.vm(t, "a")
 				if vm.Status == engine.VMUp {
 					must(t, s.client.StopVM(t.Context(), vm.ID, true))
 				}
+
 				waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), vm.ID) == nil })
 			})
 		}, nil)
+
 		return newWorkspace(t, s).through(proxy).config(startedVM)
 	}
 
@@ -207,6 +249,7 @@ func TestAVMThatGoesWhileItIsStoppedOrStarted(t *testing.T) {
 		if message := w.fail(); !strings.Contains(message, "does not exist") && !strings.Contains(message, "404") {
 			t.Errorf("the message is %s", message)
 		}
+
 		w.apply()
 		w.settled()
 		w.destroy()

@@ -29,15 +29,19 @@ resource "ovirt_vm_tag" "t" {
 	if got := w.text("ovirt_vm_tag.t", "id"); got != tag+"_"+vm {
 		t.Errorf("the ID is %q", got)
 	}
+
 	w.forget()
 	w.importID("ovirt_vm.a", vm)
 	w.importID("ovirt_tag.t", tag)
 	w.importID("ovirt_vm_tag.t", tag+"/"+vm)
 	w.settled()
 
-	if message := newWorkspace(t, s).config(`resource "ovirt_tag" "t" { name = "blue" }`).fail(); !strings.Contains(message, tag) { // R4
+	// R4
+	message := newWorkspace(t, s).config(`resource "ovirt_tag" "t" { name = "blue" }`).fail()
+	if !strings.Contains(message, tag) {
 		t.Errorf("the message is %q", message)
 	}
+
 	must(t, s.client.UntagVM(t.Context(), engine.ID(vm), engine.ID(tag))) // R11
 	w.wants("ovirt_vm_tag.t", "create")
 	must(t, s.client.DeleteTag(t.Context(), engine.ID(tag)))
@@ -86,9 +90,11 @@ data "ovirt_affinity_group" "g" {
 	cluster, id, vm := s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")
 	seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 	must(t, err)
-	if seen.Priority == nil || *seen.Priority != 3 || seen.Enforcing == nil || !*seen.Enforcing || !seen.Has(engine.ID(vm)) || seen.DescriptionText() != "<apart> & more" {
+	if seen.Priority == nil || *seen.Priority != 3 || seen.Enforcing == nil || !*seen.Enforcing ||
+		!seen.Has(engine.ID(vm)) || seen.DescriptionText() != "<apart> & more" {
 		t.Errorf("the engine has %+v", seen)
 	}
+
 	if got := w.text("data.ovirt_affinity_group.g", "id"); got != id {
 		t.Errorf("the data source found %q", got)
 	}
@@ -113,7 +119,11 @@ data "ovirt_affinity_group" "g" {
 		}
 	})
 	t.Run("the defaults are those of the released provider", func(t *testing.T) {
-		w := newWorkspace(t, s).config("resource \"ovirt_affinity_group\" \"d\" {\n name = \"defaults\"\n cluster_id = \"$cluster\"\n hosts_rule {}\n}\n")
+		w := newWorkspace(
+			t,
+			s,
+		).config("resource \"ovirt_affinity_group\" \"d\" {\n name = \"defaults\"\n cluster_id = " +
+			"\"$cluster\"\n hosts_rule {}\n}\n")
 		w.apply()
 		w.settled()
 		w.destroy()
@@ -160,11 +170,13 @@ resource "ovirt_vm_affinity_group" "a" {
 `
 	w := newWorkspace(t, s).config(config)
 	w.apply()
-	group, err := s.client.AffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]), engine.ID(w.text("ovirt_affinity_group.g", "id")))
+	group, err := s.client.AffinityGroup(t.Context(), engine.ID(s.ids["$cluster"]),
+		engine.ID(w.text("ovirt_affinity_group.g", "id")))
 	must(t, err)
 	if group.VMs == nil || len(group.VMs.Items) != 6 {
 		t.Errorf("the group has %+v", group.VMs)
 	}
+
 	w.settled()
 	w.destroy()
 }
@@ -172,6 +184,7 @@ resource "ovirt_vm_affinity_group" "a" {
 func TestConsolesAndCPUSettings(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
+
 	// The engine pins the CPUs only of a VM that is pinned to a host.
 	config := strings.Replace(plainVM, "}\n", `  placement_policy_affinity = "pinned"
   placement_policy_host_ids = [sort([for host in data.ovirt_cluster_hosts.h.hosts : host.id])[0]]
@@ -194,13 +207,17 @@ resource "ovirt_vm_optimize_cpu_settings" "a" {
 	if len(consoles) != 0 {
 		t.Errorf("the VM has consoles %v", consoles)
 	}
+
 	w.forget()
+
 	for _, address := range []string{"ovirt_vm.a", "ovirt_vm_graphics_consoles.a", "ovirt_vm_optimize_cpu_settings.a"} {
 		w.importID(address, vm)
 	}
+
 	w.settled()
 	waitFor(t, func() bool { return s.client.DeleteVM(t.Context(), engine.ID(vm)) == nil }) // R11
-	w.wants("ovirt_vm.a", "create", "ovirt_vm_graphics_consoles.a", "create", "ovirt_vm_optimize_cpu_settings.a", "create")
+	w.wants("ovirt_vm.a", "create", "ovirt_vm_graphics_consoles.a", "create", "ovirt_vm_optimize_cpu_settings.a",
+		"create")
 	w.succeed("destroy", "-auto-approve", "-no-color", "-input=false", "-refresh=false")
 }
 
@@ -218,22 +235,32 @@ data "ovirt_disk_attachments" "a" { vm_id = ovirt_vm.a.id }
 	if got := w.text("data.ovirt_blank_template.b", "id"); got != engine.BlankTemplateID {
 		t.Errorf("the blank template is %q", got)
 	}
+
 	if hosts, _ := w.value("data.ovirt_cluster_hosts.h", "hosts").([]any); len(hosts) != 3 {
 		t.Errorf("the hosts are %v", hosts)
 	}
-	if found := fmt.Sprint(w.value("data.ovirt_templates.t", "templates")); !strings.Contains(found, s.ids["$template"]) {
+
+	found := fmt.Sprint(w.value("data.ovirt_templates.t", "templates"))
+	if !strings.Contains(found, s.ids["$template"]) {
 		t.Errorf("the templates are %s", found)
 	}
+
 	if disks, _ := w.value("data.ovirt_disk_attachments.a", "attachments").([]any); len(disks) != 1 {
 		t.Errorf("the disks are %v", disks)
 	}
-	if message := newWorkspace(t, s).config("data \"ovirt_templates\" \"t\" {\n name = \"none\"\n fail_on_empty = true\n}\n").fail(); !strings.Contains(message, `no template named "none"`) {
+
+	message := newWorkspace(
+		t,
+		s,
+	).config("data \"ovirt_templates\" \"t\" {\n name = \"none\"\n fail_on_empty = true\n}\n").
+		fail()
+	if !strings.Contains(message, `no template named "none"`) {
 		t.Errorf("the message is %q", message)
 	}
 }
 
-// TestTwoOfOneNameAtTheSameMoment has the engine make two tags and two groups of one name, which it does where the requests
-// overlap: m6. One of each is left at most, and the next apply comes to an end.
+// TestTwoOfOneNameAtTheSameMoment has the engine make two tags and two groups of one name, which it does where the
+// requests overlap: m6. One of each is left at most, and the next apply comes to an end.
 func TestTwoOfOneNameAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -254,14 +281,17 @@ resource "ovirt_affinity_group" "%[1]s" {
 		must(t, err)
 		allGroups, err := s.client.AffinityGroupsNamed(t.Context(), "twice")
 		must(t, err)
+
 		return len(allTags), len(allGroups)
 	}
 
 	w := newWorkspace(t, s).config(first + second)
 	message := w.fail()
-	if !strings.Contains(message, "tag twice exists already") || !strings.Contains(message, "affinity group twice exists already") {
+	if !strings.Contains(message, "tag twice exists already") ||
+		!strings.Contains(message, "affinity group twice exists already") {
 		t.Errorf("the message is %s", message)
 	}
+
 	if tags, groups := count(); tags > 1 || groups > 1 {
 		t.Errorf("%d tags and %d groups are left", tags, groups)
 	}

@@ -18,11 +18,11 @@ type named[T any] struct {
 	id     func(*T) string
 }
 
-// make creates the object, unless its name is taken. It asks first, so that an object of the name that is found after a lost
-// answer is the one that was asked for.
+// make creates the object, unless its name is taken. It asks first, so that an object of the name that is found after a
+// lost answer is the one that was asked for.
 //
-// The engine itself lets creates of one name pass that come at the same moment. So make looks once more, and takes its own
-// object away where it is not alone. If both do that, both fail, and the next run of either makes it.
+// The engine itself lets creates of one name pass that come at the same moment. So make looks once more, and takes its
+// own object away where it is not alone. If both do that, both fail, and the next run of either makes it.
 func (n named[T]) make(ctx context.Context) (*T, error) {
 	what := n.kind + " " + n.name
 	if others, err := n.list(ctx); err != nil {
@@ -37,6 +37,7 @@ func (n named[T]) make(ctx context.Context) (*T, error) {
 			return nil, n.taken(other)
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +48,17 @@ func (n named[T]) make(ctx context.Context) (*T, error) {
 	if err != nil {
 		return made, nil //nolint:nilerr // the object is made; the next plan reads it
 	}
+
 	at := slices.IndexFunc(all, func(other T) bool { return n.id(&other) != n.id(made) })
 	if at < 0 {
 		return made, nil
 	}
+
 	if err := n.remove(ctx, made); err != nil && !engine.IsNotFound(err) {
-		return nil, fmt.Errorf("%w; ours, %s, was made at the same moment and could not be removed: %w", n.taken(&all[at]), n.id(made), err)
+		return nil, fmt.Errorf("%w; ours, %s, was made at the same moment and could not be removed: %w",
+			n.taken(&all[at]), n.id(made), err)
 	}
+
 	return nil, n.taken(&all[at])
 }
 
@@ -62,9 +67,11 @@ func (n named[T]) first(ctx context.Context) (*T, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
+
 	return &all[0], nil
 }
 
 func (n named[T]) taken(by *T) error {
-	return fmt.Errorf("%s %s exists already: the name is in use by %s %s; import that, or choose another name", n.kind, n.name, n.kind, n.id(by))
+	return fmt.Errorf("%s %s exists already: the name is in use by %s %s; import that, or choose another name", n.kind,
+		n.name, n.kind, n.id(by))
 }

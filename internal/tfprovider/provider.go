@@ -35,8 +35,8 @@ type Options struct {
 	Owner string
 	// Types of resources and data sources whose schemas are served; nil means all.
 	Types []string
-	// Fence is asked before a disk is made, whose name the engine would not refuse a second time; an error refuses it. nil
-	// agrees.
+	// Fence is asked before a disk is made, whose name the engine would not refuse a second time; an error refuses it.
+	// nil agrees.
 	Fence func(ctx context.Context) error
 }
 
@@ -45,6 +45,7 @@ func New(options Options) provider.Provider {
 	if options.Sessions == nil {
 		options.Sessions = &engine.Sessions{}
 	}
+
 	return &ovirtProvider{options: options}
 }
 
@@ -79,14 +80,20 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "Manages virtual machines on an oVirt engine or Oracle Linux Virtualization Manager.",
 		Attributes: map[string]schema.Attribute{
-			"url": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "URL of the engine's API, for example `https://engine.example.com/ovirt-engine/api`."},
+			"url": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "URL of the engine's API, for example " +
+					"`https://engine.example.com/ovirt-engine/api`.",
+			},
 			"username": schema.StringAttribute{Optional: true,
 				MarkdownDescription: "User with its domain, for example `admin@internal`."},
 			"password": schema.StringAttribute{Optional: true, Sensitive: true,
 				MarkdownDescription: "Password of the user."},
-			"tls_insecure": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with the other `tls_` options."},
+			"tls_insecure": schema.BoolAttribute{
+				Optional: true,
+				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with " +
+					"the other `tls_` options.",
+			},
 			"tls_system": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Verify the engine's certificate with the system's trust store."},
 			"tls_ca_bundle": schema.StringAttribute{Optional: true,
@@ -103,46 +110,77 @@ func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp
 	}
 }
 
-func (p *ovirtProvider) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
+func (p *ovirtProvider) Configure(
+	ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse,
+) {
 	var model providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &model)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	if model.Mock.ValueBool() {
-		resp.Diagnostics.AddAttributeError(path.Root("mock"), "mock is not supported", "Run ovirtsim and point url at it: it is a whole engine, and it keeps its VMs between runs.")
+		resp.Diagnostics.AddAttributeError(path.Root("mock"), "mock is not supported",
+			"Run ovirtsim and point url at it: it is a whole engine, and it keeps its VMs between runs.")
 		return
 	}
-	for name, value := range map[string]types.String{"url": model.URL, "username": model.Username, "password": model.Password} {
+
+	for name, value := range map[string]types.String{
+		"url":      model.URL,
+		"username": model.Username,
+		"password": model.Password,
+	} {
 		if value.ValueString() == "" {
-			resp.Diagnostics.AddAttributeError(path.Root(name), name+" is required", "Set "+name+" in the provider block.")
+			resp.Diagnostics.AddAttributeError(path.Root(name), name+" is required",
+				"Set "+name+" in the provider block.")
 		}
 	}
+
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	ca, err := model.ca(ctx)
 	if err != nil {
 		resp.Diagnostics.AddError("The CA cannot be read", err.Error())
 		return
 	}
+
 	insecure := model.TLSInsecure.ValueBool()
 	if insecure && (len(ca) > 0 || model.TLSSystem.ValueBool()) {
-		resp.Diagnostics.AddAttributeError(path.Root("tls_insecure"), "tls_insecure cannot be combined with other tls_ options", "Remove tls_insecure to verify the engine's certificate.")
+		resp.Diagnostics.AddAttributeError(
+			path.Root("tls_insecure"),
+			"tls_insecure cannot be combined with other tls_ options",
+			"Remove tls_insecure to verify the engine's certificate.",
+		)
+
 		return
 	}
+
 	if !insecure && len(ca) == 0 && !model.TLSSystem.ValueBool() {
-		resp.Diagnostics.AddError("No tls_ option is set", "Set one of tls_ca_bundle, tls_ca_files, tls_ca_dirs, tls_system.")
+		resp.Diagnostics.AddError("No tls_ option is set",
+			"Set one of tls_ca_bundle, tls_ca_files, tls_ca_dirs, tls_system.")
 		return
 	}
+
 	client, err := p.options.Sessions.Get(engine.Config{
-		URL: model.URL.ValueString(), Username: model.Username.ValueString(), Password: model.Password.ValueString(), CA: ca, Insecure: insecure,
+		URL:      model.URL.ValueString(),
+		Username: model.Username.ValueString(),
+		Password: model.Password.ValueString(),
+		CA:       ca,
+		Insecure: insecure,
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
 		return
 	}
-	resp.ResourceData = &configured{client: client, returnOnStart: p.options.ReturnOnStart, owner: p.options.Owner, fence: p.options.Fence}
+
+	resp.ResourceData = &configured{
+		client:        client,
+		returnOnStart: p.options.ReturnOnStart,
+		owner:         p.options.Owner,
+		fence:         p.options.Fence,
+	}
 	resp.DataSourceData = resp.ResourceData
 }
 
@@ -152,42 +190,66 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 	if text := m.TLSCABundle.ValueString(); text != "" {
 		bundle.WriteString(text)
 	}
+
 	var files, dirs []string
 	m.TLSCAFiles.ElementsAs(ctx, &files, true)
 	m.TLSCADirs.ElementsAs(ctx, &dirs, true)
+
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, fmt.Errorf("tls_ca_dirs: %w", err)
 		}
+
 		for _, entry := range entries {
 			if !entry.IsDir() {
 				files = append(files, filepath.Join(dir, entry.Name()))
 			}
 		}
 	}
+
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("tls_ca_files: %w", err)
 		}
+
 		bundle.WriteString("\n")
 		bundle.Write(content)
 	}
+
 	return bundle.Bytes(), nil
 }
 
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
-		newAffinityGroupResource, newDiskResource, newDiskAttachmentResource, newDiskAttachmentsResource, newDiskFromImageResource,
-		newDiskResizeResource, newNICResource, newTagResource, newTemplateResource, newVMResource, newVMAffinityGroupResource,
-		newVMDisksResizeResource, newVMGraphicsConsolesResource, newVMOptimizeCPUResource, newVMStartResource, newVMTagResource,
+		newAffinityGroupResource,
+		newDiskResource,
+		newDiskAttachmentResource,
+		newDiskAttachmentsResource,
+		newDiskFromImageResource,
+		newDiskResizeResource,
+		newNICResource,
+		newTagResource,
+		newTemplateResource,
+		newVMResource,
+		newVMAffinityGroupResource,
+		newVMDisksResizeResource,
+		newVMGraphicsConsolesResource,
+		newVMOptimizeCPUResource,
+		newVMStartResource,
+		newVMTagResource,
 	}
 }
 
 func (p *ovirtProvider) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{
-		newAffinityGroupData, newBlankTemplateData, newClusterHostsData, newDiskAttachmentsData, newTemplateDiskAttachmentsData,
-		newTemplatesData, newWaitForIPData,
+		newAffinityGroupData,
+		newBlankTemplateData,
+		newClusterHostsData,
+		newDiskAttachmentsData,
+		newTemplateDiskAttachmentsData,
+		newTemplatesData,
+		newWaitForIPData,
 	}
 }

@@ -38,23 +38,44 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 			MarkdownDescription: description + " Without it the rule is off.",
 			Validators:          []validator.Set{setvalidator.SizeAtMost(1)},
 			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
-				"affinity": schema.StringAttribute{Optional: true, Computed: true, Validators: []validator.String{stringvalidator.OneOf("positive", "negative")},
+				"affinity": schema.StringAttribute{
+					Optional:            true,
+					Computed:            true,
+					Validators:          []validator.String{stringvalidator.OneOf("positive", "negative")},
 					MarkdownDescription: "`positive` keeps together, `negative` (default) keeps apart."},
-				"enforcing": schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: "A VM that cannot keep the rule does not start; `false` by default."},
+				"enforcing": schema.BoolAttribute{
+					Optional:            true,
+					Computed:            true,
+					MarkdownDescription: "A VM that cannot keep the rule does not start; `false` by default.",
+				},
 			}},
 		}
 	}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "An affinity group of a cluster. A change is made in place, so that its members stay.",
 		Attributes: map[string]schema.Attribute{
-			"id":          computedText("UUID of the affinity group."),
-			"cluster_id":  fixedID("UUID of the cluster."),
-			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group; unique in the engine.", Validators: []validator.String{groupName}},
+			"id":         computedText("UUID of the affinity group."),
+			"cluster_id": fixedID("UUID of the cluster."),
+			"name": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "Name of the group; unique in the engine.",
+				Validators:          []validator.String{groupName},
+			},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the group."},
-			"enforcing": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. The engine keeps this and `enforcing` of `vms_rule` in one place."},
-			"priority": schema.Float64Attribute{Optional: true, Computed: true, MarkdownDescription: "Order in which groups are looked at; at most seven decimals.",
-				Validators:    []validator.Float64{sevenDecimals{"must have at most seven decimals, which the engine keeps"}},
+			"enforcing": schema.BoolAttribute{
+				Optional: true,
+				Computed: true,
+				Default:  booldefault.StaticBool(false),
+				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. " +
+					"The engine keeps this and `enforcing` of `vms_rule` in one place.",
+			},
+			"priority": schema.Float64Attribute{
+				Optional:            true,
+				Computed:            true,
+				MarkdownDescription: "Order in which groups are looked at; at most seven decimals.",
+				Validators: []validator.Float64{
+					sevenDecimals{"must have at most seven decimals, which the engine keeps"},
+				},
 				PlanModifiers: []planmodifier.Float64{float64planmodifier.UseStateForUnknown()}},
 		},
 		Blocks: map[string]schema.Block{
@@ -81,13 +102,18 @@ type affinityRuleModel struct {
 }
 
 func (m *affinityRuleModel) toEngine() *engine.AffinityRule {
-	return &engine.AffinityRule{Enabled: true, Enforcing: m.Enforcing.ValueBool(), Positive: m.Affinity.ValueString() == "positive"}
+	return &engine.AffinityRule{
+		Enabled:   true,
+		Enforcing: m.Enforcing.ValueBool(),
+		Positive:  m.Affinity.ValueString() == "positive",
+	}
 }
 
 func ruleToEngine(rules []affinityRuleModel) *engine.AffinityRule {
 	if len(rules) == 0 {
 		return &engine.AffinityRule{}
 	}
+
 	return rules[0].toEngine()
 }
 
@@ -95,71 +121,91 @@ func ruleFromEngine(rule *engine.AffinityRule) []affinityRuleModel {
 	if rule == nil || !rule.Enabled {
 		return nil
 	}
+
 	affinity := "negative"
 	if rule.Positive {
 		affinity = "positive"
 	}
+
 	return []affinityRuleModel{{Affinity: types.StringValue(affinity), Enforcing: types.BoolValue(rule.Enforcing)}}
 }
 
 func (m *affinityGroupModel) toEngine() *engine.AffinityGroup {
 	group := &engine.AffinityGroup{
-		Name: m.Name.ValueString(), Enforcing: m.Enforcing.ValueBoolPointer(), Priority: m.Priority.ValueFloat64Pointer(),
+		Name:      m.Name.ValueString(),
+		Enforcing: m.Enforcing.ValueBoolPointer(),
+		Priority:  m.Priority.ValueFloat64Pointer(),
 		HostsRule: ruleToEngine(m.HostsRule), VMsRule: ruleToEngine(m.VMsRule),
 	}
 	if m.Priority.IsUnknown() {
 		group.Priority = nil
 	}
+
 	description := m.Description.ValueString()
 	group.Description = &description
 	if len(m.VMsRule) == 0 && m.Enforcing.ValueBool() {
 		group.VMsRule = nil // a rule that is off would turn enforcing off with it
 	}
+
 	return group
 }
 
 func (m *affinityGroupModel) observe(group *engine.AffinityGroup) {
-	m.ID, m.Name, m.Description = idValue(group.ID), types.StringValue(group.Name), textOf(m.Description, group.DescriptionText())
-	m.Enforcing, m.Priority = types.BoolValue(group.Enforcing != nil && *group.Enforcing), types.Float64PointerValue(group.Priority)
+	m.ID = idValue(group.ID)
+	m.Name = types.StringValue(group.Name)
+	m.Description = textOf(m.Description, group.DescriptionText())
+	m.Enforcing = types.BoolValue(group.Enforcing != nil && *group.Enforcing)
+	m.Priority = types.Float64PointerValue(group.Priority)
 	m.HostsRule, m.VMsRule = ruleFromEngine(group.HostsRule), ruleFromEngine(group.VMsRule)
 }
 
 // ValidateConfig refuses what the engine would store in one place.
-func (r *affinityGroupResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+func (r *affinityGroupResource) ValidateConfig(
+	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
+) {
 	var enforcing types.Bool
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
 	rules, known := block[affinityRuleModel](ctx, req.Config, "vms_rule", &resp.Diagnostics)
 	if !known || len(rules) != 1 || enforcing.IsUnknown() || enforcing.IsNull() {
 		return
 	}
+
 	if rule := rules[0].Enforcing; !rule.IsUnknown() && !rule.IsNull() && !rule.Equal(enforcing) {
-		resp.Diagnostics.AddAttributeError(path.Root("enforcing"), "enforcing contradicts vms_rule", "The engine keeps both in one place: leave enforcing out, or give both the same value.")
+		resp.Diagnostics.AddAttributeError(path.Root("enforcing"), "enforcing contradicts vms_rule",
+			"The engine keeps both in one place: leave enforcing out, or give both the same value.")
 	}
 }
 
-// ModifyPlan fills in the defaults of the rules, and follows the rule for VMs where enforcing is left out. The framework
-// cannot do it within a set, whose elements have no other name than their values.
-func (r *affinityGroupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+// ModifyPlan fills in the defaults of the rules, and follows the rule for VMs where enforcing is left out. The
+// framework cannot do it within a set, whose elements have no other name than their values.
+func (r *affinityGroupResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
 	if req.Plan.Raw.IsNull() {
 		return
 	}
+
 	var enforcing types.Bool
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("enforcing"), &enforcing)...)
+
 	for _, name := range []string{"hosts_rule", "vms_rule"} {
 		rules, known := block[affinityRuleModel](ctx, req.Config, name, &resp.Diagnostics)
 		if !known || len(rules) != 1 {
 			continue
 		}
+
 		rule := &rules[0]
 		if rule.Affinity.IsNull() {
 			rule.Affinity = types.StringValue("negative")
 		}
+
 		if rule.Enforcing.IsNull() {
 			rule.Enforcing = types.BoolValue(false)
 			if name == "vms_rule" && !enforcing.IsNull() {
 				rule.Enforcing = enforcing
 			}
 		}
+
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), rules)...)
 		if name == "vms_rule" && enforcing.IsNull() {
 			resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("enforcing"), rule.Enforcing)...)
@@ -172,6 +218,7 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 	if !ok {
 		return
 	}
+
 	cluster, name := idOf(model.ClusterID), model.Name.ValueString()
 	group, err := named[engine.AffinityGroup]{
 		kind: "affinity group", name: name,
@@ -190,6 +237,7 @@ func (r *affinityGroupResource) Create(ctx context.Context, req resource.CreateR
 		resp.Diagnostics.AddError("The affinity group was not created", err.Error())
 		return
 	}
+
 	model.ID = idValue(group.ID)
 	settle(&model.Priority, types.Float64PointerValue(group.Priority))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -200,10 +248,12 @@ func (r *affinityGroupResource) Read(ctx context.Context, req resource.ReadReque
 	if !ok {
 		return
 	}
+
 	group, err := r.client.AffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
 	if unread(ctx, err, "The affinity group", resp) {
 		return
 	}
+
 	model.observe(group)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -213,6 +263,7 @@ func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateR
 	if !ok {
 		return
 	}
+
 	id := idOf(model.ID)
 	unlock, err := groupLocks.lock(ctx, id.String())
 	if err != nil {
@@ -225,12 +276,14 @@ func (r *affinityGroupResource) Update(ctx context.Context, req resource.UpdateR
 		if err == nil {
 			settle(&model.Priority, types.Float64PointerValue(group.Priority))
 		}
+
 		return err == nil, "", err
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The affinity group was not updated", err.Error())
 		return
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -239,25 +292,32 @@ func (r *affinityGroupResource) Delete(ctx context.Context, req resource.DeleteR
 	if !ok {
 		return
 	}
+
 	remove(ctx, "affinity group "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
 		return r.client.DeleteAffinityGroup(ctx, idOf(model.ClusterID), idOf(model.ID))
 	})
 }
 
 // ImportState takes CLUSTER-UUID/GROUP-UUID.
-func (r *affinityGroupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *affinityGroupResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "cluster_id", "id")
 }
 
 // sevenDecimals accepts numbers that the engine keeps as they are.
 type sevenDecimals struct{ ruleText }
 
-func (v sevenDecimals) ValidateFloat64(_ context.Context, req validator.Float64Request, resp *validator.Float64Response) {
+func (v sevenDecimals) ValidateFloat64(
+	_ context.Context, req validator.Float64Request, resp *validator.Float64Response,
+) {
 	if !isKnown(req.ConfigValue) {
 		return
 	}
+
 	value := req.ConfigValue.ValueFloat64()
 	if math.Round(value*1e7)/1e7 != value {
-		resp.Diagnostics.AddAttributeError(req.Path, "Invalid number", fmt.Sprintf("%s %s; it is %v.", req.Path, v.ruleText, value))
+		resp.Diagnostics.AddAttributeError(req.Path, "Invalid number",
+			fmt.Sprintf("%s %s; it is %v.", req.Path, v.ruleText, value))
 	}
 }

@@ -31,19 +31,28 @@ type diskResource struct{ base }
 // diskAttributes are those of all resources that make a disk.
 func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"id":                computedText("UUID of the disk."),
-		"alias":             mutable(enginesText("Alias of the disk; need not be unique.")),
-		"format":            fixedText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
-		"sparse":            enginesFlag("Take space on the storage as it is written. Where it is not set the disk does, except a raw one on block storage, which cannot."),
+		"id":     computedText("UUID of the disk."),
+		"alias":  mutable(enginesText("Alias of the disk; need not be unique.")),
+		"format": fixedText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
+		"sparse": enginesFlag(
+			"Take space on the storage as it is written. Where it is not set the disk does, except a raw one on " +
+				"block storage, which cannot.",
+		),
 		"storage_domain_id": fixedID("UUID of the storage domain."),
 		"status":            liveText("Status of the disk: `ok`, `locked` or `illegal`."),
-		"total_size":        schema.Int64Attribute{Computed: true, MarkdownDescription: "Bytes that the disk takes on the storage."},
+		"total_size": schema.Int64Attribute{
+			Computed:            true,
+			MarkdownDescription: "Bytes that the disk takes on the storage.",
+		},
 	}
 }
 
 func (r *diskResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	attributes := diskAttributes()
-	attributes["size"] = sizeAttribute("Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as `ovirt_disk_resize`, is left as it is.")
+	attributes["size"] = sizeAttribute(
+		"Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as " +
+			"`ovirt_disk_resize`, is left as it is.",
+	)
 	resp.Schema = schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}
 }
 
@@ -67,6 +76,7 @@ func (m *diskModel) observe(disk *engine.Disk) {
 	if m.Size.IsNull() || m.Size.IsUnknown() || disk.ProvisionedSize < m.Size.ValueInt64() {
 		m.Size = types.Int64Value(disk.ProvisionedSize)
 	}
+
 	domains := disk.StorageDomainIDs()
 	if len(domains) > 0 && !slices.Contains(domains, idOf(m.StorageDomainID)) {
 		m.StorageDomainID = idValue(domains[0]) // imported, or moved
@@ -90,6 +100,7 @@ func (m *diskModel) aliasOf() *string {
 	if m.Alias.IsUnknown() {
 		return nil
 	}
+
 	return m.Alias.ValueStringPointer()
 }
 
@@ -98,6 +109,7 @@ func (m *diskModel) sparseOf(ctx context.Context, client *engine.Client, format 
 	if isKnown(m.Sparse) {
 		return m.Sparse.ValueBoolPointer(), nil
 	}
+
 	return client.SparseOn(ctx, idOf(m.StorageDomainID), format)
 }
 
@@ -106,16 +118,27 @@ func refuseShrinking(ctx context.Context, req resource.ModifyPlanRequest, diags 
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
 	}
+
 	var before, after types.Int64
 	diags.Append(req.State.GetAttribute(ctx, path.Root("size"), &before)...)
 	diags.Append(req.Plan.GetAttribute(ctx, path.Root("size"), &after)...)
 	if !after.IsUnknown() && after.ValueInt64() < before.ValueInt64() {
-		diags.AddAttributeError(path.Root("size"), "size cannot shrink",
-			fmt.Sprintf("The disk has %d bytes, and size asks for %d. The engine cannot make a disk smaller: delete it and make another one, or ask for at least what it has.", before.ValueInt64(), after.ValueInt64()))
+		diags.AddAttributeError(
+			path.Root("size"),
+			"size cannot shrink",
+			fmt.Sprintf(
+				"The disk has %d bytes, and size asks for %d. The engine cannot make a disk smaller: delete it and "+
+					"make another one, or ask for at least what it has.",
+				before.ValueInt64(),
+				after.ValueInt64(),
+			),
+		)
 	}
 }
 
-func (r *diskResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+func (r *diskResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
 	refuseShrinking(ctx, req, &resp.Diagnostics)
 }
 
@@ -124,30 +147,38 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 	if !ok {
 		return
 	}
+
 	if r.fence != nil {
 		if err := r.fence(ctx); err != nil {
 			resp.Diagnostics.AddError("The disk was not created", err.Error())
 			return
 		}
 	}
+
 	sparse, err := model.sparseOf(ctx, r.client, model.Format.ValueString())
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
 	}
+
 	disk, err := r.client.CreateDiskOnce(ctx, r.owner, &engine.Disk{
-		Alias: model.aliasOf(), Format: model.Format.ValueString(), ProvisionedSize: model.Size.ValueInt64(), Sparse: sparse,
-		StorageDomains: &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
+		Alias:           model.aliasOf(),
+		Format:          model.Format.ValueString(),
+		ProvisionedSize: model.Size.ValueInt64(),
+		Sparse:          sparse,
+		StorageDomains:  &engine.StorageDomains{Items: []engine.Ref{{ID: idOf(model.StorageDomainID)}}},
 	}, progress(ctx, "disk to be created"))
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not created", err.Error())
 		return
 	}
+
 	// It exists now: whatever happens later, the state has it.
 	created := *model
 	created.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, &created)...)
 	err = r.client.WaitDisk(ctx, disk.ID, progress(ctx, "disk "+disk.ID.String()+" to be ready"))
+
 	var early *engine.WaitError
 	switch {
 	case errors.As(err, &early):
@@ -157,6 +188,7 @@ func (r *diskResource) Create(ctx context.Context, req resource.CreateRequest, r
 		resp.Diagnostics.AddError("The disk is not ready", err.Error())
 		return
 	}
+
 	if ready, err := r.client.Disk(ctx, disk.ID); err == nil {
 		model.complete(ready)
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -168,10 +200,12 @@ func (r *diskResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 	if !ok {
 		return
 	}
+
 	disk, err := r.client.Disk(ctx, idOf(model.ID))
 	if unread(ctx, err, "The disk", resp) {
 		return
 	}
+
 	model.observe(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -181,11 +215,13 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	if !ok {
 		return
 	}
+
 	disk, err := r.update(ctx, plan)
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
+
 	plan.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
@@ -198,14 +234,17 @@ func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error
 		if err == nil && plan.aliasOf() != nil && disk.AliasText() != *plan.aliasOf() {
 			err = b.client.UpdateDisk(ctx, id, &engine.Disk{Alias: plan.aliasOf()})
 		}
+
 		return err == nil, "", err
 	})
 	if err == nil {
 		err = b.client.GrowDisk(ctx, id, plan.Size.ValueInt64(), progress(ctx, "disk "+id.String()+" to grow"))
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return b.client.Disk(ctx, id)
 }
 
@@ -219,11 +258,14 @@ func (b *base) deleteDisk(ctx context.Context, req resource.DeleteRequest, resp 
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	if err := b.client.RemoveDisk(ctx, idOf(id), progress(ctx, "disk "+id.ValueString()+" to be deleted")); err != nil {
 		resp.Diagnostics.AddError("The disk was not deleted", err.Error())
 	}
 }
 
-func (r *diskResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *diskResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }

@@ -27,18 +27,24 @@ type diskAttachmentResource struct{ fixed }
 
 func (r *diskAttachmentResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	flag := func(description string) schema.BoolAttribute {
-		return schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false), MarkdownDescription: description + " `false` by default.",
-			PlanModifiers: []planmodifier.Bool{boolplanmodifier.RequiresReplace()}}
+		return schema.BoolAttribute{
+			Optional:            true,
+			Computed:            true,
+			Default:             booldefault.StaticBool(false),
+			MarkdownDescription: description + " `false` by default.",
+			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.RequiresReplace()}}
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A disk in a virtual machine. Not to be used with `ovirt_disk_attachments` on the same VM.",
+		MarkdownDescription: "A disk in a virtual machine. Not to be used with " +
+			"`ovirt_disk_attachments` on the same VM.",
 		Attributes: map[string]schema.Attribute{
-			"id":             computedText("UUID of the attachment."),
-			"vm_id":          fixedID("UUID of the VM."),
-			"disk_id":        fixedID("UUID of the disk."),
-			"disk_interface": fixedText("`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`.", stringvalidator.OneOf(diskInterfaces...)),
-			"active":         flag("The VM sees the disk."),
-			"bootable":       flag("The VM boots from the disk."),
+			"id":      computedText("UUID of the attachment."),
+			"vm_id":   fixedID("UUID of the VM."),
+			"disk_id": fixedID("UUID of the disk."),
+			"disk_interface": fixedText("`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`.",
+				stringvalidator.OneOf(diskInterfaces...)),
+			"active":   flag("The VM sees the disk."),
+			"bootable": flag("The VM boots from the disk."),
 		},
 	}
 }
@@ -56,12 +62,15 @@ func isSet(flag *bool) bool { return flag != nil && *flag }
 
 // attach attaches a disk to a VM, also where one of them is locked for a while. A lost answer is looked up, and so is a
 // refusal, which may be because an earlier run did it: a disk is attached to a VM at most once.
-func (b *base) attach(ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment) (*engine.DiskAttachment, error) {
+func (b *base) attach(
+	ctx context.Context, vmID engine.ID, wanted *engine.DiskAttachment,
+) (*engine.DiskAttachment, error) {
 	what := "disk " + wanted.DiskID().String() + " to be attached to VM " + vmID.String()
 	find := func(ctx context.Context) (*engine.DiskAttachment, error) {
 		found, err := b.client.DiskAttachment(ctx, vmID, wanted.DiskID())
 		return found, ignoreNotFound(err)
 	}
+
 	return engine.CreateOnce(ctx, what, progress(ctx, what),
 		func(ctx context.Context) (*engine.DiskAttachment, error) {
 			made, err := b.client.AttachDisk(ctx, vmID, wanted)
@@ -70,23 +79,30 @@ func (b *base) attach(ctx context.Context, vmID engine.ID, wanted *engine.DiskAt
 					return found, nil
 				}
 			}
+
 			return made, err
 		}, find)
 }
 
-func (r *diskAttachmentResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+func (r *diskAttachmentResource) Create(
+	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
+) {
 	model, ok := load[diskAttachmentModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	made, err := r.attach(ctx, idOf(model.VMID), &engine.DiskAttachment{
-		Active: model.Active.ValueBoolPointer(), Bootable: model.Bootable.ValueBoolPointer(), Interface: model.Interface.ValueString(),
-		Disk: &engine.Disk{ID: idOf(model.DiskID)},
+		Active:    model.Active.ValueBoolPointer(),
+		Bootable:  model.Bootable.ValueBoolPointer(),
+		Interface: model.Interface.ValueString(),
+		Disk:      &engine.Disk{ID: idOf(model.DiskID)},
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not attached", err.Error())
 		return
 	}
+
 	model.ID = idValue(made.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -96,26 +112,40 @@ func (r *diskAttachmentResource) Read(ctx context.Context, req resource.ReadRequ
 	if !ok {
 		return
 	}
+
 	seen, err := r.client.DiskAttachment(ctx, idOf(model.VMID), idOf(model.ID))
 	if unread(ctx, err, "The disk attachment", resp) {
 		return
 	}
-	model.ID, model.DiskID, model.Interface = idValue(seen.ID), idValue(seen.DiskID()), types.StringValue(seen.Interface)
+
+	model.ID = idValue(seen.ID)
+	model.DiskID = idValue(seen.DiskID())
+	model.Interface = types.StringValue(seen.Interface)
 	model.Active, model.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-func (r *diskAttachmentResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+func (r *diskAttachmentResource) Delete(
+	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
+) {
 	model, ok := load[diskAttachmentModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
-	remove(ctx, "disk "+model.DiskID.ValueString()+" of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.DetachDisk(ctx, idOf(model.VMID), idOf(model.ID))
-	})
+
+	remove(
+		ctx,
+		"disk "+model.DiskID.ValueString()+" of VM "+model.VMID.ValueString(),
+		&resp.Diagnostics,
+		func(ctx context.Context) error {
+			return r.client.DetachDisk(ctx, idOf(model.VMID), idOf(model.ID))
+		},
+	)
 }
 
 // ImportState takes VM-UUID/ATTACHMENT-UUID.
-func (r *diskAttachmentResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *diskAttachmentResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id", "id")
 }

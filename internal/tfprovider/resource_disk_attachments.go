@@ -32,7 +32,11 @@ type diskAttachmentsResource struct{ base }
 
 func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	flag := func(description string) schema.BoolAttribute {
-		return schema.BoolAttribute{Optional: true, Computed: true, MarkdownDescription: description + " `false` by default."}
+		return schema.BoolAttribute{
+			Optional:            true,
+			Computed:            true,
+			MarkdownDescription: description + " `false` by default.",
+		}
 	}
 	defaulted := func(description string) schema.BoolAttribute {
 		a := flag(description)
@@ -40,20 +44,32 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 		return a
 	}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "All disks of a virtual machine that are managed. Not to be used with `ovirt_disk_attachment` on the same VM.",
+		MarkdownDescription: "All disks of a virtual machine that are managed. Not to be used with " +
+			"`ovirt_disk_attachment` on the same VM.",
 		Attributes: map[string]schema.Attribute{
-			"id":               computedText("UUID of the VM."),
-			"vm_id":            fixedID("UUID of the VM."),
-			"detach_unmanaged": defaulted("Detach disks that have no `attachment` block, such as those of the template."),
-			"remove_unmanaged": defaulted("Delete disks that have no `attachment` block, with their data. A disk whose block was removed is detached, not deleted."),
+			"id":    computedText("UUID of the VM."),
+			"vm_id": fixedID("UUID of the VM."),
+			"detach_unmanaged": defaulted(
+				"Detach disks that have no `attachment` block, such as those of the template.",
+			),
+			"remove_unmanaged": defaulted(
+				"Delete disks that have no `attachment` block, with their data. A disk whose block was removed is " +
+					"detached, not deleted.",
+			),
 		},
 		Blocks: map[string]schema.Block{"attachment": schema.SetNestedBlock{
 			MarkdownDescription: "A disk of the VM.",
 			Validators:          []validator.Set{setvalidator.IsRequired(), setvalidator.SizeAtLeast(1)},
 			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
-				"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the attachment."},
-				"disk_id": schema.StringAttribute{Required: true, Validators: []validator.String{uuid}, MarkdownDescription: "UUID of the disk."},
-				"disk_interface": schema.StringAttribute{Required: true, Validators: []validator.String{stringvalidator.OneOf(diskInterfaces...)},
+				"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the attachment."},
+				"disk_id": schema.StringAttribute{
+					Required:            true,
+					Validators:          []validator.String{uuid},
+					MarkdownDescription: "UUID of the disk.",
+				},
+				"disk_interface": schema.StringAttribute{
+					Required:            true,
+					Validators:          []validator.String{stringvalidator.OneOf(diskInterfaces...)},
 					MarkdownDescription: "`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`."},
 				"active":   flag("The VM sees the disk."),
 				"bootable": flag("The VM boots from the disk."),
@@ -85,7 +101,8 @@ func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
 
 // is says whether the attachment is as it is wanted.
 func (m *attachedDiskModel) is(seen *engine.DiskAttachment) bool {
-	return seen.Interface == m.Interface.ValueString() && isSet(seen.Active) == m.Active.ValueBool() && isSet(seen.Bootable) == m.Bootable.ValueBool()
+	return seen.Interface == m.Interface.ValueString() && isSet(seen.Active) == m.Active.ValueBool() &&
+		isSet(seen.Bootable) == m.Bootable.ValueBool()
 }
 
 // find returns the block of the disk, nil where there is none.
@@ -94,21 +111,28 @@ func (m *diskAttachmentsModel) find(diskID engine.ID) *attachedDiskModel {
 	if i < 0 {
 		return nil
 	}
+
 	return &m.Attachments[i]
 }
 
-func (r *diskAttachmentsResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
+func (r *diskAttachmentsResource) ValidateConfig(
+	ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse,
+) {
 	var detach, remove types.Bool
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("detach_unmanaged"), &detach)...)
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("remove_unmanaged"), &remove)...)
 	if detach.ValueBool() && remove.ValueBool() {
-		resp.Diagnostics.AddAttributeError(path.Root("remove_unmanaged"), "remove_unmanaged contradicts detach_unmanaged", "Set one of them.")
+		resp.Diagnostics.AddAttributeError(path.Root("remove_unmanaged"),
+			"remove_unmanaged contradicts detach_unmanaged", "Set one of them.")
 	}
+
 	blocks, _ := block[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
+
 	seen := map[string]bool{}
 	for _, b := range blocks {
 		if id := b.DiskID.ValueString(); id != "" && seen[id] {
-			resp.Diagnostics.AddAttributeError(path.Root("attachment"), "A disk is attached twice", "Disk "+id+" has more than one attachment block.")
+			resp.Diagnostics.AddAttributeError(path.Root("attachment"), "A disk is attached twice",
+				"Disk "+id+" has more than one attachment block.")
 		} else {
 			seen[id] = true
 		}
@@ -117,54 +141,69 @@ func (r *diskAttachmentsResource) ValidateConfig(ctx context.Context, req resour
 
 // ModifyPlan plans the blocks: what they leave out is false, and an attachment that exists keeps its ID. The framework
 // cannot do it within a set, whose elements have no other name than their values.
-func (r *diskAttachmentsResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+func (r *diskAttachmentsResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
 	if req.Plan.Raw.IsNull() {
 		return
 	}
+
 	blocks, known := block[attachedDiskModel](ctx, req.Config, "attachment", &resp.Diagnostics)
 	if !known {
 		return
 	}
+
 	var before diskAttachmentsModel
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
 	}
+
 	for i := range blocks {
 		b := &blocks[i]
 		b.ID = types.StringUnknown()
 		if old := before.find(idOf(b.DiskID)); old != nil && !b.DiskID.IsUnknown() {
 			b.ID = old.ID
 		}
+
 		for _, flag := range []*types.Bool{&b.Active, &b.Bootable} {
 			if flag.IsNull() {
 				*flag = types.BoolValue(false)
 			}
 		}
 	}
+
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("attachment"), blocks)...)
 }
 
-func (r *diskAttachmentsResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+func (r *diskAttachmentsResource) Create(
+	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
+) {
 	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	r.apply(ctx, plan, nil, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-func (r *diskAttachmentsResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+func (r *diskAttachmentsResource) Update(
+	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
+) {
 	plan, ok := load[diskAttachmentsModel](ctx, req.Plan, &resp.Diagnostics)
 	before, ok2 := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok || !ok2 {
 		return
 	}
+
 	r.apply(ctx, plan, before, &resp.Diagnostics)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 // apply brings the VM's disks to what is planned, and leaves in the model those that are attached.
-func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics) {
+func (r *diskAttachmentsResource) apply(
+	ctx context.Context, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
+) {
 	vmID := idOf(plan.VMID)
 	plan.ID = plan.VMID
 	live, err := r.client.DiskAttachments(ctx, vmID)
@@ -174,12 +213,15 @@ func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskA
 		if before != nil {
 			plan.Attachments = before.Attachments
 		}
+
 		return
 	}
+
 	// First what must go: a disk that is to be bootable takes the place of another one.
 	for i := range live {
 		seen := &live[i]
 		id := seen.DiskID()
+
 		wanted, managed := plan.find(id), before != nil && before.find(id) != nil
 		switch {
 		case wanted != nil && !wanted.is(seen), // the engine changes some of it only on a new attachment
@@ -187,7 +229,8 @@ func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskA
 			r.detach(ctx, vmID, seen, diags)
 		case wanted == nil && plan.RemoveUnmanaged.ValueBool():
 			if r.detach(ctx, vmID, seen, diags) {
-				if err := r.client.RemoveDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted")); err != nil {
+				err := r.client.RemoveDisk(ctx, id, progress(ctx, "disk "+id.String()+" to be deleted"))
+				if err != nil {
 					diags.AddError("The disk was detached, but not deleted", err.Error())
 				}
 			}
@@ -195,78 +238,106 @@ func (r *diskAttachmentsResource) apply(ctx context.Context, plan, before *diskA
 			wanted.observe(seen)
 		}
 	}
+
 	var attached []attachedDiskModel
+
 	for _, wanted := range plan.Attachments {
-		if i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == idOf(wanted.DiskID) }); i < 0 || !wanted.is(&live[i]) {
+		i := slices.IndexFunc(live, func(a engine.DiskAttachment) bool { return a.DiskID() == idOf(wanted.DiskID) })
+		if i < 0 || !wanted.is(&live[i]) {
 			if diags.HasError() {
 				continue
 			}
+
 			made, err := r.attach(ctx, vmID, &engine.DiskAttachment{
-				Active: wanted.Active.ValueBoolPointer(), Bootable: wanted.Bootable.ValueBoolPointer(), Interface: wanted.Interface.ValueString(),
-				Disk: &engine.Disk{ID: idOf(wanted.DiskID)},
+				Active:    wanted.Active.ValueBoolPointer(),
+				Bootable:  wanted.Bootable.ValueBoolPointer(),
+				Interface: wanted.Interface.ValueString(),
+				Disk:      &engine.Disk{ID: idOf(wanted.DiskID)},
 			})
 			if err != nil {
 				diags.AddError("The disk was not attached", err.Error())
 				continue
 			}
+
 			wanted.ID = idValue(made.ID)
 		}
+
 		attached = append(attached, wanted)
 	}
+
 	plan.Attachments = attached
 }
 
-func (r *diskAttachmentsResource) detach(ctx context.Context, vmID engine.ID, attachment *engine.DiskAttachment, diags *diag.Diagnostics) bool {
+func (r *diskAttachmentsResource) detach(
+	ctx context.Context, vmID engine.ID, attachment *engine.DiskAttachment, diags *diag.Diagnostics,
+) bool {
 	var problems diag.Diagnostics
-	remove(ctx, "disk "+attachment.DiskID().String()+" of VM "+vmID.String(), &problems, func(ctx context.Context) error {
-		return r.client.DetachDisk(ctx, vmID, attachment.ID)
-	})
+	remove(
+		ctx,
+		"disk "+attachment.DiskID().String()+" of VM "+vmID.String(),
+		&problems,
+		func(ctx context.Context) error {
+			return r.client.DetachDisk(ctx, vmID, attachment.ID)
+		},
+	)
 	diags.Append(problems...)
+
 	return !problems.HasError()
 }
 
-// Read keeps the blocks whose disk is attached. Where disks without a block are attached and must not be, the state says
-// that it was not asked for, so that the next plan asks again.
+// Read keeps the blocks whose disk is attached. Where disks without a block are attached and must not be, the state
+// says that it was not asked for, so that the next plan asks again.
 func (r *diskAttachmentsResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	live, err := r.client.DiskAttachments(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The disks of the VM", resp) {
 		return
 	}
+
 	imported := model.ID.IsNull()
 	var attached []attachedDiskModel
+
 	for i := range live {
 		known := model.find(live[i].DiskID())
 		if known == nil && !imported {
 			model.DetachUnmanaged, model.RemoveUnmanaged = types.BoolValue(false), types.BoolValue(false)
 			continue
 		}
+
 		var seen attachedDiskModel
 		seen.observe(&live[i])
 		attached = append(attached, seen)
 	}
+
 	model.ID, model.Attachments = model.VMID, attached
 	if imported {
 		model.DetachUnmanaged, model.RemoveUnmanaged = types.BoolValue(false), types.BoolValue(false)
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Delete detaches the disks; it deletes none.
-func (r *diskAttachmentsResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+func (r *diskAttachmentsResource) Delete(
+	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
+) {
 	model, ok := load[diskAttachmentsModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	for _, a := range model.Attachments {
 		r.detach(ctx, idOf(model.VMID), &engine.DiskAttachment{ID: idOf(a.ID)}, &resp.Diagnostics)
 	}
 }
 
 // ImportState takes the UUID of the VM.
-func (r *diskAttachmentsResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *diskAttachmentsResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id")
 }

@@ -26,8 +26,15 @@ func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaReque
 	attributes := diskAttributes()
 	attributes["size"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Size in bytes: that of the image.",
 		PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}}
-	attributes["source_file"] = fixedText("Path of a raw or qcow2 image on the machine that runs Terraform. Another path makes another disk; other content in the same file does not.", notEmpty)
-	resp.Schema = schema.Schema{MarkdownDescription: "A disk that is made of a local image file.", Attributes: attributes}
+	attributes["source_file"] = fixedText(
+		"Path of a raw or qcow2 image on the machine that runs Terraform. Another path makes another disk; other "+
+			"content in the same file does not.",
+		notEmpty,
+	)
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A disk that is made of a local image file.",
+		Attributes:          attributes,
+	}
 }
 
 type diskFromImageModel struct {
@@ -40,11 +47,13 @@ func (r *diskFromImageResource) Create(ctx context.Context, req resource.CreateR
 	if !ok {
 		return
 	}
+
 	disk, err := r.upload(ctx, model)
 	if err != nil {
 		resp.Diagnostics.AddError("The image was not uploaded", err.Error())
 		return
 	}
+
 	model.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -59,13 +68,19 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 	if err != nil {
 		return nil, err
 	}
+
 	options := engine.UploadOptions{
-		Image: image, Size: header.FileSize, StorageDomainID: idOf(model.StorageDomainID), Format: model.Format.ValueString(), Sparse: sparse,
-		Report: progress(ctx, "upload of "+model.SourceFile.ValueString()),
+		Image:           image,
+		Size:            header.FileSize,
+		StorageDomainID: idOf(model.StorageDomainID),
+		Format:          model.Format.ValueString(),
+		Sparse:          sparse,
+		Report:          progress(ctx, "upload of "+model.SourceFile.ValueString()),
 	}
 	if alias := model.aliasOf(); alias != nil {
 		options.Alias = *alias
 	}
+
 	tenth := int64(-1)
 	disk, _, err := r.client.UploadImage(ctx, options, func(sent, total int64) {
 		if now := sent * 10 / total; now != tenth {
@@ -73,6 +88,7 @@ func (r *diskFromImageResource) upload(ctx context.Context, model *diskFromImage
 			tflog.Info(ctx, "uploading "+model.SourceFile.ValueString(), map[string]any{"sent": sent, "total": total})
 		}
 	})
+
 	return disk, err
 }
 
@@ -81,10 +97,12 @@ func (r *diskFromImageResource) Read(ctx context.Context, req resource.ReadReque
 	if !ok {
 		return
 	}
+
 	disk, err := r.client.Disk(ctx, idOf(model.ID))
 	if unread(ctx, err, "The disk", resp) {
 		return
 	}
+
 	model.observe(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -94,11 +112,13 @@ func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateR
 	if !ok {
 		return
 	}
+
 	disk, err := r.update(ctx, &plan.diskModel)
 	if err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
+
 	plan.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }

@@ -22,8 +22,8 @@ var (
 
 // resizeResource gives disks their size: ovirt_disk_resize one, ovirt_vm_disks_resize those from which a VM boots.
 //
-// Its size is the least that a disk must have. That lets it live beside ovirt_disk, which reads its own size in the same
-// way: whoever asks for more gets it, and neither plans to take it back.
+// Its size is the least that a disk must have. That lets it live beside ovirt_disk, which reads its own size in the
+// same way: whoever asks for more gets it, and neither plans to take it back.
 type resizeResource struct {
 	base
 	// owner is the attribute that names what is resized.
@@ -36,14 +36,18 @@ type resizeResource struct {
 
 func newDiskResizeResource() resource.Resource {
 	return &resizeResource{
-		base: base{typeName: "ovirt_disk_resize"}, owner: "disk_id",
-		about:      "The size of a disk that something else has made, such as a template's disk in a VM. Destroying it changes nothing.",
-		aboutOwner: "UUID of the disk.", aboutSize: "Size in bytes. It can only grow; a disk that is larger already is an error.",
+		base:  base{typeName: "ovirt_disk_resize"},
+		owner: "disk_id",
+		about: "The size of a disk that something else has made, such as a template's disk in a VM. Destroying " +
+			"it changes nothing.",
+		aboutOwner: "UUID of the disk.",
+		aboutSize:  "Size in bytes. It can only grow; a disk that is larger already is an error.",
 		disks: func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error) {
 			disk, err := client.Disk(ctx, owner)
 			if err != nil {
 				return nil, err
 			}
+
 			return []engine.Disk{*disk}, nil
 		},
 	}
@@ -51,10 +55,13 @@ func newDiskResizeResource() resource.Resource {
 
 func newVMDisksResizeResource() resource.Resource {
 	return &resizeResource{
-		base: base{typeName: "ovirt_vm_disks_resize"}, owner: "vm_id",
-		about:      "The size of the disks from which a VM boots. Its other disks are data, and are left alone. Destroying it changes nothing.",
-		aboutOwner: "UUID of the VM.", aboutSize: "Size in bytes of each bootable disk. It can only grow; a disk that is larger already is an error.",
-		disks: bootableDisks,
+		base:  base{typeName: "ovirt_vm_disks_resize"},
+		owner: "vm_id",
+		about: "The size of the disks from which a VM boots. Its other disks are data, and are left alone. " +
+			"Destroying it changes nothing.",
+		aboutOwner: "UUID of the VM.",
+		aboutSize:  "Size in bytes of each bootable disk. It can only grow; a disk that is larger already is an error.",
+		disks:      bootableDisks,
 	}
 }
 
@@ -64,19 +71,24 @@ func bootableDisks(ctx context.Context, client *engine.Client, vmID engine.ID) (
 	if err != nil {
 		return nil, err
 	}
+
 	var disks []engine.Disk
+
 	for i := range attachments {
 		if attachments[i].Bootable == nil || !*attachments[i].Bootable {
 			continue
 		}
+
 		disk, err := client.Disk(ctx, attachments[i].DiskID())
 		if engine.IsNotFound(err) {
 			continue // detached and deleted between the two looks
 		} else if err != nil {
 			return nil, err
 		}
+
 		disks = append(disks, *disk)
 	}
+
 	return disks, nil
 }
 
@@ -91,7 +103,9 @@ func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 	}
 }
 
-func (r *resizeResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
+func (r *resizeResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
 	refuseShrinking(ctx, req, &resp.Diagnostics)
 }
 
@@ -100,40 +114,52 @@ type attributeReader interface {
 }
 
 // read reads what is resized, and its size in bytes; 0 where it is null.
-func (r *resizeResource) read(ctx context.Context, source attributeReader, diags *diag.Diagnostics) (owner engine.ID, size int64) {
+func (r *resizeResource) read(
+	ctx context.Context, source attributeReader, diags *diag.Diagnostics,
+) (owner engine.ID, size int64) {
 	var id types.String
 	var bytes types.Int64
 	diags.Append(source.GetAttribute(ctx, path.Root(r.owner), &id)...)
 	diags.Append(source.GetAttribute(ctx, path.Root("size"), &bytes)...)
+
 	return idOf(id), bytes.ValueInt64()
 }
 
 // grow makes the disks as large as planned.
-func (r *resizeResource) grow(ctx context.Context, plan attributeReader, diags *diag.Diagnostics) (owner engine.ID, size int64) {
+func (r *resizeResource) grow(
+	ctx context.Context, plan attributeReader, diags *diag.Diagnostics,
+) (owner engine.ID, size int64) {
 	owner, size = r.read(ctx, plan, diags)
 	if diags.HasError() {
 		return owner, size
 	}
+
 	disks, err := r.disks(ctx, r.client, owner)
 	if err == nil && len(disks) == 0 {
 		err = errors.New("the VM has no bootable disk")
 	}
+
 	if err != nil {
 		diags.AddError("The disks were not resized", err.Error())
 		return owner, size
 	}
+
 	for _, disk := range disks {
 		if disk.ProvisionedSize > size {
-			diags.AddAttributeError(path.Root("size"), "size cannot shrink", fmt.Sprintf("Disk %s has %d bytes already, and size asks for %d.", disk.ID, disk.ProvisionedSize, size))
+			diags.AddAttributeError(path.Root("size"), "size cannot shrink",
+				fmt.Sprintf("Disk %s has %d bytes already, and size asks for %d.", disk.ID, disk.ProvisionedSize, size))
 			return owner, size
 		}
 	}
+
 	for _, disk := range disks {
-		if err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID.String()+" to grow")); err != nil {
+		err := r.client.GrowDisk(ctx, disk.ID, size, progress(ctx, "disk "+disk.ID.String()+" to grow"))
+		if err != nil {
 			diags.AddAttributeError(path.Root("size"), "The disk was not resized", err.Error())
 			return owner, size
 		}
 	}
+
 	return owner, size
 }
 
@@ -142,6 +168,7 @@ func (r *resizeResource) Create(ctx context.Context, req resource.CreateRequest,
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(r.owner), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("size"), size)...)
@@ -152,15 +179,18 @@ func (r *resizeResource) Read(ctx context.Context, req resource.ReadRequest, res
 	if resp.Diagnostics.HasError() {
 		return
 	}
+
 	disks, err := r.disks(ctx, r.client, owner)
 	if unread(ctx, err, "The disks", resp) {
 		return
 	}
+
 	for _, disk := range disks {
 		if size == 0 || disk.ProvisionedSize < size {
 			size = disk.ProvisionedSize
 		}
 	}
+
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), owner)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("size"), size)...)
 }
@@ -175,6 +205,8 @@ func (r *resizeResource) Update(ctx context.Context, req resource.UpdateRequest,
 func (r *resizeResource) Delete(context.Context, resource.DeleteRequest, *resource.DeleteResponse) {}
 
 // ImportState takes the UUID of what is resized.
-func (r *resizeResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *resizeResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, r.owner)
 }

@@ -30,8 +30,14 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"name":            fixedText("Name of the network interface.", nicName),
 			"vm_id":           fixedID("UUID of the VM."),
 			"vnic_profile_id": fixedID("UUID of the vNIC profile."),
-			"mac":             enginesText("MAC address; the engine's pool gives one where it is not set. Not in the released provider.", macAddress),
-			"interface":       enginesText("Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.", notEmpty),
+			"mac": enginesText(
+				"MAC address; the engine's pool gives one where it is not set. Not in the released provider.",
+				macAddress,
+			),
+			"interface": enginesText(
+				"Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.",
+				notEmpty,
+			),
 		},
 	}
 }
@@ -47,10 +53,15 @@ type nicModel struct {
 
 // toEngine is the request that makes it.
 func (m *nicModel) toEngine() *engine.NIC {
-	nic := &engine.NIC{Name: m.Name.ValueString(), VNICProfile: engine.NewRef(idOf(m.VNICProfileID)), Interface: m.Interface.ValueString()}
+	nic := &engine.NIC{
+		Name:        m.Name.ValueString(),
+		VNICProfile: engine.NewRef(idOf(m.VNICProfileID)),
+		Interface:   m.Interface.ValueString(),
+	}
 	if isKnown(m.MAC) {
 		nic.MAC = &engine.MAC{Address: m.MAC.ValueString()}
 	}
+
 	return nic
 }
 
@@ -70,6 +81,7 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if !ok {
 		return
 	}
+
 	vmID, name := idOf(model.VMID), model.Name.ValueString()
 	var nic *engine.NIC
 	err := poll(ctx, "network interface "+name, func(ctx context.Context) (bool, string, error) {
@@ -79,8 +91,9 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 			nic = created
 			return true, "", nil
 		}
-		// An earlier try may have made it although its answer was lost, or the VM has it from its template: names are unique
-		// within a VM, so it is this one, and becomes what is asked for.
+
+		// An earlier try may have made it although its answer was lost, or the VM has it from its template: names are
+		// unique within a VM, so it is this one, and becomes what is asked for.
 		existing, listErr := r.client.NICs(ctx, vmID)
 		for i := range existing {
 			if listErr == nil && existing[i].Name == name {
@@ -88,12 +101,14 @@ func (r *nicResource) Create(ctx context.Context, req resource.CreateRequest, re
 				return err == nil, "", err
 			}
 		}
+
 		return false, "", err
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The network interface was not created", err.Error())
 		return
 	}
+
 	model.observe(nic)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -103,10 +118,12 @@ func (r *nicResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if !ok {
 		return
 	}
+
 	nic, err := r.client.NIC(ctx, idOf(model.VMID), idOf(model.ID))
 	if unread(ctx, err, "The network interface", resp) {
 		return
 	}
+
 	model.observe(nic)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -116,6 +133,7 @@ func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if !ok {
 		return
 	}
+
 	vmID, id := idOf(model.VMID), idOf(model.ID)
 	remove(ctx, "network interface "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.DeleteNIC(ctx, vmID, id)
@@ -124,11 +142,14 @@ func (r *nicResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 				err = r.client.DeleteNIC(ctx, vmID, id)
 			}
 		}
+
 		return err
 	})
 }
 
 // ImportState takes VM-UUID/NIC-UUID.
-func (r *nicResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *nicResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id", "id")
 }

@@ -51,6 +51,7 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 	if !ok {
 		return
 	}
+
 	name := model.Name.ValueString()
 	tag, err := named[engine.Tag]{
 		kind: "tag", name: name,
@@ -65,6 +66,7 @@ func (r *tagResource) Create(ctx context.Context, req resource.CreateRequest, re
 		resp.Diagnostics.AddError("The tag was not created", err.Error())
 		return
 	}
+
 	model.ID = idValue(tag.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -74,10 +76,12 @@ func (r *tagResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	if !ok {
 		return
 	}
+
 	tag, err := r.client.Tag(ctx, idOf(model.ID))
 	if unread(ctx, err, "The tag", resp) {
 		return
 	}
+
 	model.observe(tag)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -87,11 +91,14 @@ func (r *tagResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	if !ok {
 		return
 	}
+
 	remove(ctx, "tag "+model.ID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
 		return r.client.DeleteTag(ctx, idOf(model.ID))
 	})
 }
 
-func (r *tagResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *tagResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }

@@ -28,15 +28,27 @@ type templateResource struct{ base }
 
 func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	vm := fixedID("UUID of the VM that the template is made of; it must be down.")
+
 	// The engine does not remember it, so that after an import it is not known, and what is configured is believed.
-	vm.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.StringRequest, resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
-		resp.RequiresReplace = !req.StateValue.IsNull()
-	}, "a template of another VM is another template", "a template of another VM is another template")}
+	vm.PlanModifiers = []planmodifier.String{
+		stringplanmodifier.RequiresReplaceIf(
+			func(_ context.Context, req planmodifier.StringRequest,
+				resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
+				resp.RequiresReplace = !req.StateValue.IsNull()
+			},
+			"a template of another VM is another template",
+			"a template of another VM is another template",
+		),
+	}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A template of virtual machines. It is ready when its disks are copied.",
 		Attributes: map[string]schema.Attribute{
-			"id":          computedText("UUID of the template."),
-			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the template: letters, digits, dash, underscore and dot.", Validators: []validator.String{objectName}},
+			"id": computedText("UUID of the template."),
+			"name": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "Name of the template: letters, digits, dash, underscore and dot.",
+				Validators:          []validator.String{objectName},
+			},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the template."},
 			"vm_id":       vm,
 		},
@@ -55,11 +67,13 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 	if !ok {
 		return
 	}
+
 	template, err := r.create(ctx, model)
 	if err != nil {
 		resp.Diagnostics.AddError("The template was not created", err.Error())
 		return
 	}
+
 	// It exists now: whatever happens later, the state has it.
 	model.ID = idValue(template.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
@@ -68,9 +82,11 @@ func (r *templateResource) Create(ctx context.Context, req resource.CreateReques
 		if err != nil {
 			return false, "", err
 		}
+
 		if seen.Status == engine.TemplateIllegal {
 			return false, "", fmt.Errorf("template %s is illegal: the engine could not copy its disks", template.ID)
 		}
+
 		return seen.Status == engine.TemplateOK, seen.Status, nil
 	})
 	if err != nil {
@@ -86,10 +102,12 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 	if err != nil {
 		return nil, err
 	}
+
 	known := map[engine.ID]bool{}
 	for _, t := range before {
 		known[t.ID] = true
 	}
+
 	template, err := engine.CreateOnce(ctx, "template "+name, progress(ctx, "template "+name),
 		func(ctx context.Context) (*engine.Template, error) {
 			return r.client.CreateTemplate(ctx, name, model.Description.ValueString(), idOf(model.VMID))
@@ -101,11 +119,13 @@ func (r *templateResource) create(ctx context.Context, model *templateModel) (*e
 					return &now[i], nil
 				}
 			}
+
 			return nil, err
 		})
 	if engine.IsConflict(err) && len(before) > 0 {
 		return nil, fmt.Errorf("%w (the name is in use by template %s)", err, before[0].ID)
 	}
+
 	return template, err
 }
 
@@ -114,10 +134,12 @@ func (r *templateResource) Read(ctx context.Context, req resource.ReadRequest, r
 	if !ok {
 		return
 	}
+
 	template, err := r.client.TemplateByID(ctx, idOf(model.ID))
 	if unread(ctx, err, "The template", resp) {
 		return
 	}
+
 	model.Name, model.Description = types.StringValue(template.Name), textOf(model.Description, template.Description)
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -128,6 +150,7 @@ func (r *templateResource) Update(ctx context.Context, req resource.UpdateReques
 	if !ok || !ok2 {
 		return
 	}
+
 	if !plan.Name.Equal(before.Name) || !plan.Description.Equal(before.Description) {
 		id := idOf(plan.ID)
 		err := poll(ctx, "template "+id.String()+" to be updated", func(ctx context.Context) (bool, string, error) {
@@ -139,6 +162,7 @@ func (r *templateResource) Update(ctx context.Context, req resource.UpdateReques
 			return
 		}
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
@@ -147,6 +171,7 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 	if !ok {
 		return
 	}
+
 	id := idOf(model.ID)
 	err := poll(ctx, "template "+id.String()+" to be deleted", func(ctx context.Context) (bool, string, error) {
 		seen, err := r.client.TemplateByID(ctx, id)
@@ -155,13 +180,17 @@ func (r *templateResource) Delete(ctx context.Context, req resource.DeleteReques
 		} else if err != nil || seen.Status == engine.TemplateLocked {
 			return false, engine.TemplateLocked, err
 		}
-		return false, seen.Status, ignoreNotFound(r.client.DeleteTemplate(ctx, id)) // deleted is what a second look says
+
+		// deleted is what a second look says
+		return false, seen.Status, ignoreNotFound(r.client.DeleteTemplate(ctx, id))
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The template was not deleted", err.Error())
 	}
 }
 
-func (r *templateResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *templateResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }

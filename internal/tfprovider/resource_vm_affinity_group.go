@@ -57,6 +57,7 @@ func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err e
 			mine := make(chan struct{})
 			l.held[key] = mine
 			l.mu.Unlock()
+
 			return func() {
 				l.mu.Lock()
 				delete(l.held, key)
@@ -64,7 +65,9 @@ func (l *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err e
 				close(mine)
 			}, nil
 		}
+
 		l.mu.Unlock()
+
 		select {
 		case <-released:
 		case <-ctx.Done():
@@ -78,32 +81,43 @@ func (r *vmAffinityGroupResource) member(ctx context.Context, model *vmAffinityG
 	if err != nil {
 		return false, err
 	}
+
 	return group.Has(idOf(model.VMID)), nil
 }
 
-func (r *vmAffinityGroupResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+func (r *vmAffinityGroupResource) Create(
+	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
+) {
 	model, ok := load[vmAffinityGroupModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	group, vm := idOf(model.GroupID), idOf(model.VMID)
 	unlock, err := groupLocks.lock(ctx, group.String())
 	if err == nil {
 		defer unlock()
-		err = poll(ctx, "VM "+vm.String()+" to join affinity group "+group.String(), func(ctx context.Context) (bool, string, error) {
-			err := r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
-			if err != nil { // it may be in the group already, or an answer was lost
-				if member, lookErr := r.member(ctx, model); lookErr == nil && member {
-					return true, "", nil
+		err = poll(
+			ctx,
+			"VM "+vm.String()+" to join affinity group "+group.String(),
+			func(ctx context.Context) (bool, string, error) {
+				err := r.client.AddToAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+				if err != nil { // it may be in the group already, or an answer was lost
+					if member, lookErr := r.member(ctx, model); lookErr == nil && member {
+						return true, "", nil
+					}
 				}
-			}
-			return err == nil, "", err
-		})
+
+				return err == nil, "", err
+			},
+		)
 	}
+
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not added to the affinity group", err.Error())
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -113,23 +127,29 @@ func (r *vmAffinityGroupResource) Read(ctx context.Context, req resource.ReadReq
 	if !ok {
 		return
 	}
+
 	member, err := r.member(ctx, model)
 	if unread(ctx, err, "The affinity group", resp) {
 		return
 	}
+
 	if !member {
 		resp.State.RemoveResource(ctx)
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-func (r *vmAffinityGroupResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+func (r *vmAffinityGroupResource) Delete(
+	ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse,
+) {
 	model, ok := load[vmAffinityGroupModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	group, vm := idOf(model.GroupID), idOf(model.VMID)
 	unlock, err := groupLocks.lock(ctx, group.String())
 	if err != nil {
@@ -137,12 +157,19 @@ func (r *vmAffinityGroupResource) Delete(ctx context.Context, req resource.Delet
 		return
 	}
 	defer unlock()
-	remove(ctx, "VM "+vm.String()+" in affinity group "+group.String(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.RemoveFromAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
-	})
+	remove(
+		ctx,
+		"VM "+vm.String()+" in affinity group "+group.String(),
+		&resp.Diagnostics,
+		func(ctx context.Context) error {
+			return r.client.RemoveFromAffinityGroup(ctx, idOf(model.ClusterID), group, vm)
+		},
+	)
 }
 
 // ImportState takes CLUSTER-UUID/GROUP-UUID/VM-UUID.
-func (r *vmAffinityGroupResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *vmAffinityGroupResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "cluster_id", "affinity_group_id", "vm_id")
 }

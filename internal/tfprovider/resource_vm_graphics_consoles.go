@@ -32,8 +32,9 @@ func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRe
 			"vm_id": fixedID("UUID of the VM."),
 		},
 		Blocks: map[string]schema.Block{"console": schema.SetNestedBlock{
-			MarkdownDescription: "A graphics console that the VM has. It cannot be configured: a VM with this resource has none.",
-			Validators:          []validator.Set{setvalidator.SizeAtMost(0)},
+			MarkdownDescription: "A graphics console that the VM has. It cannot be configured: a VM " +
+				"with this resource has none.",
+			Validators: []validator.Set{setvalidator.SizeAtMost(0)},
 			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
 				"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the graphics console."},
 			}},
@@ -53,26 +54,35 @@ type graphicsConsoleModel struct {
 
 // removeAll removes the consoles, and looks until none is left.
 func (r *graphicsConsolesResource) removeAll(ctx context.Context, vmID engine.ID) error {
-	return poll(ctx, "graphics consoles of VM "+vmID.String()+" to be removed", func(ctx context.Context) (bool, string, error) {
-		ids, err := r.client.GraphicsConsoles(ctx, vmID)
-		for _, id := range ids {
-			if err == nil {
-				err = ignoreNotFound(r.client.DeleteGraphicsConsole(ctx, vmID, id))
+	return poll(
+		ctx,
+		"graphics consoles of VM "+vmID.String()+" to be removed",
+		func(ctx context.Context) (bool, string, error) {
+			ids, err := r.client.GraphicsConsoles(ctx, vmID)
+			for _, id := range ids {
+				if err == nil {
+					err = ignoreNotFound(r.client.DeleteGraphicsConsole(ctx, vmID, id))
+				}
 			}
-		}
-		return err == nil && len(ids) == 0, "", err
-	})
+
+			return err == nil && len(ids) == 0, "", err
+		},
+	)
 }
 
-func (r *graphicsConsolesResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+func (r *graphicsConsolesResource) Create(
+	ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse,
+) {
 	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -82,27 +92,34 @@ func (r *graphicsConsolesResource) Read(ctx context.Context, req resource.ReadRe
 	if !ok {
 		return
 	}
+
 	ids, err := r.client.GraphicsConsoles(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The graphics consoles", resp) {
 		return
 	}
+
 	model.ID, model.Consoles = model.VMID, nil
 	for _, id := range ids {
 		model.Consoles = append(model.Consoles, graphicsConsoleModel{types.StringValue(string(id))})
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
 // Update is planned where the VM has got consoles again.
-func (r *graphicsConsolesResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+func (r *graphicsConsolesResource) Update(
+	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
+) {
 	model, ok := load[graphicsConsolesModel](ctx, req.Plan, &resp.Diagnostics)
 	if !ok {
 		return
 	}
+
 	if err := r.removeAll(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The graphics consoles were not removed", err.Error())
 		return
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -111,6 +128,8 @@ func (r *graphicsConsolesResource) Delete(context.Context, resource.DeleteReques
 }
 
 // ImportState takes the UUID of the VM.
-func (r *graphicsConsolesResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *graphicsConsolesResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id")
 }

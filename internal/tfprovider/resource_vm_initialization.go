@@ -21,38 +21,75 @@ import (
 
 // initTexts is a list of words that the guest is told at its first boot.
 func initTexts(description string) schema.ListAttribute {
-	return schema.ListAttribute{Optional: true, Computed: true, ElementType: types.StringType, MarkdownDescription: description + " Not in the released provider.",
-		PlanModifiers: []planmodifier.List{listplanmodifier.UseStateForUnknown(), listplanmodifier.RequiresReplaceIfConfigured()}, Validators: []validator.List{listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas"))}}
+	return schema.ListAttribute{
+		Optional:            true,
+		Computed:            true,
+		ElementType:         types.StringType,
+		MarkdownDescription: description + " Not in the released provider.",
+		PlanModifiers: []planmodifier.List{
+			listplanmodifier.UseStateForUnknown(),
+			listplanmodifier.RequiresReplaceIfConfigured(),
+		},
+		Validators: []validator.List{
+			listvalidator.ValueStringsAre(stringvalidator.RegexMatches(word, "must not contain spaces or commas")),
+		},
+	}
 }
 
-// otherGuest says when a configuration of the guest needs another VM. What a template has, and a configuration does not name,
-// needs none.
+// otherGuest says when a configuration of the guest needs another VM. What a template has, and a configuration does not
+// name, needs none.
 const otherGuest = "A guest reads it at its first boot: another one is another VM."
 
 // initNICBlock is the configuration of network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
 	address := func(protocols ...string) schema.NestedBlockObject {
-		return schema.NestedBlockObject{Validators: []validator.Object{objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily}}, Attributes: map[string]schema.Attribute{
-			"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
-			"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
-			"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
-			"boot_protocol": schema.StringAttribute{Optional: true, MarkdownDescription: "One of `" + strings.Join(protocols, "`, `") + "`; `static` where it is left out. Not in the released provider.",
-				Validators: []validator.String{stringvalidator.OneOf(protocols...)}},
-		}}
+		return schema.NestedBlockObject{
+			Validators: []validator.Object{
+				objectRule{"an address where the boot protocol is static, and none elsewhere", checkFamily},
+			},
+			Attributes: map[string]schema.Attribute{
+				"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address."},
+				"netmask": schema.StringAttribute{Optional: true, MarkdownDescription: "Netmask; dotted for IPv4."},
+				"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway."},
+				"boot_protocol": schema.StringAttribute{
+					Optional: true,
+					MarkdownDescription: "One of `" + strings.Join(protocols,
+						"`, `") + "`; `static` where it is left out. Not in the released provider.",
+					Validators: []validator.String{stringvalidator.OneOf(protocols...)}},
+			},
+		}
 	}
+
 	return schema.ListNestedBlock{
-		MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, with an IPv4 address.",
-		PlanModifiers: []planmodifier.List{listplanmodifier.RequiresReplaceIf(func(_ context.Context, req planmodifier.ListRequest, resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
-			resp.RequiresReplace = len(req.ConfigValue.Elements()) > 0
-		}, otherGuest, otherGuest)},
+		MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, " +
+			"with an IPv4 address.",
+		PlanModifiers: []planmodifier.List{
+			listplanmodifier.RequiresReplaceIf(
+				func(_ context.Context, req planmodifier.ListRequest,
+					resp *listplanmodifier.RequiresReplaceIfFuncResponse) {
+					resp.RequiresReplace = len(req.ConfigValue.Elements()) > 0
+				},
+				otherGuest,
+				otherGuest,
+			),
+		},
 		NestedObject: schema.NestedBlockObject{
 			Validators: []validator.Object{objectRule{"ipv4, ipv6 or both", checkFamilies}},
-			Attributes: map[string]schema.Attribute{"name": schema.StringAttribute{Required: true, MarkdownDescription: "The guest's name of the interface."}},
+			Attributes: map[string]schema.Attribute{
+				"name": schema.StringAttribute{
+					Required:            true,
+					MarkdownDescription: "The guest's name of the interface.",
+				},
+			},
 			Blocks: map[string]schema.Block{
-				"ipv4": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv4 configuration.",
-					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
-				"ipv6": schema.ListNestedBlock{NestedObject: address(protocolStatic, "dhcp"), MarkdownDescription: "IPv6 configuration.",
-					Validators: []validator.List{listvalidator.SizeAtMost(1)}},
+				"ipv4": schema.ListNestedBlock{
+					NestedObject:        address(protocolStatic, "dhcp"),
+					MarkdownDescription: "IPv4 configuration.",
+					Validators:          []validator.List{listvalidator.SizeAtMost(1)}},
+				"ipv6": schema.ListNestedBlock{
+					NestedObject:        address(protocolStatic, "dhcp"),
+					MarkdownDescription: "IPv6 configuration.",
+					Validators:          []validator.List{listvalidator.SizeAtMost(1)}},
 			},
 		},
 	}
@@ -87,6 +124,7 @@ func (r objectRule) ValidateObject(_ context.Context, req validator.ObjectReques
 	if !isKnown(req.ConfigValue) {
 		return
 	}
+
 	if problem := r.check(req.ConfigValue.Attributes()); problem != "" {
 		resp.Diagnostics.AddAttributeError(req.Path, "Invalid network configuration", problem)
 	}
@@ -99,6 +137,7 @@ func checkFamilies(nic map[string]attr.Value) string {
 			return ""
 		}
 	}
+
 	return "Write a block ipv4, ipv6 or both."
 }
 
@@ -109,6 +148,7 @@ func checkFamily(family map[string]attr.Value) string {
 	if !ok || protocol.IsUnknown() || address == nil || address.IsUnknown() {
 		return ""
 	}
+
 	static := protocol.IsNull() || protocol.ValueString() == protocolStatic
 	switch {
 	case static && address.IsNull():
@@ -116,6 +156,7 @@ func checkFamily(family map[string]attr.Value) string {
 	case !static && !address.IsNull():
 		return fmt.Sprintf("Remove the address: boot_protocol %s brings one.", protocol.ValueString())
 	}
+
 	return ""
 }
 
@@ -123,25 +164,34 @@ func checkFamily(family map[string]attr.Value) string {
 var word = regexp.MustCompile(`^[^\s,]+$`)
 
 func (m *vmModel) initialization() *engine.Initialization {
-	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 && !isKnown(m.DNSServers) && !isKnown(m.SearchDomains) {
+	if m.CustomScript.ValueString() == "" && m.Hostname.ValueString() == "" && len(m.NICs) == 0 &&
+		!isKnown(m.DNSServers) && !isKnown(m.SearchDomains) {
 		return nil
 	}
+
 	out := &engine.Initialization{
-		CustomScript: m.CustomScript.ValueString(), HostName: m.Hostname.ValueString(), DNSServers: words(m.DNSServers), DNSSearch: words(m.SearchDomains),
+		CustomScript: m.CustomScript.ValueString(),
+		HostName:     m.Hostname.ValueString(),
+		DNSServers:   words(m.DNSServers),
+		DNSSearch:    words(m.SearchDomains),
 	}
 	for _, n := range m.NICs {
 		config := engine.NICConfiguration{Name: n.Name.ValueString(), OnBoot: true, BootProtocol: protocolNone}
 		for _, ip := range n.IPv4 {
 			config.BootProtocol, config.IP = ip.toEngine("v4")
 		}
+
 		for _, ip := range n.IPv6 {
 			config.IPv6Boot, config.IPv6 = ip.toEngine("v6")
 		}
+
 		if out.NICs == nil {
 			out.NICs = &engine.NICConfigurations{}
 		}
+
 		out.NICs.Items = append(out.NICs.Items, config)
 	}
+
 	return out
 }
 
@@ -150,17 +200,25 @@ func (m initIPModel) toEngine(version string) (string, *engine.IP) {
 	if protocol := m.BootProtocol.ValueString(); protocol != "" && protocol != protocolStatic {
 		return protocol, nil
 	}
-	return protocolStatic, &engine.IP{Address: m.Address.ValueString(), Netmask: m.Netmask.ValueString(), Gateway: m.Gateway.ValueString(), Version: version}
+
+	return protocolStatic, &engine.IP{
+		Address: m.Address.ValueString(),
+		Netmask: m.Netmask.ValueString(),
+		Gateway: m.Gateway.ValueString(),
+		Version: version,
+	}
 }
 
 // words are a list as the engine has it: one text, divided by spaces.
 func words(list types.List) string {
 	var out []string
+
 	for _, element := range list.Elements() {
 		if text, ok := element.(types.String); ok {
 			out = append(out, text.ValueString())
 		}
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -170,9 +228,11 @@ func wordList(text string) types.List {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
 		values = append(values, types.StringValue(word))
 	}
+
 	if values == nil {
 		return types.ListNull(types.StringType)
 	}
+
 	return types.ListValueMust(types.StringType, values)
 }
 
@@ -181,11 +241,13 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 	if given == nil {
 		return
 	}
+
 	m.CustomScript, m.Hostname = optional(given.CustomScript), optional(given.HostName)
 	m.DNSServers, m.SearchDomains = wordList(given.DNSServers), wordList(given.DNSSearch)
 	if given.NICs == nil {
 		return
 	}
+
 	address := func(protocol string, ip *engine.IP) []initIPModel {
 		switch {
 		case protocol != "" && protocol != protocolStatic && protocol != protocolNone:
@@ -193,9 +255,16 @@ func (m *vmModel) observeInitialization(given *engine.Initialization) {
 		case ip == nil || ip.Address == "":
 			return nil
 		}
-		return []initIPModel{{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)}}
+
+		return []initIPModel{
+			{Address: types.StringValue(ip.Address), Netmask: optional(ip.Netmask), Gateway: optional(ip.Gateway)},
+		}
 	}
 	for _, nic := range given.NICs.Items {
-		m.NICs = append(m.NICs, initNICModel{Name: types.StringValue(nic.Name), IPv4: address(nic.BootProtocol, nic.IP), IPv6: address(nic.IPv6Boot, nic.IPv6)})
+		m.NICs = append(m.NICs, initNICModel{
+			Name: types.StringValue(nic.Name),
+			IPv4: address(nic.BootProtocol, nic.IP),
+			IPv6: address(nic.IPv6Boot, nic.IPv6),
+		})
 	}
 }

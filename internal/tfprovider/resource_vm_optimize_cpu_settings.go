@@ -23,7 +23,8 @@ type optimizeCPUResource struct{ fixed }
 
 func (r *optimizeCPUResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. Destroying it turns that off.",
+		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. " +
+			"Destroying it turns that off.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": fixedID("UUID of the VM."),
@@ -41,18 +42,22 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	if !ok {
 		return
 	}
+
 	err := poll(ctx, "CPU settings of VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VM(ctx, idOf(model.VMID))
 		if err != nil || vm.Status == engine.VMImageLocked {
 			return false, string(engine.VMImageLocked), err
 		}
+
 		err = r.client.OptimizeCPU(ctx, vm.ID)
+
 		return err == nil, string(vm.Status), err
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The CPU settings were not optimized", err.Error())
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -63,14 +68,17 @@ func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest
 	if !ok {
 		return
 	}
+
 	vm, err := r.client.VM(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
+
 	if vm.AutoPinning == engine.AutoPinningOff {
 		resp.State.RemoveResource(ctx)
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -80,6 +88,7 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	if !ok {
 		return
 	}
+
 	id := idOf(model.VMID)
 	remove(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
@@ -88,11 +97,14 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
 			return nil
 		}
+
 		return err
 	})
 }
 
 // ImportState takes the UUID of the VM.
-func (r *optimizeCPUResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *optimizeCPUResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id")
 }

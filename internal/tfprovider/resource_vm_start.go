@@ -37,11 +37,26 @@ func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": fixedID("UUID of the VM."),
-			"status": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(string(engine.VMUp)), Validators: []validator.String{stringvalidator.OneOf(string(engine.VMUp))},
-				MarkdownDescription: "Desired status; only `up`. A VM that is found down is started again; one in any other status is left alone."},
-			"stop_behavior": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString(stopByGuest), Validators: []validator.String{stringvalidator.OneOf(stopByGuest, stopByPower)},
+			"status": schema.StringAttribute{
+				Optional:   true,
+				Computed:   true,
+				Default:    stringdefault.StaticString(string(engine.VMUp)),
+				Validators: []validator.String{stringvalidator.OneOf(string(engine.VMUp))},
+				MarkdownDescription: "Desired status; only `up`. A VM that is found down is started again; one in " +
+					"any other status is left alone.",
+			},
+			"stop_behavior": schema.StringAttribute{
+				Optional:            true,
+				Computed:            true,
+				Default:             stringdefault.StaticString(stopByGuest),
+				Validators:          []validator.String{stringvalidator.OneOf(stopByGuest, stopByPower)},
 				MarkdownDescription: "`shutdown` (default) asks the guest, `stop` powers off."},
-			"force_stop": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false), MarkdownDescription: "Stop also while a backup is going."},
+			"force_stop": schema.BoolAttribute{
+				Optional:            true,
+				Computed:            true,
+				Default:             booldefault.StaticBool(false),
+				MarkdownDescription: "Stop also while a backup is going.",
+			},
 		},
 	}
 }
@@ -61,6 +76,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID) error {
 		if err != nil {
 			return false, "", err
 		}
+
 		seen := string(vm.Status)
 		switch {
 		case vm.Status == engine.VMUp:
@@ -70,16 +86,20 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID) error {
 		case vm.Status != engine.VMDown:
 			return false, seen, nil // locked or on its way down
 		}
+
 		if err := r.client.StartVM(ctx, id); err != nil && !engine.IsConflict(err) {
 			return false, seen, err
 		} else if err != nil {
 			// A conflict is either a status that changed in between, which the next look sees, or a refusal that
 			// will stay: no host fits, no disk boots.
-			if vm, again := r.client.VM(ctx, id); again == nil && vm.Status == engine.VMDown && !engine.IsTransient(err) {
+			vm, again := r.client.VM(ctx, id)
+			if again == nil && vm.Status == engine.VMDown && !engine.IsTransient(err) {
 				return false, seen, err
 			}
+
 			return false, seen, nil
 		}
+
 		return r.returnOnStart, seen, nil
 	})
 }
@@ -89,10 +109,12 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	if !ok {
 		return
 	}
+
 	if err := r.start(ctx, idOf(model.VMID)); err != nil {
 		resp.Diagnostics.AddError("The VM was not started", err.Error())
 		return
 	}
+
 	model.ID = model.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -104,17 +126,21 @@ func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, re
 	if !ok {
 		return
 	}
+
 	vm, err := r.client.VM(ctx, idOf(model.VMID))
 	if unread(ctx, err, "The VM", resp) {
 		return
 	}
+
 	model.ID, model.Status = model.VMID, types.StringValue(string(engine.VMUp))
 	if vm.Status == engine.VMDown {
 		model.Status = types.StringValue(string(engine.VMDown))
 	}
+
 	if model.StopBehavior.IsNull() { // imported: the engine does not know how the VM is to be stopped
 		model.StopBehavior, model.ForceStop = types.StringValue(stopByGuest), types.BoolValue(false)
 	}
+
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
@@ -124,12 +150,14 @@ func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest
 	if !ok || !ok2 {
 		return
 	}
+
 	if !plan.Status.Equal(before.Status) && plan.Status.ValueString() == string(engine.VMUp) {
 		if err := r.start(ctx, idOf(plan.VMID)); err != nil {
 			resp.Diagnostics.AddError("The VM was not started", err.Error())
 			return
 		}
 	}
+
 	plan.ID = plan.VMID
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
@@ -139,6 +167,7 @@ func (r *vmStartResource) Delete(ctx context.Context, req resource.DeleteRequest
 	if !ok {
 		return
 	}
+
 	graceful := model.StopBehavior.ValueString() != stopByPower
 	if err := powerOff(ctx, r.client, idOf(model.VMID), graceful, model.ForceStop.ValueBool()); err != nil {
 		resp.Diagnostics.AddError("The VM was not stopped", err.Error())
@@ -146,6 +175,8 @@ func (r *vmStartResource) Delete(ctx context.Context, req resource.DeleteRequest
 }
 
 // ImportState takes the UUID of the VM.
-func (r *vmStartResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *vmStartResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "vm_id")
 }

@@ -49,19 +49,26 @@ func (r *vmTagResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if !ok {
 		return
 	}
-	err := poll(ctx, "tag "+model.TagID.ValueString()+" on VM "+model.VMID.ValueString(), func(ctx context.Context) (bool, string, error) {
-		err := r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
-		if err != nil { // an earlier try may have done it although its answer was lost
-			if tagged, lookErr := r.tagged(ctx, model); lookErr == nil && tagged {
-				return true, "", nil
+
+	err := poll(
+		ctx,
+		"tag "+model.TagID.ValueString()+" on VM "+model.VMID.ValueString(),
+		func(ctx context.Context) (bool, string, error) {
+			err := r.client.TagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+			if err != nil { // an earlier try may have done it although its answer was lost
+				if tagged, lookErr := r.tagged(ctx, model); lookErr == nil && tagged {
+					return true, "", nil
+				}
 			}
-		}
-		return err == nil, "", err
-	})
+
+			return err == nil, "", err
+		},
+	)
 	if err != nil {
 		resp.Diagnostics.AddError("The VM was not tagged", err.Error())
 		return
 	}
+
 	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -71,14 +78,17 @@ func (r *vmTagResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	if !ok {
 		return
 	}
+
 	tagged, err := r.tagged(ctx, model)
 	if unread(ctx, err, "The tags of the VM", resp) {
 		return
 	}
+
 	if !tagged {
 		resp.State.RemoveResource(ctx)
 		return
 	}
+
 	model.ID = types.StringValue(model.TagID.ValueString() + "_" + model.VMID.ValueString())
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
@@ -88,12 +98,20 @@ func (r *vmTagResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if !ok {
 		return
 	}
-	remove(ctx, "tag "+model.TagID.ValueString()+" of VM "+model.VMID.ValueString(), &resp.Diagnostics, func(ctx context.Context) error {
-		return r.client.UntagVM(ctx, idOf(model.VMID), idOf(model.TagID))
-	})
+
+	remove(
+		ctx,
+		"tag "+model.TagID.ValueString()+" of VM "+model.VMID.ValueString(),
+		&resp.Diagnostics,
+		func(ctx context.Context) error {
+			return r.client.UntagVM(ctx, idOf(model.VMID), idOf(model.TagID))
+		},
+	)
 }
 
 // ImportState takes TAG-UUID/VM-UUID.
-func (r *vmTagResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+func (r *vmTagResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
 	importParts(ctx, req, resp, "tag_id", "vm_id")
 }

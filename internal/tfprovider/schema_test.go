@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov5"
 )
 
-// released is the schema of ovirt/ovirt 2.2.0, cut down to what configurations and states depend on: names, types, modes,
-// and nesting and numbers of blocks.
+// released is the schema of ovirt/ovirt 2.2.0, cut down to what configurations and states depend on: names, types,
+// modes, and nesting and numbers of blocks.
 type released map[string]entry
 
 type entry struct {
@@ -36,7 +36,8 @@ type entry struct {
 // deliberate are the differences from the released schema, each with its reason. A path that is listed and does not
 // differ fails the test: the list says neither more nor less than there is.
 var deliberate = map[string]string{
-	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of clusters: a plan must not show it",
+	"resource ovirt_vm.initialization_custom_script": "the user data holds the keys of " +
+		"clusters: a plan must not show it",
 
 	"resource ovirt_vm.guaranteed_memory": more,
 	"resource ovirt_vm.description":       more,
@@ -87,13 +88,16 @@ var deliberate = map[string]string{
 	"resource ovirt_affinity_group.vms_rule.affinity":     hasDefault,
 	"resource ovirt_affinity_group.vms_rule.enforcing":    hasDefault,
 
-	"resource ovirt_vm_graphics_consoles.console": "a block that can be written but does nothing is a trap: none is accepted",
+	"resource ovirt_vm_graphics_consoles.console": "a block that can be written but does nothing is " +
+		"a trap: none is accepted",
 }
 
 const (
-	leftToTheEngine = "computed as well: what the configuration leaves out is recorded, so that an import and a state of the released provider plan nothing"
-	more            = "not in the released provider: configurations that run on it leave it out"
-	hasDefault      = "computed as well: the released provider has a default that its schema does not show, and this is how the framework says it"
+	leftToTheEngine = "computed as well: what the configuration leaves out is recorded, so that an import and a " +
+		"state of the released provider plan nothing"
+	more       = "not in the released provider: configurations that run on it leave it out"
+	hasDefault = "computed as well: the released provider has a default that its schema does not show, and " +
+		"this is how the framework says it"
 )
 
 // ours is the schema of this provider.
@@ -104,31 +108,39 @@ func ours(t *testing.T) map[string]released {
 	if err != nil || len(schemas.Diagnostics) > 0 {
 		t.Fatalf("%v, %v", err, schemas.Diagnostics)
 	}
+
 	got := map[string]released{"provider": entries(t, schemas.Provider.Block, nil)}
+
 	numbers := blockNumbers(t)
 	for name, schema := range schemas.ResourceSchemas {
 		got["resource "+name] = entries(t, schema.Block, numbers["resource "+name])
 	}
+
 	for name, schema := range schemas.DataSourceSchemas {
 		got["data "+name] = entries(t, schema.Block, numbers["data "+name])
 	}
+
 	return got
 }
 
 func entries(t *testing.T, block *tfprotov5.SchemaBlock, numbers released) released {
 	t.Helper()
 	out := released{}
+
 	for _, a := range block.Attributes {
 		encoded, err := a.Type.MarshalJSON() //nolint:staticcheck // the only way to the wire form
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var kind any
 		if err := json.Unmarshal(encoded, &kind); err != nil {
 			t.Fatal(err)
 		}
+
 		out[a.Name] = entry{Type: kind, Mode: mode(a.Required, a.Optional, a.Computed), Sensitive: a.Sensitive}
 	}
+
 	for _, b := range block.BlockTypes {
 		nesting := map[tfprotov5.SchemaNestedBlockNestingMode]string{
 			tfprotov5.SchemaNestedBlockNestingModeList: "list", tfprotov5.SchemaNestedBlockNestingModeSet: "set",
@@ -136,11 +148,13 @@ func entries(t *testing.T, block *tfprotov5.SchemaBlock, numbers released) relea
 		n := numbers[b.TypeName]
 		out[b.TypeName] = entry{Nesting: nesting, Min: n.Min, Max: n.Max, Block: entries(t, b.Block, n.Block)}
 	}
+
 	return out
 }
 
 func mode(required, optional, computed bool) string {
 	var out []string
+
 	for _, m := range []struct {
 		set  bool
 		name string
@@ -149,6 +163,7 @@ func mode(required, optional, computed bool) string {
 			out = append(out, m.name)
 		}
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -156,6 +171,7 @@ func mode(required, optional, computed bool) string {
 func blockNumbers(t *testing.T) map[string]released {
 	t.Helper()
 	out := map[string]released{}
+
 	provider := &ovirtProvider{}
 	for _, make := range provider.Resources(t.Context()) {
 		var name resource.MetadataResponse
@@ -165,6 +181,7 @@ func blockNumbers(t *testing.T) map[string]released {
 		r.Schema(t.Context(), resource.SchemaRequest{}, &made)
 		out["resource "+name.TypeName] = numbersOf(t.Context(), made.Schema.Blocks)
 	}
+
 	for _, make := range provider.DataSources(t.Context()) {
 		var made datasource.SchemaResponse
 		make().Schema(t.Context(), datasource.SchemaRequest{}, &made)
@@ -172,6 +189,7 @@ func blockNumbers(t *testing.T) map[string]released {
 			t.Error("a data source has blocks, which this test does not look at")
 		}
 	}
+
 	return out
 }
 
@@ -182,9 +200,11 @@ var (
 
 func numbersOf(ctx context.Context, blocks map[string]schema.Block) released {
 	out := released{}
+
 	for name, block := range blocks {
 		var descriptions []string
 		var nested schema.NestedBlockObject
+
 		switch b := block.(type) {
 		case schema.ListNestedBlock:
 			nested = b.NestedObject
@@ -197,11 +217,14 @@ func numbersOf(ctx context.Context, blocks map[string]schema.Block) released {
 				descriptions = append(descriptions, v.Description(ctx))
 			}
 		}
+
 		number := entry{Block: numbersOf(ctx, nested.Blocks)}
+
 		for _, description := range descriptions {
 			if match := atLeast.FindStringSubmatch(description); match != nil {
 				number.Min, _ = strconv.Atoi(match[1])
 			}
+
 			if match := atMost.FindStringSubmatch(description); match != nil {
 				number.Max, _ = strconv.Atoi(match[1])
 				if number.Max == 0 {
@@ -209,8 +232,10 @@ func numbersOf(ctx context.Context, blocks map[string]schema.Block) released {
 				}
 			}
 		}
+
 		out[name] = number
 	}
+
 	return out
 }
 
@@ -219,17 +244,23 @@ func TestTheSchemaIsThatOfTheReleasedProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want map[string]released
 	if err := json.Unmarshal(content, &want); err != nil {
 		t.Fatal(err)
 	}
+
 	compare(t, want, ours(t))
 
 	t.Run("also as the released provider itself tells it", func(t *testing.T) {
 		file := os.Getenv("CAPOLVM_RELEASED_SCHEMA")
 		if file == "" {
-			t.Skip("CAPOLVM_RELEASED_SCHEMA does not name the output of `terraform providers schema -json` for ovirt/ovirt 2.2.0")
+			t.Skip(
+				"CAPOLVM_RELEASED_SCHEMA does not name the output of `terraform providers schema " +
+					"-json` for ovirt/ovirt 2.2.0",
+			)
 		}
+
 		compare(t, dump(t, file), ours(t))
 	})
 }
@@ -239,11 +270,13 @@ func compare(t *testing.T, want, got map[string]released) {
 	t.Helper()
 	differences := map[string]string{}
 	differ("", toEntries(want), toEntries(got), differences)
+
 	for path, difference := range differences {
 		if deliberate[path] == "" {
 			t.Errorf("%s: %s", path, difference)
 		}
 	}
+
 	for path := range deliberate {
 		if differences[path] == "" {
 			t.Errorf("%s is listed as a deliberate difference, and does not differ", path)
@@ -256,6 +289,7 @@ func toEntries(sets map[string]released) released {
 	for name, set := range sets {
 		out[name] = entry{Block: set}
 	}
+
 	return out
 }
 
@@ -269,11 +303,13 @@ func differ(path string, want, got released, differences map[string]string) {
 		case w.Block != nil:
 			differ(path+name+".", w.Block, g.Block, differences)
 		}
+
 		w.Block, g.Block = nil, nil
 		if !reflect.DeepEqual(w, g) {
 			differences[path+name] = fmt.Sprintf("is %+v, and %+v in the released provider", g, w)
 		}
 	}
+
 	for name := range got {
 		if _, ok := want[name]; !ok {
 			differences[path+name] = "is not in the released provider"
@@ -288,6 +324,7 @@ func dump(t *testing.T, file string) map[string]released {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	type object struct {
 		Block dumpedBlock `json:"block"`
 	}
@@ -301,22 +338,28 @@ func dump(t *testing.T, file string) map[string]released {
 	if err := json.Unmarshal(content, &all); err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]released{}
+
 	for name, provider := range all.Providers {
 		if !strings.HasSuffix(name, "/ovirt/ovirt") {
 			continue
 		}
+
 		out["provider"] = provider.Provider.Block.entries()
 		for name, resource := range provider.Resources {
 			out["resource "+name] = resource.Block.entries()
 		}
+
 		for name, data := range provider.DataSources {
 			out["data "+name] = data.Block.entries()
 		}
 	}
+
 	if len(out) == 0 {
 		t.Fatalf("%s does not describe ovirt/ovirt", file)
 	}
+
 	return out
 }
 
@@ -338,15 +381,18 @@ func (b dumpedBlock) entries() released {
 	for name, a := range b.Attributes {
 		out[name] = entry{Type: a.Type, Mode: mode(a.Required, a.Optional, a.Computed), Sensitive: a.Sensitive}
 	}
+
 	for name, block := range b.Blocks {
 		out[name] = entry{Nesting: block.Nesting, Min: block.Min, Max: block.Max, Block: block.Block.entries()}
 	}
+
 	return out
 }
 
 func TestEveryAttributeIsDescribed(t *testing.T) {
 	provider := &ovirtProvider{}
 	var names []string
+
 	for _, make := range provider.Resources(t.Context()) {
 		var name resource.MetadataResponse
 		var made resource.SchemaResponse
@@ -356,13 +402,16 @@ func TestEveryAttributeIsDescribed(t *testing.T) {
 		if diags := made.Schema.ValidateImplementation(t.Context()); diags.HasError() {
 			t.Errorf("%s: %v", name.TypeName, diags)
 		}
+
 		for attribute, a := range made.Schema.Attributes {
 			if a.GetMarkdownDescription() == "" {
 				t.Errorf("%s.%s has no description", name.TypeName, attribute)
 			}
 		}
+
 		names = append(names, name.TypeName)
 	}
+
 	if slices.Sort(names); len(names) != 16 || len(slices.Compact(names)) != 16 {
 		t.Errorf("there are %d resources: %q", len(names), names)
 	}

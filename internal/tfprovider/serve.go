@@ -41,20 +41,23 @@ type Endpoint struct {
 // One endpoint per run, never one for all: a provider holds one configuration, so a second run would redirect the calls
 // of the first to its own engine, and interrupting one would interrupt both.
 //
-// Two things differ from how a plugin is served in a process of its own. A call that panics fails, and takes nothing with it.
-// And the endpoint ends after its calls, whatever becomes of Terraform: a create that is under way when Terraform is killed
-// is over before the next run looks whether there is such an object.
+// Two things differ from how a plugin is served in a process of its own. A call that panics fails, and takes nothing
+// with it. And the endpoint ends after its calls, whatever becomes of Terraform: a create that is under way when
+// Terraform is killed is over before the next run looks whether there is such an object.
 func Serve(ctx context.Context, options Options) (*Endpoint, error) {
 	var own *engine.Sessions
 	if options.Sessions == nil {
 		own = &engine.Sessions{}
 		options.Sessions = own
 	}
+
 	endpoint, err := serve(ctx, New(options), options.Types)
 	if err != nil {
 		return nil, err
 	}
+
 	endpoint.own = own
+
 	return endpoint, nil
 }
 
@@ -72,25 +75,36 @@ func serve(ctx context.Context, served provider.Provider, types []string) (*Endp
 		}},
 		Logger: hclog.NewNullLogger(),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive))...)
+			return grpc.NewServer(
+				append(
+					opts,
+					grpc.MaxRecvMsgSize(maxMessage),
+					grpc.MaxSendMsgSize(maxMessage),
+					grpc.WaitForHandlers(true),
+					grpc.UnaryInterceptor(survive),
+				)...)
 		},
 		Test: &plugin.ServeTestConfig{Context: ctx, ReattachConfigCh: configs, CloseCh: closed},
 	})
+
 	select {
 	case config := <-configs:
 		return &Endpoint{Config: config, cancel: cancel, closed: closed}, nil
 	case <-closed:
 		cancel()
-		return nil, errors.New("failed to serve the provider: it has no socket; is the folder for temporary files writable?")
+
+		return nil, errors.New(
+			"failed to serve the provider: it has no socket; is the folder for temporary files writable?",
+		)
 	case <-ctx.Done():
 		cancel()
 		return nil, ctx.Err()
 	}
 }
 
-// trimmed spares a run what costs and brings nothing. It serves the schemas of the types that the run has, where they are known:
-// the executor decodes and checks all that it is given. And it answers once what it is asked twice: an executor that applies
-// plans again, and mostly the same. Both depend on nothing but the question.
+// trimmed spares a run what costs and brings nothing. It serves the schemas of the types that the run has, where they
+// are known: the executor decodes and checks all that it is given. And it answers once what it is asked twice: an
+// executor that applies plans again, and mostly the same. Both depend on nothing but the question.
 type trimmed struct {
 	tfprotov5.ProviderServer
 	types []string // nil means all
@@ -107,6 +121,7 @@ func question(parts ...[]byte) (out [sha256.Size]byte) {
 		_ = binary.Write(digest, binary.BigEndian, uint64(len(part)))
 		digest.Write(part)
 	}
+
 	return [sha256.Size]byte(digest.Sum(nil))
 }
 
@@ -115,49 +130,69 @@ func packed(value *tfprotov5.DynamicValue) []byte {
 	if value == nil {
 		return nil
 	}
+
 	return append(slices.Clone(value.MsgPack), value.JSON...)
 }
 
 // once answers a question, and remembers the answer where it is good.
-func once[T any](s *trimmed, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error)) (*T, error) {
+func once[T any](
+	s *trimmed, known *map[[sha256.Size]byte]*T, key [sha256.Size]byte, ask func() (*T, []*tfprotov5.Diagnostic, error),
+) (*T, error) {
 	s.mu.Lock()
 	answer, ok := (*known)[key]
 	s.mu.Unlock()
 	if ok {
 		return answer, nil
 	}
+
 	answer, diagnostics, err := ask()
 	if err != nil || len(diagnostics) > 0 {
 		return answer, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if *known == nil {
 		*known = map[[sha256.Size]byte]*T{}
 	}
+
 	(*known)[key] = answer
+
 	return answer, nil
 }
 
 // ValidateResourceTypeConfig implements tfprotov5.ProviderServer.
-func (s *trimmed) ValidateResourceTypeConfig(ctx context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
-	return once(s, &s.validated, question([]byte(request.TypeName), packed(request.Config)), func() (*tfprotov5.ValidateResourceTypeConfigResponse, []*tfprotov5.Diagnostic, error) {
-		response, err := s.ProviderServer.ValidateResourceTypeConfig(ctx, request)
-		if err != nil {
-			return nil, nil, err
-		}
-		return response, response.Diagnostics, nil
-	})
+func (s *trimmed) ValidateResourceTypeConfig(
+	ctx context.Context, request *tfprotov5.ValidateResourceTypeConfigRequest,
+) (*tfprotov5.ValidateResourceTypeConfigResponse, error) {
+	return once(
+		s,
+		&s.validated,
+		question([]byte(request.TypeName), packed(request.Config)),
+		func() (*tfprotov5.ValidateResourceTypeConfigResponse, []*tfprotov5.Diagnostic, error) {
+			response, err := s.ProviderServer.ValidateResourceTypeConfig(ctx, request)
+			if err != nil {
+				return nil, nil, err
+			}
+
+			return response, response.Diagnostics, nil
+		},
+	)
 }
 
 // PlanResourceChange implements tfprotov5.ProviderServer.
-func (s *trimmed) PlanResourceChange(ctx context.Context, request *tfprotov5.PlanResourceChangeRequest) (*tfprotov5.PlanResourceChangeResponse, error) {
-	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState), packed(request.Config), request.PriorPrivate)
+func (s *trimmed) PlanResourceChange(
+	ctx context.Context, request *tfprotov5.PlanResourceChangeRequest,
+) (*tfprotov5.PlanResourceChangeResponse, error) {
+	key := question([]byte(request.TypeName), packed(request.PriorState), packed(request.ProposedNewState),
+		packed(request.Config), request.PriorPrivate)
+
 	return once(s, &s.planned, key, func() (*tfprotov5.PlanResourceChangeResponse, []*tfprotov5.Diagnostic, error) {
 		response, err := s.ProviderServer.PlanResourceChange(ctx, request)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		return response, response.Diagnostics, nil
 	})
 }
@@ -169,7 +204,9 @@ var schemas struct {
 }
 
 // GetProviderSchema implements tfprotov5.ProviderServer.
-func (s *trimmed) GetProviderSchema(ctx context.Context, request *tfprotov5.GetProviderSchemaRequest) (*tfprotov5.GetProviderSchemaResponse, error) {
+func (s *trimmed) GetProviderSchema(
+	ctx context.Context, request *tfprotov5.GetProviderSchemaRequest,
+) (*tfprotov5.GetProviderSchemaResponse, error) {
 	schemas.Lock()
 	defer schemas.Unlock()
 	if schemas.response == nil {
@@ -177,16 +214,20 @@ func (s *trimmed) GetProviderSchema(ctx context.Context, request *tfprotov5.GetP
 		if err != nil || len(response.Diagnostics) > 0 {
 			return response, err
 		}
+
 		schemas.response = response
 	}
+
 	if s.types == nil {
 		return schemas.response, nil
 	}
+
 	out := *schemas.response
 	others := func(name string, _ *tfprotov5.Schema) bool { return !slices.Contains(s.types, name) }
 	out.ResourceSchemas, out.DataSourceSchemas = maps.Clone(out.ResourceSchemas), maps.Clone(out.DataSourceSchemas)
 	maps.DeleteFunc(out.ResourceSchemas, others)
 	maps.DeleteFunc(out.DataSourceSchemas, others)
+
 	return &out, nil
 }
 
@@ -194,12 +235,16 @@ func (s *trimmed) GetProviderSchema(ctx context.Context, request *tfprotov5.GetP
 const maxMessage = 256 << 20
 
 // survive makes an error of a panic.
-func survive(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+func survive(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (_ any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = status.Errorf(codes.Internal, "the provider panicked in %s: %v\n%s", path.Base(info.FullMethod), p, debug.Stack())
+			err = status.Errorf(codes.Internal, "the provider panicked in %s: %v\n%s", path.Base(info.FullMethod), p,
+				debug.Stack())
 		}
 	}()
+
 	return handler(ctx, request)
 }
 
@@ -243,6 +288,7 @@ func (p InProcess) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return endpoint.Config, endpoint.Close, nil
 }
 

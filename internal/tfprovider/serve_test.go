@@ -35,6 +35,7 @@ func (s served) Serve(ctx context.Context, _ terraform.Use) (*plugin.ReattachCon
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return endpoint.Config, endpoint.Close, nil
 }
 
@@ -58,16 +59,24 @@ func TestAPanicInTheProviderFailsItsRunAndNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	main := strings.NewReplacer("%URL%", sim.URL()+"/api", "%PASSWORD%", sim.Password()).Replace(lookUp)
-	request := terraform.Request{Dir: filepath.Join(t.TempDir(), "work"), Files: map[string][]byte{"main.tf": []byte(main)}}
+	request := terraform.Request{
+		Dir:   filepath.Join(t.TempDir(), "work"),
+		Files: map[string][]byte{"main.tf": []byte(main)},
+	}
 	healthy := New(Options{})
-	_, err = terraform.NewExecutor(testenv.Executable(t), served{panicking{healthy}}, t.TempDir()).Apply(t.Context(), request)
+	_, err = terraform.NewExecutor(testenv.Executable(t), served{
+		panicking{healthy},
+	}, t.TempDir()).Apply(t.Context(), request)
 	var failed *terraform.DiagnosticError
 	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "the provider panicked in Configure: out of cheese") {
 		t.Errorf("the run ended with %v", err)
 	}
-	if _, err := terraform.NewExecutor(testenv.Executable(t), served{healthy}, t.TempDir()).Apply(t.Context(), request); err != nil {
+
+	_, err = terraform.NewExecutor(testenv.Executable(t), served{healthy}, t.TempDir()).Apply(t.Context(), request)
+	if err != nil {
 		t.Errorf("the next run: %v", err)
 	}
 }
@@ -81,12 +90,14 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 				close(reached)
 				<-release
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(sim.Close)
 	main := strings.NewReplacer("%URL%", sim.URL()+"/api", "%PASSWORD%", sim.Password()).Replace(lookUp)
 	x := terraform.NewExecutor(testenv.Executable(t), served{New(Options{Sessions: &engine.Sessions{}})}, t.TempDir())
@@ -94,20 +105,26 @@ func TestAnEndpointEndsAfterItsCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := x.Apply(ctx, terraform.Request{Dir: filepath.Join(t.TempDir(), "work"), Files: map[string][]byte{"main.tf": []byte(main)}})
+		_, err := x.Apply(ctx, terraform.Request{
+			Dir:   filepath.Join(t.TempDir(), "work"),
+			Files: map[string][]byte{"main.tf": []byte(main)},
+		})
 		ended <- err
 	}()
 	<-reached
 	cancel()
+
 	select {
 	case err := <-ended:
 		t.Errorf("the run ended while the engine worked: %v", err)
 	case <-time.After(500 * time.Millisecond): // a window in which nothing may happen
 	}
+
 	close(release)
 	if err := <-ended; err == nil {
 		t.Error("the run succeeded")
 	}
+
 	if got := sim.Summary().Tags; got != 1 {
 		t.Errorf("the engine has %d tags", got)
 	}

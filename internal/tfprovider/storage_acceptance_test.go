@@ -37,22 +37,33 @@ func (s *site) disk(t *testing.T, id engine.ID) *engine.Disk {
 	t.Helper()
 	found, err := s.client.Disk(t.Context(), id)
 	must(t, err)
+
 	return found
 }
 
-// TestADiskWithoutSparseIsAsItsStorageNeedsIt leaves the allocation out: M8. Block storage refuses raw disks that are sparse.
+// TestADiskWithoutSparseIsAsItsStorageNeedsIt leaves the allocation out: M8. Block storage refuses raw disks that are
+// sparse.
 func TestADiskWithoutSparseIsAsItsStorageNeedsIt(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
 	var config strings.Builder
+
 	wants := map[string]bool{"raw_storage": true, "cow_storage": true, "raw_block": false, "cow_block": true}
 	for name := range wants {
 		format, domain, _ := strings.Cut(name, "_")
-		fmt.Fprintf(&config, "resource \"ovirt_disk\" %q {\n  format = %q\n  size = 1073741824\n  storage_domain_id = \"$%s\"\n}\n", name, format, domain)
+		fmt.Fprintf(
+			&config,
+			"resource \"ovirt_disk\" %q {\n  format = %q\n  size = 1073741824\n  storage_domain_id = \"$%s\"\n}\n",
+			name,
+			format,
+			domain,
+		)
 	}
+
 	w := newWorkspace(t, s).config(config.String())
 	w.apply()
 	w.settled()
+
 	for name, want := range wants {
 		if d := s.disk(t, engine.ID(w.text("ovirt_disk."+name, "id"))); d.Sparse == nil || *d.Sparse != want {
 			t.Errorf("%s: the engine has %+v", name, d)
@@ -67,7 +78,8 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 	w.apply()
 	w.settled()
 	id := w.text("ovirt_disk.d", "id")
-	if d := s.disk(t, engine.ID(id)); d.AliasText() != "data <1> & more" || d.ProvisionedSize != gib || d.Status != engine.DiskOK {
+	d := s.disk(t, engine.ID(id))
+	if d.AliasText() != "data <1> & more" || d.ProvisionedSize != gib || d.Status != engine.DiskOK {
 		t.Errorf("the engine has %+v", d)
 	}
 
@@ -119,7 +131,10 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 	t.Parallel()
 	s := newSite(t, quick)
 	resize := func(size int64) string {
-		return disk + fmt.Sprintf("resource \"ovirt_disk_resize\" \"d\" {\n  disk_id = ovirt_disk.d.id\n  size = %d\n}\n", size)
+		return disk + fmt.Sprintf(
+			"resource \"ovirt_disk_resize\" \"d\" {\n  disk_id = ovirt_disk.d.id\n  size = %d\n}\n",
+			size,
+		)
 	}
 	w := newWorkspace(t, s).config(resize(2 * gib))
 	w.apply()
@@ -132,10 +147,12 @@ func TestADiskAndItsResizeLiveInPeace(t *testing.T) { // R12
 	if d := s.disk(t, engine.ID(id)); d.ProvisionedSize != 3*gib {
 		t.Errorf("the engine has %d bytes", d.ProvisionedSize)
 	}
+
 	w.config(resize(2 * gib))
 	if message := w.fail(); !strings.Contains(message, "size cannot shrink") {
 		t.Errorf("the message is %q", message)
 	}
+
 	// An imported disk has the size that it has.
 	w.config(strings.Replace(resize(3*gib), "1073741824", "3221225472", 1))
 	w.forget()
@@ -151,7 +168,13 @@ func TestAResizeIsGoneWithItsDisk(t *testing.T) { // R11
 	w := newWorkspace(t, s).config(disk)
 	w.apply()
 	id := w.text("ovirt_disk.d", "id")
-	w.config(fmt.Sprintf("removed {\n  from = ovirt_disk.d\n  lifecycle {\n    destroy = false\n  }\n}\nresource \"ovirt_disk_resize\" \"d\" {\n  disk_id = %q\n  size = 2147483648\n}\n", id))
+	w.config(
+		fmt.Sprintf(
+			"removed {\n  from = ovirt_disk.d\n  lifecycle {\n    destroy = false\n  }\n}\nresource "+
+				"\"ovirt_disk_resize\" \"d\" {\n  disk_id = %q\n  size = 2147483648\n}\n",
+			id,
+		),
+	)
 	w.apply()
 	must(t, s.client.RemoveDisk(t.Context(), engine.ID(id), nil))
 	w.wants("ovirt_disk_resize.d", "create")
@@ -182,15 +205,18 @@ resource "ovirt_vm_disks_resize" "a" {
 	if len(attachments) != 2 {
 		t.Fatalf("the VM has %d disks", len(attachments))
 	}
+
 	for i := range attachments {
 		want := int64(30 * gib)
 		if attachments[i].DiskID().String() == w.text("ovirt_disk.d", "id") {
 			want = gib
 		}
+
 		if d := s.disk(t, attachments[i].DiskID()); d.ProvisionedSize != want {
 			t.Errorf("disk %s has %d bytes, want %d", d.AliasText(), d.ProvisionedSize, want)
 		}
 	}
+
 	vm := w.text("ovirt_vm.a", "id")
 	w.forget()
 	w.config(plainVM + "resource \"ovirt_vm_disks_resize\" \"a\" {\n vm_id = ovirt_vm.a.id\n size = 32212254720\n}\n")
@@ -233,6 +259,7 @@ resource "ovirt_disk_attachment" "d" {
 	if d := s.disk(t, engine.ID(diskID)); d.Status != engine.DiskOK {
 		t.Errorf("the detached disk is %s", d.Status)
 	}
+
 	w.destroy()
 }
 
@@ -257,6 +284,7 @@ resource "ovirt_disk_attachments" "a" {
 		t.Helper()
 		attachments, err := s.client.DiskAttachments(t.Context(), engine.ID(w.text("ovirt_vm.a", "id")))
 		must(t, err)
+
 		return len(attachments)
 	}
 	t.Run("the template's disk stays unless it is said", func(t *testing.T) {
@@ -267,12 +295,14 @@ resource "ovirt_disk_attachments" "a" {
 		if n := attached(t, s, w); n != 3 {
 			t.Errorf("the VM has %d disks", n)
 		}
+
 		w.config(config("", "")) // the disk of a removed block is detached, and lives
 		w.apply()
 		w.settled()
 		if n := attached(t, s, w); n != 2 {
 			t.Errorf("the VM has %d disks", n)
 		}
+
 		s.disk(t, engine.ID(w.text("ovirt_disk.e", "id")))
 		w.destroy()
 	})
@@ -284,6 +314,7 @@ resource "ovirt_disk_attachments" "a" {
 		if n := attached(t, s, w); n != 2 {
 			t.Errorf("the VM has %d disks", n)
 		}
+
 		if n := s.sim.Summary().Disks; n != 3 {
 			t.Errorf("the engine has %d disks, want all three", n)
 		}
@@ -299,6 +330,7 @@ resource "ovirt_disk_attachments" "a" {
 		if n := attached(t, s, w); n != 1 {
 			t.Errorf("the VM has %d disks", n)
 		}
+
 		if n := s.sim.Summary().Disks; n != 2 {
 			t.Errorf("the engine has %d disks, want both managed ones", n)
 		}
@@ -343,9 +375,11 @@ data "ovirt_template_disk_attachments" "t" {
 	if seen.Status != engine.TemplateOK || seen.Description != "made <by> a test" {
 		t.Errorf("the engine has %+v", seen)
 	}
+
 	if found, _ := w.value("data.ovirt_template_disk_attachments.t", "disk_attachments").([]any); len(found) != 1 {
 		t.Errorf("the template has the disks %v", found)
 	}
+
 	w.config(strings.Replace(config, "made", "changed", 1))
 	w.wants("ovirt_template.t", "update")
 	w.apply()
@@ -355,6 +389,7 @@ data "ovirt_template_disk_attachments" "t" {
 	if message := other.fail(); !strings.Contains(message, id) { // R4
 		t.Errorf("the message is %q", message)
 	}
+
 	other.destroy()
 
 	must(t, s.client.DeleteTemplate(t.Context(), engine.ID(id)))
@@ -373,15 +408,29 @@ func image(t *testing.T, bytes_ int, virtual uint64) string {
 	t.Helper()
 	content := bytes.Repeat([]byte("image <&> "), bytes_/10+1)[:bytes_]
 	if virtual > 0 {
-		header := []any{[4]byte{'Q', 'F', 'I', 0xfb}, uint32(3), uint64(0), uint32(0), uint32(16), virtual, uint32(0), [36]byte{}, uint64(0)}
+		header := []any{
+			[4]byte{'Q', 'F', 'I', 0xfb},
+			uint32(3),
+			uint64(0),
+			uint32(0),
+			uint32(16),
+			virtual,
+			uint32(0),
+			[36]byte{},
+			uint64(0),
+		}
+
 		var out bytes.Buffer
 		for _, field := range header {
 			must(t, binary.Write(&out, binary.BigEndian, field))
 		}
+
 		copy(content, out.Bytes())
 	}
+
 	file := filepath.Join(t.TempDir(), "image")
 	must(t, os.WriteFile(file, content, 0o600))
+
 	return file
 }
 
@@ -389,15 +438,22 @@ func TestADiskFromAnImage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
 	config := func(file, format string) string {
-		return fmt.Sprintf("resource \"ovirt_disk_from_image\" \"i\" {\n  alias = \"image\"\n  format = %q\n  sparse = true\n  source_file = %q\n  storage_domain_id = \"$storage\"\n}\n", format, file)
+		return fmt.Sprintf(
+			"resource \"ovirt_disk_from_image\" \"i\" {\n  alias = \"image\"\n  format = %q\n  sparse = true\n  "+
+				"source_file = %q\n  storage_domain_id = \"$storage\"\n}\n",
+			format,
+			file,
+		)
 	}
 	qcow := image(t, 20<<20, gib)
 	w := newWorkspace(t, s).config(config(qcow, "cow"))
 	w.apply()
 	w.settled() // R12: sparse is sent
-	if d := s.disk(t, engine.ID(w.text("ovirt_disk_from_image.i", "id"))); d.ProvisionedSize != gib || d.Status != engine.DiskOK {
+	d := s.disk(t, engine.ID(w.text("ovirt_disk_from_image.i", "id")))
+	if d.ProvisionedSize != gib || d.Status != engine.DiskOK {
 		t.Errorf("the engine has %+v", d)
 	}
+
 	w.destroy()
 
 	t.Run("a raw image has the size of its file", func(t *testing.T) {
@@ -407,6 +463,7 @@ func TestADiskFromAnImage(t *testing.T) {
 		if size := w.value("ovirt_disk_from_image.i", "size"); size != float64(9<<20) {
 			t.Errorf("the size is %v", size)
 		}
+
 		w.destroy()
 	})
 	t.Run("a connection that breaks is made again", func(t *testing.T) {
@@ -439,5 +496,6 @@ func TestADiskWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // 
 	if n := s.sim.Summary().Disks; n != 1 {
 		t.Errorf("the engine has %d disks", n)
 	}
+
 	w.settled()
 }

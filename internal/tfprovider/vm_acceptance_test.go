@@ -72,13 +72,17 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 	if vm.Status != engine.VMUp {
 		t.Errorf("the VM is %s", vm.Status)
 	}
+
 	// R3: text arrives as it was written.
 	if got := vm.CommentText(); got != `owner <of> a && "b"` {
 		t.Errorf("the comment is %q", got)
 	}
-	if vm.Initialization == nil || vm.Initialization.CustomScript != "#cloud-config\nruncmd: ['test 1 < 2 && echo canary']\n" {
+
+	if vm.Initialization == nil ||
+		vm.Initialization.CustomScript != "#cloud-config\nruncmd: ['test 1 < 2 && echo canary']\n" {
 		t.Errorf("the initialization is %+v", vm.Initialization)
 	}
+
 	w.destroy()
 	if left := s.sim.Summary(); left.VMs+left.Disks+left.NICs != 0 {
 		t.Errorf("left in the engine: %+v", left)
@@ -88,21 +92,33 @@ func TestAMachineFromCreationToDestruction(t *testing.T) {
 func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
-	extended := strings.Replace(strings.Replace(machine, "  memory      = 4294967296\n", "  memory      = 4294967296\n  guaranteed_memory = 1073741824\n  description = \"a <b>\"\n", 1),
-		"  vnic_profile_id = \"$profile\"\n", "  vnic_profile_id = \"$profile\"\n  mac = \"56:6F:1A:AA:00:01\"\n  interface = \"e1000e\"\n", 1)
+	extended := strings.Replace(
+		strings.Replace(
+			machine,
+			"  memory      = 4294967296\n",
+			"  memory      = 4294967296\n  guaranteed_memory = 1073741824\n  description = \"a <b>\"\n",
+			1,
+		),
+		"  vnic_profile_id = \"$profile\"\n",
+		"  vnic_profile_id = \"$profile\"\n  mac = \"56:6F:1A:AA:00:01\"\n  interface = \"e1000e\"\n",
+		1,
+	)
 	w := newWorkspace(t, s).config(extended)
 	w.apply()
 	w.settled()
 	vm := s.vm(t, "a")
 	nics, err := s.client.NICs(t.Context(), vm.ID)
 	must(t, err)
-	if *vm.MemoryPolicy.Guaranteed != 1<<30 || vm.DescriptionText() != "a <b>" || nics[0].MAC.Address != "56:6f:1a:aa:00:01" || nics[0].Interface != "e1000e" {
+	if *vm.MemoryPolicy.Guaranteed != 1<<30 || vm.DescriptionText() != "a <b>" ||
+		nics[0].MAC.Address != "56:6f:1a:aa:00:01" || nics[0].Interface != "e1000e" {
 		t.Errorf("the VM is %+v with %+v and %+v", vm, vm.MemoryPolicy, nics)
 	}
+
 	w.config(strings.Replace(strings.Replace(extended, "1073741824", "2147483648", 1), "a <b>", "c", 1))
 	if got := w.plans()["ovirt_vm.a"]; got != "update" {
 		t.Errorf("the plan is %q", got)
 	}
+
 	w.apply()
 	w.settled()
 	if vm = s.vm(t, "a"); *vm.MemoryPolicy.Guaranteed != 2<<30 || vm.DescriptionText() != "c" {
@@ -143,15 +159,26 @@ resource "ovirt_vm" "a" {
 	w.settled()
 	vm, err := s.client.VMInFull(t.Context(), s.vm(t, "a").ID)
 	must(t, err)
+
 	// An engine shows both families of every interface, without addresses where it was told none.
 	none := &engine.IP{}
 	want := []engine.NICConfiguration{
 		{Name: "enp1s0", OnBoot: true, BootProtocol: "dhcp", IP: none, IPv6Boot: "dhcp", IPv6: none},
-		{Name: "enp2s0", OnBoot: true, BootProtocol: "none", IP: none, IPv6Boot: "static", IPv6: &engine.IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
+		{
+			Name:         "enp2s0",
+			OnBoot:       true,
+			BootProtocol: "none",
+			IP:           none,
+			IPv6Boot:     "static",
+			IPv6:         &engine.IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"},
+		},
 	}
-	if in := vm.Initialization; in.DNSServers != "10.0.0.53 fd00::53" || in.DNSSearch != "example.com" || !reflect.DeepEqual(in.NICs.Items, want) {
+	in := vm.Initialization
+	if in.DNSServers != "10.0.0.53 fd00::53" || in.DNSSearch != "example.com" || !reflect.DeepEqual(in.NICs.Items,
+		want) {
 		t.Errorf("the initialization is %+v with %+v", in, in.NICs.Items)
 	}
+
 	w.forget()
 	w.importID("ovirt_vm.a", vm.ID.String())
 	w.settled()
@@ -162,12 +189,16 @@ func TestAnOperatingSystemThatTheEngineDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
 	vm := func(os string) string {
-		return "resource \"ovirt_vm\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n template_id = \"$template\"\n os_type = \"" + os + "\"\n}\n"
+		return "resource \"ovirt_vm\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n template_id = " +
+			"\"$template\"\n os_type = \"" + os + "\"\n}\n"
 	}
 	w := newWorkspace(t, s).config(vm("rhcos_64"))
-	if message := w.fail(); !strings.Contains(message, `no operating system named "rhcos_64" (it has rhcos_x64, `) || s.sim.Summary().VMs != 0 {
+	message := w.fail()
+	if !strings.Contains(message, `no operating system named "rhcos_64" (it has rhcos_x64, `) ||
+		s.sim.Summary().VMs != 0 {
 		t.Errorf("%s, and the engine has %+v", message, s.sim.Summary())
 	}
+
 	w.config(vm("rhel_9x64")).apply()
 	w.settled()
 }
@@ -176,7 +207,8 @@ func TestAnImportedMachineThatMatchesPlansNothing(t *testing.T) { // R10
 	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s)
-	defaults := strings.Replace(strings.Replace(machine, "  stop_behavior = \"stop\"\n", "", 1), "  force_stop    = true\n", "", 1)
+	defaults := strings.Replace(strings.Replace(machine, "  stop_behavior = \"stop\"\n", "", 1),
+		"  force_stop    = true\n", "", 1)
 	w.config(defaults).apply()
 	vm, nic := w.text("ovirt_vm.a", "id"), w.text("ovirt_nic.a", "id")
 	w.forget()
@@ -201,8 +233,9 @@ resource "ovirt_vm" "b" {
 	})
 }
 
-// TestAnImportOfAVMWhoseTemplateHasAnInitialization takes over a VM that has its host name and script from the template: m8. A
-// configuration without them replaces nothing: they leave the state with the next apply, and stay in the engine.
+// TestAnImportOfAVMWhoseTemplateHasAnInitialization takes over a VM that has its host name and script from the
+// template: m8. A configuration without them replaces nothing: they leave the state with the next apply, and stay in
+// the engine.
 func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, quick)
@@ -220,7 +253,11 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 		return err == nil && found.Status == "ok"
 	})
 
-	w := newWorkspace(t, s).config("resource \"ovirt_vm\" \"b\" {\n name = \"b\"\n cluster_id = \"$cluster\"\n template_id = \"" + template.ID.String() + "\"\n}\n")
+	w := newWorkspace(
+		t,
+		s,
+	).config("resource \"ovirt_vm\" \"b\" {\n name = \"b\"\n cluster_id = \"$cluster\"\n " +
+		"template_id = \"" + template.ID.String() + "\"\n}\n")
 	w.apply()
 	w.settled()
 	id := w.text("ovirt_vm.b", "id")
@@ -229,6 +266,7 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	if vm.Initialization == nil || vm.Initialization.HostName != "a" || vm.Initialization.CustomScript == "" {
 		t.Fatalf("the VM has the initialization %+v", vm.Initialization)
 	}
+
 	w.forget()
 	w.importID("ovirt_vm.b", id)
 	w.wants("ovirt_vm.b", "update")
@@ -236,28 +274,65 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	w.settled()
 	after, err := s.client.VMInFull(t.Context(), engine.ID(id))
 	must(t, err)
-	if after.Initialization == nil || after.Initialization.HostName != "a" || after.Initialization.CustomScript != vm.Initialization.CustomScript {
+	if after.Initialization == nil || after.Initialization.HostName != "a" ||
+		after.Initialization.CustomScript != vm.Initialization.CustomScript {
 		t.Errorf("the VM has the initialization %+v", after.Initialization)
 	}
 }
 
 func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 	t.Parallel()
+
 	tests := map[string]struct {
 		from, to string
 		want     string
 		check    func(*engine.VM) bool
 	}{
-		"less memory takes what is guaranteed along": {`memory      = 4294967296`, `memory      = 1073741824`, "update", nil},
-		"memory is sent":                                         {`memory      = 4294967296`, `memory      = 8589934592`, "update", func(vm *engine.VM) bool { return *vm.Memory == 8<<30 }},
-		"the comment is sent":                                    {`owner <of> a`, `other <owner> of a`, "update", func(vm *engine.VM) bool { return strings.HasPrefix(vm.CommentText(), "other <owner>") }},
-		"the comment can be cleared":                             {"  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", "update", func(vm *engine.VM) bool { return vm.CommentText() == "" }},
-		"the name is sent":                                       {`name        = "a"`, `name        = "renamed"`, "update", func(vm *engine.VM) bool { return vm.Name == "renamed" }},
-		"CPUs need another VM":                                   {`cpu_cores   = 2`, `cpu_cores   = 4`, "delete+create", nil},
-		"user data needs another VM":                             {`echo canary`, `echo other`, "delete+create", nil},
-		"memory that is no longer configured stays as it is":     {"  memory      = 4294967296\n", "", "", func(vm *engine.VM) bool { return *vm.Memory == 4<<30 }},
-		"an instance type needs another VM (R8)":                 {"  cpu_cores   = 2\n  cpu_sockets = 1\n  cpu_threads = 1\n  memory      = 4294967296\n", "  instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n", "delete+create", nil},
-		"the clone of a VM that is linked needs another VM (R8)": {`memory      = 4294967296`, "memory      = 4294967296\n  clone = true", "delete+create", nil},
+		"less memory takes what is guaranteed along": {
+			`memory      = 4294967296`,
+			`memory      = 1073741824`,
+			"update",
+			nil,
+		},
+		"memory is sent": {`memory      = 4294967296`, `memory      = 8589934592`, "update", func(vm *engine.VM) bool {
+			return *vm.Memory == 8<<30
+		}},
+		"the comment is sent": {`owner <of> a`, `other <owner> of a`, "update", func(vm *engine.VM) bool {
+			return strings.HasPrefix(vm.CommentText(), "other <owner>")
+		}},
+		"the comment can be cleared": {
+			"  comment     = \"owner <of> a && \\\"b\\\"\"\n",
+			"",
+			"update",
+			func(vm *engine.VM) bool {
+				return vm.CommentText() == ""
+			},
+		},
+		"the name is sent": {`name        = "a"`, `name        = "renamed"`, "update", func(vm *engine.VM) bool {
+			return vm.Name == "renamed"
+		}},
+		"CPUs need another VM":       {`cpu_cores   = 2`, `cpu_cores   = 4`, "delete+create", nil},
+		"user data needs another VM": {`echo canary`, `echo other`, "delete+create", nil},
+		"memory that is no longer configured stays as it is": {
+			"  memory      = 4294967296\n",
+			"",
+			"",
+			func(vm *engine.VM) bool {
+				return *vm.Memory == 4<<30
+			},
+		},
+		"an instance type needs another VM (R8)": {
+			"  cpu_cores   = 2\n  cpu_sockets = 1\n  cpu_threads = 1\n  memory      = 4294967296\n",
+			"  instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n",
+			"delete+create",
+			nil,
+		},
+		"the clone of a VM that is linked needs another VM (R8)": {
+			`memory      = 4294967296`,
+			"memory      = 4294967296\n  clone = true",
+			"delete+create",
+			nil,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -271,9 +346,11 @@ func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
 			if got := w.plans()["ovirt_vm.a"]; got != test.want {
 				t.Fatalf("the plan is %q, want %q", got, test.want)
 			}
+
 			if test.check == nil {
 				return
 			}
+
 			w.apply()
 			w.settled()
 			vm, err := s.client.VM(t.Context(), engine.ID(id))
@@ -314,6 +391,7 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 		t.Helper()
 		settings, err := s.client.VMSettings(t.Context(), engine.ID(id))
 		must(t, err)
+
 		return settings
 	}
 
@@ -322,22 +400,28 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 		name, from, to string
 		waits          []string
 	}{
-		{"console and sound card", "serial_console    = true\n  soundcard_enabled = true", "serial_console    = false\n  soundcard_enabled = false", []string{"serial console", "sound card"}},
+		{"console and sound card", "serial_console    = true\n  soundcard_enabled = true", "serial_console    = " +
+			"false\n  soundcard_enabled = false", []string{"serial console", "sound card"}},
 		{"a comment does not drop them", `"first"`, `"second"`, []string{"serial console", "sound card"}},
-		{"less memory waits beside them", "2147483648", "1073741824", []string{"memory", "serial console", "sound card"}},
+		{"less memory waits beside them", "2147483648", "1073741824",
+			[]string{"memory", "serial console", "sound card"}},
 		{"a comment says the memory again", `"second"`, `"third"`, []string{"memory", "serial console", "sound card"}},
-		{"memory beyond the maximum", "1073741824", "34359738368", []string{"memory", "guaranteed memory", "maximum memory", "serial console", "sound card"}},
-		{"ballooning", "memory_ballooning = true", "memory_ballooning = false", []string{"memory", "maximum memory", "memory ballooning", "serial console", "sound card"}},
+		{"memory beyond the maximum", "1073741824", "34359738368",
+			[]string{"memory", "guaranteed memory", "maximum memory", "serial console", "sound card"}},
+		{"ballooning", "memory_ballooning = true", "memory_ballooning = false",
+			[]string{"memory", "maximum memory", "memory ballooning", "serial console", "sound card"}},
 	} {
 		config = strings.Replace(config, step.from, step.to, 1)
 		w.config(config).apply()
 		w.settled()
+
 		_, names := settings().Waiting()
 		for _, name := range step.waits {
 			if name != "guaranteed memory" && !slices.Contains(names, name) {
 				t.Errorf("%s: %v wait, not %q", step.name, names, name)
 			}
 		}
+
 		if vm := s.vm(t, "a"); vm.Status != engine.VMUp {
 			t.Errorf("%s: the VM is %s", step.name, vm.Status)
 		}
@@ -346,9 +430,11 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
 	waitFor(t, func() bool { return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30 })
 	now := settings().Now
-	if now.Console.Enabled || *now.Soundcard || *now.MemoryPolicy.Ballooning || *now.MemoryPolicy.Max < 32<<30 || now.CommentText() != "third" {
+	if now.Console.Enabled || *now.Soundcard || *now.MemoryPolicy.Ballooning || *now.MemoryPolicy.Max < 32<<30 ||
+		now.CommentText() != "third" {
 		t.Errorf("after the run the VM is %+v with %+v", now, now.MemoryPolicy)
 	}
+
 	w.apply() // it is started again
 	w.settled()
 }
@@ -360,13 +446,18 @@ func TestReadsDetectWhatWasChangedOutside(t *testing.T) {
 	w.apply()
 	id := w.text("ovirt_vm.a", "id")
 	memory, comment := int64(2<<30), "changed by hand"
-	_, err := s.client.UpdateVM(t.Context(), engine.ID(id), &engine.VM{Memory: &memory, MemoryPolicy: &engine.MemoryPolicy{Guaranteed: &memory}, Comment: &comment})
+	_, err := s.client.UpdateVM(t.Context(), engine.ID(id), &engine.VM{
+		Memory:       &memory,
+		MemoryPolicy: &engine.MemoryPolicy{Guaranteed: &memory},
+		Comment:      &comment,
+	})
 	must(t, err)
 	w.wants("ovirt_vm.a", "update")
 	w.apply()
 	if vm := s.vm(t, "a"); *vm.Memory != 4<<30 || vm.CommentText() == comment {
 		t.Errorf("the engine has %d bytes of memory and the comment %q", *vm.Memory, vm.CommentText())
 	}
+
 	nic := w.text("ovirt_nic.a", "id")
 	_ = s.client.UnplugNIC(t.Context(), engine.ID(id), engine.ID(nic)) // an engine wants it, because the VM runs
 	must(t, s.client.DeleteNIC(t.Context(), engine.ID(id), engine.ID(nic)))
@@ -401,7 +492,9 @@ func TestADuplicateNameFailsAtOnceAndNamesTheOwner(t *testing.T) { // R4
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if !strings.Contains(message, "already in use") || !strings.Contains(message, first.text("ovirt_vm.a", "id")) || !strings.Contains(message, "owner <of> a") {
+
+	if !strings.Contains(message, "already in use") || !strings.Contains(message, first.text("ovirt_vm.a", "id")) ||
+		!strings.Contains(message, "owner <of> a") {
 		t.Errorf("the message is %q", message)
 	}
 }
@@ -416,6 +509,7 @@ func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4
 	if n := s.count("POST", "/start"); n != 1 {
 		t.Errorf("%d starts were asked for", n)
 	}
+
 	w.succeed("state", "rm", "ovirt_vm_start.a")
 	w.destroy() // deletes a VM that is up
 	if left := s.sim.Summary(); left.VMs != 0 {
@@ -429,6 +523,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 	slow.PowerUp = 3 * time.Second
 	s := newSite(t, slow)
 	w := newWorkspace(t, s).config(machine)
+
 	// Another run at the same time is not touched.
 	other := newWorkspace(t, s).config(strings.Replace(machine, `name        = "a"`, `name        = "other"`, 1))
 	var wait sync.WaitGroup
@@ -443,6 +538,7 @@ func TestAnInterruptedBootLeavesNothingPoisoned(t *testing.T) { // R2, R4
 				return true
 			}
 		}
+
 		return false
 	})
 	w.apply()
@@ -474,6 +570,7 @@ func TestATransientStatusPlansNothing(t *testing.T) { // R7
 		if vm := s.vm(t, "a"); vm.ID.String() != id || vm.Status != engine.VMUp {
 			t.Errorf("the VM is %s %s", vm.ID, vm.Status)
 		}
+
 		w.settled()
 	})
 }
@@ -486,12 +583,15 @@ func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
 	w.apply()
 	ended := time.Now()
 	var started time.Time
+
 	for _, r := range s.sim.Requests() {
 		if strings.HasSuffix(r.Path, "/start") {
 			started = r.Time
 		}
 	}
-	if late := ended.Sub(started) - timings.Launch - timings.PowerUp; late > 3*time.Second { // one second is the executor's
+
+	// one second is the executor's
+	if late := ended.Sub(started) - timings.Launch - timings.PowerUp; late > 3*time.Second {
 		t.Errorf("apply ended %s after the VM was up", late)
 	}
 }
@@ -499,6 +599,7 @@ func TestAStatusIsNoticedWithinTwoSeconds(t *testing.T) {
 func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 	t.Parallel()
 	var wait sync.WaitGroup
+
 	for range 2 {
 		s := newSite(t, quick)
 		w := newWorkspace(t, s).config(machine)
@@ -510,6 +611,7 @@ func TestTwoEnginesAtOnceNeverMix(t *testing.T) { // R1
 			}
 		})
 	}
+
 	wait.Wait()
 }
 
@@ -517,7 +619,8 @@ func TestUserDataIsHiddenInPlans(t *testing.T) { // R15
 	t.Parallel()
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
-	if plan := w.succeed("plan", "-no-color", "-input=false"); strings.Contains(plan, "canary") || !strings.Contains(plan, "(sensitive value)") {
+	plan := w.succeed("plan", "-no-color", "-input=false")
+	if strings.Contains(plan, "canary") || !strings.Contains(plan, "(sensitive value)") {
 		t.Errorf("the plan is\n%s", plan)
 	}
 }
@@ -531,38 +634,52 @@ func TestSessionsAreReusedAndRevoked(t *testing.T) {
 	w.destroy()
 	after := s.sim.Summary()
 	if after.Sessions != before.Sessions || after.Logins-before.Logins != 2 {
-		t.Errorf("two runs made %d logins and left %d sessions", after.Logins-before.Logins, after.Sessions-before.Sessions)
+		t.Errorf("two runs made %d logins and left %d sessions", after.Logins-before.Logins,
+			after.Sessions-before.Sessions)
 	}
 
 	t.Run("also by the stand-alone plug-in", func(t *testing.T) {
 		plugin := t.TempDir()
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(plugin, "terraform-provider-ovirt"), "../../cmd/terraform-provider-ovirt")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o",
+			filepath.Join(plugin, "terraform-provider-ovirt"), "../../cmd/terraform-provider-ovirt")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+
 		settings := filepath.Join(plugin, "cli.tfrc")
 		must(t, os.WriteFile(settings, []byte(`provider_installation {
   dev_overrides { "registry.terraform.io/ovirt/ovirt" = "`+plugin+`" }
   direct {}
 }`), 0o600))
 		before := s.sim.Summary()
-		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, "apply", "-auto-approve", "-no-color", "-input=false")
-		command.Dir, command.Env = w.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + plugin, "TF_CLI_CONFIG_FILE=" + settings, "CHECKPOINT_DISABLE=1"}
+		command := exec.CommandContext(t.Context(), testenv.Executable(t).Path, "apply", "-auto-approve", "-no-color",
+			"-input=false")
+		command.Dir = w.dir
+		command.Env = []string{
+			"PATH=" + os.Getenv("PATH"),
+			"HOME=" + plugin,
+			"TF_CLI_CONFIG_FILE=" + settings,
+			"CHECKPOINT_DISABLE=1",
+		}
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
+
 		after := s.sim.Summary()
 		if after.Logins == before.Logins || after.Sessions != before.Sessions {
-			t.Errorf("a run made %d logins and left %d sessions", after.Logins-before.Logins, after.Sessions-before.Sessions)
+			t.Errorf("a run made %d logins and left %d sessions", after.Logins-before.Logins,
+				after.Sessions-before.Sessions)
 		}
 	})
 }
 
 func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R17
 	t.Parallel()
+
 	for name, config := range map[string]string{
-		"by its comment":                      machine,
-		"without one, by not being there yet": strings.Replace(machine, "  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", 1),
+		"by its comment": machine,
+		"without one, by not being there yet": strings.Replace(machine,
+			"  comment     = \"owner <of> a && \\\"b\\\"\"\n", "", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, quick)
@@ -571,6 +688,7 @@ func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R1
 			if n := s.sim.Summary().VMs; n != 1 {
 				t.Errorf("the engine has %d VMs", n)
 			}
+
 			w.settled()
 		})
 	}
@@ -578,7 +696,8 @@ func TestAVMWhoseCreationGotNoAnswerIsFoundAndNotMadeTwice(t *testing.T) { // R1
 
 // through sends the requests through a proxy.
 func (w *workspace) through(proxy *httptest.Server) *workspace {
-	w.url, w.ca = proxy.URL+"/ovirt-engine", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
+	w.url = proxy.URL + "/ovirt-engine"
+	w.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw})
 	return w
 }
 
@@ -586,12 +705,15 @@ func (w *workspace) through(proxy *httptest.Server) *workspace {
 func lossy(t *testing.T, s *site, collection string) *httptest.Server {
 	t.Helper()
 	var lost atomic.Bool
+
 	return between(t, s, nil, func(r *http.Response) error {
-		if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, collection) && lost.CompareAndSwap(false, true) {
+		if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path,
+			collection) && lost.CompareAndSwap(false, true) {
 			r.Body = io.NopCloser(strings.NewReader("<vm><name>cut off"))
 			r.ContentLength = -1
 			r.Header.Del("Content-Length")
 		}
+
 		return nil
 	})
 }
@@ -608,12 +730,14 @@ func between(t *testing.T, s *site, before func(*http.Request), after func(*http
 			if before != nil {
 				before(r.In)
 			}
+
 			r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
 		},
 		Transport:      &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 		ModifyResponse: after,
 	})
 	t.Cleanup(proxy.Close)
+
 	return proxy
 }
 
@@ -626,14 +750,21 @@ data "ovirt_wait_for_ip" "a" {
 }`
 	t.Run("a VM that is gone is an error, not a crash", func(t *testing.T) {
 		s := newSite(t, quick)
-		w := newWorkspace(t, s).config(`data "ovirt_wait_for_ip" "a" { vm_id = "99999999-9999-4999-8999-999999999999" }`)
+		w := newWorkspace(
+			t,
+			s,
+		).config(`data "ovirt_wait_for_ip" "a" { vm_id = "99999999-9999-4999-8999-999999999999" }`)
 		if message := w.fail(); !strings.Contains(message, "99999999-9999-4999-8999-999999999999") {
 			t.Errorf("the message is %q", message)
 		}
 	})
 	t.Run("a VM that is down is not waited for", func(t *testing.T) {
 		s := newSite(t, quick)
-		w := newWorkspace(t, s).config(strings.Split(machine, `resource "ovirt_vm_start"`)[0] + `data "ovirt_wait_for_ip" "a" { vm_id = ovirt_vm.a.id }`)
+		w := newWorkspace(
+			t,
+			s,
+		).config(strings.Split(machine, `resource "ovirt_vm_start"`)[0] +
+			`data "ovirt_wait_for_ip" "a" { vm_id = ovirt_vm.a.id }`)
 		w.apply()
 		waitFor(t, func() bool { return s.vm(t, "a").Status == engine.VMDown })
 		begin := time.Now()
@@ -655,26 +786,33 @@ func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(machine)
 	w.apply()
+
 	// The released provider records nothing of what the configuration leaves out but the types, and the live status.
 	content, err := os.ReadFile(filepath.Join(w.dir, "terraform.tfstate"))
 	must(t, err)
+
 	text := string(content)
-	for _, attribute := range []string{"clone", "maximum_memory", "memory_ballooning", "serial_console", "soundcard_enabled", "cpu_mode", "huge_pages", "placement_policy_affinity"} {
+	for _, attribute := range []string{"clone", "maximum_memory", "memory_ballooning", "serial_console",
+		"soundcard_enabled", "cpu_mode", "huge_pages", "placement_policy_affinity"} {
 		text = nullAttribute(text, attribute)
 	}
-	for _, attribute := range []string{"boot_protocol", "initialization_dns_servers", "initialization_search_domains", "guaranteed_memory", "description", "mac", "interface"} {
+
+	for _, attribute := range []string{"boot_protocol", "initialization_dns_servers", "initialization_search_domains",
+		"guaranteed_memory", "description", "mac", "interface"} {
 		before := text
 		if text = regexp.MustCompile(`\n *"`+attribute+`": [^\n]*,`).ReplaceAllString(text, ""); text == before {
 			t.Errorf("the state has no %s that the released provider would not write", attribute)
 		}
 	}
+
 	text = strings.ReplaceAll(text, `"status": "up"`, `"status": "powering_up"`)
 	must(t, os.WriteFile(filepath.Join(w.dir, "terraform.tfstate"), []byte(text), 0o600))
 	w.settled()
 	w.wants()
 	w.config(strings.Replace(machine, `memory      = 4294967296`, `memory      = 8589934592`, 1))
 	output := w.succeed("plan", "-no-color", "-input=false", "-refresh=false")
-	if !strings.Contains(output, "0 to add, 2 to change, 0 to destroy") && !strings.Contains(output, "0 to add, 1 to change, 0 to destroy") {
+	if !strings.Contains(output, "0 to add, 2 to change, 0 to destroy") &&
+		!strings.Contains(output, "0 to add, 1 to change, 0 to destroy") {
 		t.Errorf("without a refresh the plan is\n%s", output)
 	}
 }
@@ -683,10 +821,12 @@ func TestAStateOfTheReleasedProviderIsTakenOver(t *testing.T) {
 func nullAttribute(state, attribute string) string {
 	lines := strings.Split(state, "\n")
 	for i, line := range lines {
-		if key, _, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == `"`+attribute+`"` && !strings.HasSuffix(line, "[") {
+		key, _, ok := strings.Cut(line, ":")
+		if ok && strings.TrimSpace(key) == `"`+attribute+`"` && !strings.HasSuffix(line, "[") {
 			lines[i] = key + ": null,"
 		}
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -700,6 +840,7 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
   template_id = "$template"
 ` + body + "}\n"
 	}
+
 	tests := map[string]struct{ config, want string }{
 		"a network interface with a space in its name": {`resource "ovirt_nic" "n" {
   name            = "first one"
@@ -707,29 +848,84 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
   vnic_profile_id = "$profile"
 }
 `, "letters, digits, dash, underscore and dot"},
-		"half a topology":                    {vm("cpu_cores = 2\n"), "cpu_threads"},
-		"a cluster by its name":              {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
-		"a name that the engine refuses":     {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
-		"a name that is too long":            {strings.Replace(vm(""), `"a"`+"\n", `"`+strings.Repeat("a", 65)+`"`+"\n", 1), "at most 64"},
-		"a description that is too long":     {vm("description = \"" + strings.Repeat("a", 256) + "\"\n"), "255 characters"},
-		"a description with emoji":           {vm("description = \"\U0001F600\"\n"), "emoji"},
-		"memory that is no MiB":              {vm("memory = 1073741825\n"), "1 MiB"},
-		"more guaranteed than there is":      {vm("memory = 1073741824\n guaranteed_memory = 2147483648\n"), "Lower guaranteed_memory"},
-		"a maximum that is too low":          {vm("memory = 2147483648\n maximum_memory = 1073741824\n"), "Raise maximum_memory"},
-		"memory beside an instance type":     {vm("memory = 1073741824\n instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n"), "remove memory"},
-		"a tag with a blank":                 {"resource \"ovirt_tag\" \"a\" {\n name = \"a b\"\n}\n", "letters, digits"},
-		"an affinity group with a blank":     {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a b\"\n cluster_id = \"$cluster\"\n}\n", "letters, digits"},
-		"a priority that is too exact":       {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n priority = 0.123456789\n}\n", "seven decimals"},
-		"a static address that is not there": {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n }\n}\n"), "Write the address"},
-		"an address beside DHCP":             {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"dhcp\"\n address = \"10.0.0.5\"\n }\n}\n"), "Remove the address"},
-		"SLAAC for IPv4":                     {vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},
-		"SLAAC, which the engine refuses":    {vm("initialization_nic {\n name = \"e\"\n ipv6 {\n boot_protocol = \"autoconf\"\n }\n}\n"), "dhcp"},
-		"two DNS servers in one":             {vm("initialization_dns_servers = [\"10.0.0.5 10.0.0.6\"]\n"), "spaces"},
-		"initialization_nic without IPv4":    {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
-		"a status other than up":             {"resource \"ovirt_vm_start\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n", "up"},
-		"attachments without one":            {"resource \"ovirt_disk_attachments\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n}\n", "attachment"},
-		"enforcing twice":                    {"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n enforcing = true\n vms_rule {\n enforcing = false\n }\n}\n", "contradicts"},
-		"a console that cannot be made":      {"resource \"ovirt_vm_graphics_consoles\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n console {}\n}\n", "console"},
+		"half a topology":                {vm("cpu_cores = 2\n"), "cpu_threads"},
+		"a cluster by its name":          {strings.Replace(vm(""), "$cluster", "Default", 1), "must be a UUID"},
+		"a name that the engine refuses": {strings.Replace(vm(""), `"a"`+"\n", `"a b"`+"\n", 1), "letters, digits"},
+		"a name that is too long": {
+			strings.Replace(vm(""), `"a"`+"\n", `"`+strings.Repeat("a", 65)+`"`+"\n", 1),
+			"at most 64",
+		},
+		"a description that is too long": {
+			vm("description = \"" + strings.Repeat("a", 256) + "\"\n"),
+			"255 characters",
+		},
+		"a description with emoji": {vm("description = \"\U0001F600\"\n"), "emoji"},
+		"memory that is no MiB":    {vm("memory = 1073741825\n"), "1 MiB"},
+		"more guaranteed than there is": {
+			vm("memory = 1073741824\n guaranteed_memory = 2147483648\n"),
+			"Lower guaranteed_memory",
+		},
+		"a maximum that is too low": {
+			vm("memory = 2147483648\n maximum_memory = 1073741824\n"),
+			"Raise maximum_memory",
+		},
+		"memory beside an instance type": {
+			vm("memory = 1073741824\n instance_type_id = \"99999999-9999-4999-8999-999999999999\"\n"),
+			"remove memory",
+		},
+		"a tag with a blank": {
+			"resource \"ovirt_tag\" \"a\" {\n name = \"a b\"\n}\n",
+			"letters, digits",
+		},
+		"an affinity group with a blank": {
+			"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a b\"\n cluster_id = \"$cluster\"\n}\n",
+			"letters, digits",
+		},
+		"a priority that is too exact": {
+			"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n " +
+				"priority = 0.123456789\n}\n",
+			"seven decimals",
+		},
+		"a static address that is not there": {
+			vm("initialization_nic {\n name = \"e\"\n ipv4 {\n }\n}\n"),
+			"Write the address",
+		},
+		"an address beside DHCP": {
+			vm(
+				"initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"dhcp\"\n " +
+					"address = \"10.0.0.5\"\n }\n}\n",
+			),
+			"Remove the address",
+		},
+		"SLAAC for IPv4": {
+			vm("initialization_nic {\n name = \"e\"\n ipv4 {\n boot_protocol = \"autoconf\"\n }\n}\n"),
+			"dhcp",
+		},
+		"SLAAC, which the engine refuses": {
+			vm("initialization_nic {\n name = \"e\"\n ipv6 {\n boot_protocol = \"autoconf\"\n }\n}\n"),
+			"dhcp",
+		},
+		"two DNS servers in one":          {vm("initialization_dns_servers = [\"10.0.0.5 10.0.0.6\"]\n"), "spaces"},
+		"initialization_nic without IPv4": {vm("initialization_nic {\n name = \"e\"\n}\n"), "ipv4"},
+		"a status other than up": {
+			"resource \"ovirt_vm_start\" \"a\" {\n vm_id = " +
+				"\"99999999-9999-4999-8999-999999999999\"\n status = \"down\"\n}\n",
+			"up",
+		},
+		"attachments without one": {
+			"resource \"ovirt_disk_attachments\" \"a\" {\n vm_id = \"99999999-9999-4999-8999-999999999999\"\n}\n",
+			"attachment",
+		},
+		"enforcing twice": {
+			"resource \"ovirt_affinity_group\" \"a\" {\n name = \"a\"\n cluster_id = \"$cluster\"\n enforcing = " +
+				"true\n vms_rule {\n enforcing = false\n }\n}\n",
+			"contradicts",
+		},
+		"a console that cannot be made": {
+			"resource \"ovirt_vm_graphics_consoles\" \"a\" {\n vm_id = " +
+				"\"99999999-9999-4999-8999-999999999999\"\n console {}\n}\n",
+			"console",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -738,6 +934,7 @@ func TestMistakesAreFoundBeforeAnythingIsPlanned(t *testing.T) {
 			}
 		})
 	}
+
 	if n := s.sim.Summary().VMs; n != 0 {
 		t.Errorf("the engine has %d VMs", n)
 	}

@@ -26,6 +26,7 @@ func progress(ctx context.Context, what string) func(seen string) {
 // powerOff brings the VM down, by the guest where graceful, and waits. A VM that is gone is down.
 func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful, force bool) error {
 	var asked time.Time
+
 	return poll(ctx, "VM "+id.String()+" to stop", func(ctx context.Context) (bool, string, error) {
 		vm, err := client.VM(ctx, id)
 		if engine.IsNotFound(err) {
@@ -33,6 +34,7 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 		} else if err != nil {
 			return false, "", err
 		}
+
 		seen := string(vm.Status)
 		switch {
 		case vm.Status.Off():
@@ -40,6 +42,7 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 		case vm.Status.Busy():
 			return false, seen, nil
 		}
+
 		if !asked.IsZero() && (graceful || time.Since(asked) < engine.StopPatience) {
 			return false, seen, nil // the guest takes its time, and so does the host
 		}
@@ -49,12 +52,15 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 		} else {
 			err = client.StopVM(ctx, id, force)
 		}
+
 		if engine.IsNotFound(err) || engine.IsRefused(err) {
 			return false, seen + refusalOf(err), nil // the status changed in between: look again
 		}
+
 		if err == nil {
 			asked = time.Now()
 		}
+
 		return false, seen, err
 	})
 }
@@ -65,5 +71,6 @@ func refusalOf(err error) string {
 	if !errors.As(err, &fault) || fault.Detail == "" {
 		return ""
 	}
+
 	return " (" + fault.Detail + ")"
 }

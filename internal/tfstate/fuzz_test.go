@@ -9,16 +9,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// FuzzState checks that whatever is in a state Secret is either refused or can be asked, and that what is accepted comes
-// back from a Secret as it was.
+// FuzzState checks that whatever is in a state Secret is either refused or can be asked, and that what is accepted
+// comes back from a Secret as it was.
 func FuzzState(f *testing.F) {
 	for _, seed := range [][]byte{
-		state("a", 1, "b"), state("a", 1, ""), []byte("{}"), []byte(`{"version":4,"lineage":"a","serial":-1}`), []byte(`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[]}]}`),
+		state("a", 1, "b"), state("a", 1, ""), []byte("{}"), []byte(`{"version":4,"lineage":"a","serial":-1}`),
+		[]byte(`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[]}]}`),
 		[]byte(`{"version":4,"lineage":"a","resources":[{"mode":"managed","type":"ovirt_vm","instances":[{"index_key":3,"attributes":{"id":7}},{"attributes":null}]}]}`),
 		[]byte(`{"version":4,"lineage":"a","resources":null}`), []byte("\x1f\x8b\x08garbage"), nil,
 	} {
 		f.Add(seed)
 	}
+
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "1"}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		_, _ = Decode(&corev1.Secret{Data: map[string][]byte{dataKey: raw}})
@@ -26,18 +28,23 @@ func FuzzState(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for _, instance := range parsed.Instances("ovirt_vm") {
 			_, _ = instance.Text("id"), instance.Flag("id")
 		}
+
 		if parsed.ResourceID("ovirt_vm") != "" && parsed.Empty() {
 			t.Errorf("an empty state has VM %q", parsed.ResourceID("ovirt_vm"))
 		}
+
 		client := fake.NewClientBuilder().Build()
 		store := &Store{Client: client, Reader: client}
 		if err := store.Save(t.Context(), owner, "demo", raw); err != nil {
 			t.Fatalf("%q: %v", raw, err)
 		}
-		if loaded, err := store.Load(t.Context(), owner); err != nil || !bytes.Equal(loaded.Raw, raw) || loaded.Serial != parsed.Serial {
+
+		if loaded, err := store.Load(t.Context(), owner); err != nil || !bytes.Equal(loaded.Raw, raw) ||
+			loaded.Serial != parsed.Serial {
 			t.Errorf("%q came back as %+v, %v", raw, loaded, err)
 		}
 	})

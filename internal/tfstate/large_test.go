@@ -19,14 +19,26 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 	if err := store.Save(t.Context(), owner, "demo", state("l", 1, "vm")); err != nil {
 		t.Fatal(err)
 	}
+
 	noise := make([]byte, 2<<20) // which nothing packs
 	_, _ = rand.Read(noise)
-	err := store.Save(t.Context(), owner, "demo", fmt.Appendf(nil, `{"version":4,"serial":2,"lineage":"l","outputs":{"a":{"value":%q}}}`, base64.StdEncoding.EncodeToString(noise)))
+	err := store.Save(
+		t.Context(),
+		owner,
+		"demo",
+		fmt.Appendf(
+			nil,
+			`{"version":4,"serial":2,"lineage":"l","outputs":{"a":{"value":%q}}}`,
+			base64.StdEncoding.EncodeToString(noise),
+		),
+	)
 	var large *TooLargeError
 	if !errors.As(err, &large) || large.Secret != "ns/tfstate-default-m" || large.Size <= maxPacked {
 		t.Errorf("the error is %v", err)
 	}
-	if kept, err := store.Load(t.Context(), owner); err != nil || kept.Serial != 1 || kept.ResourceID("ovirt_vm") != "vm" {
+
+	kept, err := store.Load(t.Context(), owner)
+	if err != nil || kept.Serial != 1 || kept.ResourceID("ovirt_vm") != "vm" {
 		t.Errorf("stored is %+v, %v", kept, err)
 	}
 }

@@ -77,7 +77,13 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user data, which can be made smaller", e.Secret, e.Size>>10, maxPacked>>10)
+	return fmt.Sprintf(
+		"Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user data, "+
+			"which can be made smaller",
+		e.Secret,
+		e.Size>>10,
+		maxPacked>>10,
+	)
 }
 
 // State is the part of a Terraform state that decisions depend on.
@@ -109,16 +115,18 @@ func (s *State) Empty() bool {
 	if s == nil {
 		return true
 	}
+
 	for _, r := range s.resources {
 		if r.Mode == "managed" && len(r.Instances) > 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
-// Complete says whether a run has ended well that left a VM. Until then an earlier run may have made things that it did not live
-// to record.
+// Complete says whether a run has ended well that left a VM. Until then an earlier run may have made things that it did
+// not live to record.
 func (s *State) Complete() bool {
 	return s != nil && s.AppliedDigest != "" && s.ResourceID("ovirt_vm") != ""
 }
@@ -128,12 +136,14 @@ func (s *State) ResourceID(resourceType string) string {
 	if s == nil {
 		return ""
 	}
+
 	for _, r := range s.resources {
 		if r.Mode == "managed" && r.Type == resourceType && len(r.Instances) > 0 {
 			id, _ := r.Instances[0].Attributes["id"].(string)
 			return id
 		}
 	}
+
 	return ""
 }
 
@@ -162,16 +172,20 @@ func (s *State) Instances(resourceType string) []Instance {
 	if s == nil {
 		return nil
 	}
+
 	var out []Instance
+
 	for _, r := range s.resources {
 		if r.Mode != "managed" || r.Type != resourceType {
 			continue
 		}
+
 		for _, instance := range r.Instances {
 			key, _ := instance.IndexKey.(string)
 			out = append(out, Instance{Key: key, Attributes: instance.Attributes})
 		}
 	}
+
 	return out
 }
 
@@ -180,6 +194,7 @@ func (s *State) Bytes() []byte {
 	if s == nil {
 		return nil
 	}
+
 	return s.Raw
 }
 
@@ -194,12 +209,15 @@ func Parse(raw []byte) (*State, error) {
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
+
 	if document.Version != 4 {
 		return nil, fmt.Errorf("its format has version %d and this controller knows 4", document.Version)
 	}
+
 	if document.Lineage == "" {
 		return nil, errors.New("it has no lineage")
 	}
+
 	return &State{Raw: raw, Serial: document.Serial, Lineage: document.Lineage, resources: document.Resources}, nil
 }
 
@@ -211,12 +229,14 @@ type Store struct {
 	Reader client.Reader
 	// Prefix of the owners' names, for owners whose names may be those of other owners too.
 	Prefix string
-	// Metadata, where it is set, is a cache of the metadata of Secrets: Hold reads a state again when its Secret has changed.
+	// Metadata, where it is set, is a cache of the metadata of Secrets: Hold reads a state again when its Secret has
+	// changed.
 	Metadata client.Reader
 
 	mu   sync.Mutex
 	held map[client.ObjectKey]held
-	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was none.
+	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was
+	// none.
 	latest map[client.ObjectKey]*corev1.Secret
 }
 
@@ -233,21 +253,31 @@ var briefAttributes = []string{"id", "enforcing", "affinity_group_id"}
 
 // brief is the state without its text, and with few attributes of its resources.
 func (s *State) brief() *State {
-	out := &State{Serial: s.Serial, Lineage: s.Lineage, AppliedDigest: s.AppliedDigest, resources: make([]resource, len(s.resources))}
+	out := &State{
+		Serial:        s.Serial,
+		Lineage:       s.Lineage,
+		AppliedDigest: s.AppliedDigest,
+		resources:     make([]resource, len(s.resources)),
+	}
 	for i, r := range s.resources {
 		instances := r.Instances
 		r.Instances = slices.Clone(r.Instances)
+
 		for j := range instances {
 			kept := map[string]any{}
+
 			for _, name := range briefAttributes {
 				if value, ok := instances[j].Attributes[name]; ok {
 					kept[name] = value
 				}
 			}
+
 			r.Instances[j].Attributes = kept
 		}
+
 		out.resources[i] = r
 	}
+
 	return out
 }
 
@@ -259,15 +289,20 @@ func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
 	if s.Metadata == nil || !ok || known.owner != owner.GetUID() {
 		return nil
 	}
+
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err := s.Metadata.Get(ctx, s.key(owner), now); err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
+	err := s.Metadata.Get(ctx, s.key(owner), now)
+	if err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
 		return nil
 	}
+
 	// The cache may not have seen yet what was written here.
-	if newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version); now.ResourceVersion != known.version && (err != nil || newer > 0) {
+	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
+	if now.ResourceVersion != known.version && (err != nil || newer > 0) {
 		return nil
 	}
+
 	return known.state
 }
 
@@ -275,18 +310,27 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 	if s.Metadata == nil {
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held == nil {
 		s.held = map[client.ObjectKey]held{}
 	}
+
 	// Who read before somebody else wrote must not undo what that one remembered.
 	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
-		if newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion()); err == nil && newer > 0 {
+		newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion())
+		if err == nil && newer > 0 {
 			return
 		}
 	}
-	s.held[s.key(owner)] = held{owner: owner.GetUID(), uid: secret.GetUID(), version: secret.GetResourceVersion(), state: state.brief()}
+
+	s.held[s.key(owner)] = held{
+		owner:   owner.GetUID(),
+		uid:     secret.GetUID(),
+		version: secret.GetResourceVersion(),
+		state:   state.brief(),
+	}
 }
 
 func (s *Store) forget(owner client.Object) {
@@ -295,8 +339,8 @@ func (s *Store) forget(owner client.Object) {
 	delete(s.held, s.key(owner))
 }
 
-// SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix, which
-// is also a label value and so at most 63 characters long.
+// SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix,
+// which is also a label value and so at most 63 characters long.
 func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
 
 // SecretName is the name of the Secret that holds the state of an owner in this store.
@@ -314,7 +358,9 @@ func suffix(name string) string {
 	if len(name) <= longest {
 		return name
 	}
+
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:8]
+
 	return name[:longest-len(hash)-1] + "-" + hash
 }
 
@@ -326,6 +372,7 @@ func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, e
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to get the state Secret %s: %w", key, err)
 	}
+
 	return &secret, nil
 }
 
@@ -335,20 +382,24 @@ func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s.note(owner, secret)
 	if secret == nil {
 		return nil, nil
 	}
+
 	return Decode(secret)
 }
 
-// note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its version.
+// note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its
+// version.
 func (s *Store) note(owner client.Object, secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest == nil {
 		s.latest = map[client.ObjectKey]*corev1.Secret{}
 	}
+
 	s.latest[s.key(owner)] = secret
 }
 
@@ -358,6 +409,7 @@ func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
 	defer s.mu.Unlock()
 	secret, ok := s.latest[s.key(owner)]
 	delete(s.latest, s.key(owner))
+
 	return secret, ok
 }
 
@@ -371,48 +423,60 @@ func Decode(secret *corev1.Secret) (*State, error) {
 	if err != nil {
 		return nil, invalid("it is not gzip: " + err.Error())
 	}
+
 	raw, err := io.ReadAll(io.LimitReader(reader, maxUnpacked+1))
 	if err != nil {
 		return nil, invalid("it is truncated: " + err.Error())
 	}
+
 	if len(raw) > maxUnpacked {
 		return nil, invalid("it is larger than any state of a machine")
 	}
+
 	state, err := Parse(raw)
 	if err != nil {
 		return nil, invalid(err.Error())
 	}
+
 	state.AppliedDigest = secret.Annotations[DigestAnnotation]
+
 	return state, nil
 }
 
-// Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels, as
-// after a backup was restored that kept none of them. The state itself is not written. What it returns is good for decisions
-// and may lack the text and all attributes but IDs.
+// Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels,
+// as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
+// decisions and may lack the text and all attributes but IDs.
 func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
 	if known := s.remembered(ctx, owner); known != nil {
 		return known, nil
 	}
+
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {
 		return nil, err
 	}
+
 	state, err := Decode(secret)
 	if err != nil || !secret.DeletionTimestamp.IsZero() {
 		return state, err // what a person has to decide on, or has decided on, is left alone
 	}
+
 	before := secret.DeepCopy()
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return nil, err
 	}
+
 	if equality.Semantic.DeepEqual(before, secret) {
 		s.remember(owner, secret, state)
 		return state, nil
 	}
+
 	// Whoever wrote at this moment may be a run that saves; the next look is soon enough.
 	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace,
+			secret.Name, err)
 	}
+
 	return state, nil
 }
 
@@ -426,9 +490,12 @@ func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName stri
 	set(&secret.Labels, moveLabel, "")
 	set(&secret.Annotations, "encoding", "gzip")
 	controllerutil.AddFinalizer(secret, Finalizer)
-	if err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
+	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(),
+		controllerutil.WithBlockOwnerDeletion(false))
+	if err != nil {
 		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
 	}
+
 	return nil
 }
 
@@ -438,10 +505,12 @@ func (s *Store) Save(ctx context.Context, owner client.Object, clusterName strin
 	if err != nil {
 		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
 	}
+
 	// Others may write to the Secret too, or delete it; what was made must not be forgotten because of them.
 	again := func(err error) bool {
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
+
 	return retry.OnError(retry.DefaultBackoff, again, func() error { return s.save(ctx, owner, clusterName, next) })
 }
 
@@ -454,50 +523,66 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 			return err
 		}
 	}
+
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
 	if _, err := writer.Write(next.Raw); err != nil {
 		return fmt.Errorf("failed to pack the state: %w", err)
 	}
+
 	if err := writer.Close(); err != nil {
 		return fmt.Errorf("failed to pack the state: %w", err)
 	}
+
 	if packed.Len() > maxPacked {
 		return &TooLargeError{Secret: s.key(owner).String(), Size: packed.Len()}
 	}
+
 	create := secret == nil
 	if create {
-		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}, Type: SecretType}
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)},
+			Type:       SecretType,
+		}
 	} else {
 		current, err := Decode(secret)
 		if err != nil {
 			return err
 		}
+
 		switch {
 		case current.Lineage != next.Lineage && !current.Empty():
-			return &ConflictError{Secret: secret.Namespace + "/" + secret.Name, Reason: "the new state has another lineage"}
+			return &ConflictError{
+				Secret: secret.Namespace + "/" + secret.Name,
+				Reason: "the new state has another lineage",
+			}
 		case current.Lineage == next.Lineage && current.Serial > next.Serial:
 			return &ConflictError{Secret: secret.Namespace + "/" + secret.Name,
 				Reason: fmt.Sprintf("the new state has serial %d and the stored one %d", next.Serial, current.Serial)}
 		}
 	}
+
 	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return err
 	}
+
 	var err error
 	if create {
 		err = s.Client.Create(ctx, secret)
 	} else {
 		err = s.Client.Update(ctx, secret)
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+
 	s.note(owner, secret)
 	stored := *next
 	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
 	s.remember(owner, secret, &stored)
+
 	return nil
 }
 
@@ -505,6 +590,7 @@ func set(values *map[string]string, key, value string) {
 	if *values == nil {
 		*values = map[string]string{}
 	}
+
 	(*values)[key] = value
 }
 
@@ -518,6 +604,7 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
+
 	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
 	// remembered stays good only where nobody else wrote since.
 	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
@@ -525,22 +612,26 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	if ok {
 		metadata["resourceVersion"] = saved.ResourceVersion
 	}
+
 	err := s.mark(ctx, secret, metadata)
 	if apierrors.IsConflict(err) {
 		ok = false
 		delete(metadata, "resourceVersion")
 		err = s.mark(ctx, secret, metadata)
 	}
+
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
 	}
+
 	if ok {
 		marked := *known.state
 		marked.AppliedDigest = digest
 		s.remember(owner, secret, &marked)
 	}
+
 	return nil
 }
 
@@ -549,6 +640,7 @@ func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, 
 	if err != nil {
 		return fmt.Errorf("failed to encode the digest: %w", err)
 	}
+
 	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
@@ -559,13 +651,16 @@ func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) 
 	if err != nil || secret == nil {
 		return secret == nil, err
 	}
+
 	if secret.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
+
 	controllerutil.RemoveFinalizer(secret, Finalizer)
 	if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+
 	return true, nil
 }
 
@@ -577,20 +672,26 @@ func (s *Store) Delete(ctx context.Context, owner client.Object) error {
 	if err != nil || secret == nil {
 		return err
 	}
+
 	state, err := Decode(secret)
 	if err != nil {
 		return err
 	}
+
 	if !state.Empty() {
 		return &ConflictError{Secret: secret.Namespace + "/" + secret.Name, Reason: "it still describes resources"}
 	}
+
 	if controllerutil.RemoveFinalizer(secret, Finalizer) {
 		if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		}
 	}
-	if err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+
+	err = s.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("failed to delete the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+
 	return nil
 }

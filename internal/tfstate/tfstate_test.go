@@ -23,9 +23,19 @@ import (
 func state(lineage string, serial int, vm string) []byte {
 	resources := ""
 	if vm != "" {
-		resources = fmt.Sprintf(`{"mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":%q}}]}`, vm)
+		resources = fmt.Sprintf(
+			`{"mode":"managed","type":"ovirt_vm","name":"this","instances":[{"attributes":{"id":%q}}]}`,
+			vm,
+		)
 	}
-	return fmt.Appendf(nil, `{"version":4,"terraform_version":"1.11.4","serial":%d,"lineage":%q,"outputs":{},"resources":[%s]}`, serial, lineage, resources)
+
+	return fmt.Appendf(
+		nil,
+		`{"version":4,"terraform_version":"1.11.4","serial":%d,"lineage":%q,"outputs":{},"resources":[%s]}`,
+		serial,
+		lineage,
+		resources,
+	)
 }
 
 func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
@@ -34,59 +44,80 @@ func newStore(t *testing.T) (*Store, client.Client, *corev1.ConfigMap) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+
 	// Any object can own a state; the store does not know our kinds.
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-1", UID: "5f0c"}}
+
 	return &Store{Client: c, Reader: c}, c, owner
 }
 
 func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 	store, c, owner := newStore(t)
 	ctx := t.Context()
-	if loaded, err := store.Load(ctx, owner); err != nil || loaded != nil || !loaded.Empty() || loaded.ResourceID("ovirt_vm") != "" || loaded.Bytes() != nil {
+	if loaded, err := store.Load(ctx, owner); err != nil || loaded != nil || !loaded.Empty() ||
+		loaded.ResourceID("ovirt_vm") != "" || loaded.Bytes() != nil {
 		t.Fatalf("no state was read as %+v, %v", loaded, err)
 	}
+
 	if err := store.Save(ctx, owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := store.Save(ctx, owner, "demo", state("l", 2, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := store.MarkApplied(ctx, owner, "digest"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := store.Save(ctx, owner, "demo", state("l", 3, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	loaded, err := store.Load(ctx, owner)
-	if err != nil || loaded.Serial != 3 || loaded.ResourceID("ovirt_vm") != "vm-1" || loaded.Empty() || loaded.AppliedDigest != "digest" {
+	if err != nil || loaded.Serial != 3 || loaded.ResourceID("ovirt_vm") != "vm-1" || loaded.Empty() ||
+		loaded.AppliedDigest != "digest" {
 		t.Fatalf("read %+v, %v", loaded, err)
 	}
+
 	var secret corev1.Secret
 	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}, &secret); err != nil {
 		t.Fatal(err)
 	}
+
 	for key, want := range map[string]string{
-		"tfstate": "true", "tfstateSecretSuffix": "demo-1", "tfstateWorkspace": "default", "app.kubernetes.io/managed-by": "terraform",
+		"tfstate":                       "true",
+		"tfstateSecretSuffix":           "demo-1",
+		"tfstateWorkspace":              "default",
+		"app.kubernetes.io/managed-by":  "terraform",
 		"cluster.x-k8s.io/cluster-name": "demo", "clusterctl.cluster.x-k8s.io/move": "",
 	} {
 		if got, ok := secret.Labels[key]; !ok || got != want {
 			t.Errorf("label %s is %q", key, got)
 		}
 	}
+
 	if secret.Annotations["encoding"] != "gzip" || len(secret.OwnerReferences) != 1 || len(secret.Finalizers) != 1 {
-		t.Errorf("annotations %v, owners %v, finalizers %v", secret.Annotations, secret.OwnerReferences, secret.Finalizers)
+		t.Errorf("annotations %v, owners %v, finalizers %v", secret.Annotations, secret.OwnerReferences,
+			secret.Finalizers)
 	}
+
 	var conflict *ConflictError
 	if err := store.Delete(ctx, owner); !errors.As(err, &conflict) {
 		t.Errorf("a state that describes a VM was deleted: %v", err)
 	}
+
 	if err := store.Save(ctx, owner, "demo", state("l", 4, "")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := store.Delete(ctx, owner); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := store.Delete(ctx, owner); err != nil {
 		t.Errorf("deleting what is gone: %v", err)
 	}
@@ -94,20 +125,40 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 
 func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	key := client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}
-	stranger := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "0", Controller: ptr.To(true)}
+	stranger := metav1.OwnerReference{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Name:       "other",
+		UID:        "0",
+		Controller: ptr.To(true),
+	}
+
 	tests := map[string]struct {
 		change  func(*corev1.Secret)
 		refused bool
 		// same says that nothing is written, and nothing is given back.
 		same bool
 	}{
-		"nothing is lost":                      {func(*corev1.Secret) {}, false, true},
-		"all is lost, as in a restored backup": {func(s *corev1.Secret) { s.OwnerReferences, s.Finalizers, s.Labels, s.Annotations = nil, nil, nil, nil }, false, false},
-		"the owner was made anew":              {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "old" }, false, false},
-		"the finalizer is lost":                {func(s *corev1.Secret) { s.Finalizers = nil }, false, false},
-		"somebody's own label stays":           {func(s *corev1.Secret) { s.Labels["team"], s.Finalizers = "a", nil }, false, false},
-		"somebody else controls it":            {func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{stranger} }, true, true},
-		"it cannot be used":                    {func(s *corev1.Secret) { s.Data[dataKey], s.Finalizers = []byte("x"), nil }, true, true},
+		"nothing is lost": {func(*corev1.Secret) {}, false, true},
+		"all is lost, as in a restored backup": {func(s *corev1.Secret) {
+			s.OwnerReferences = nil
+			s.Finalizers = nil
+			s.Labels = nil
+			s.Annotations = nil
+		}, false, false},
+		"the owner was made anew": {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "old" }, false, false},
+		"the finalizer is lost":   {func(s *corev1.Secret) { s.Finalizers = nil }, false, false},
+		"somebody's own label stays": {func(s *corev1.Secret) {
+			s.Labels["team"] = "a"
+			s.Finalizers = nil
+		}, false, false},
+		"somebody else controls it": {func(s *corev1.Secret) {
+			s.OwnerReferences = []metav1.OwnerReference{stranger}
+		}, true, true},
+		"it cannot be used": {func(s *corev1.Secret) {
+			s.Data[dataKey] = []byte("x")
+			s.Finalizers = nil
+		}, true, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -115,44 +166,59 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 			if state, err := store.Hold(t.Context(), owner, "demo"); state != nil || err != nil {
 				t.Fatalf("there is no state, and Hold returned %+v, %v", state, err)
 			}
+
 			if err := store.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
 				t.Fatal(err)
 			}
+
 			var saved, changed, held corev1.Secret
 			if err := c.Get(t.Context(), key, &saved); err != nil {
 				t.Fatal(err)
 			}
+
 			changing := saved.DeepCopy()
 			test.change(changing)
 			if err := c.Update(t.Context(), changing); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := c.Get(t.Context(), key, &changed); err != nil {
 				t.Fatal(err)
 			}
+
 			loaded, err := store.Hold(t.Context(), owner, "demo")
 			if (err != nil) != test.refused || err == nil && loaded.ResourceID("ovirt_vm") != "vm-1" {
 				t.Fatalf("Hold returned %+v, %v", loaded, err)
 			}
+
 			if err := c.Get(t.Context(), key, &held); err != nil {
 				t.Fatal(err)
 			}
+
 			if test.same {
 				if held.ResourceVersion != changed.ResourceVersion {
 					t.Error("the Secret was written")
 				}
+
 				return
 			}
-			if !slices.Equal(held.Finalizers, saved.Finalizers) || !reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences) || held.Annotations["encoding"] != "gzip" {
-				t.Errorf("finalizers %v, owners %v, annotations %v", held.Finalizers, held.OwnerReferences, held.Annotations)
+
+			if !slices.Equal(held.Finalizers, saved.Finalizers) ||
+				!reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences) ||
+				held.Annotations["encoding"] != "gzip" {
+				t.Errorf("finalizers %v, owners %v, annotations %v", held.Finalizers, held.OwnerReferences,
+					held.Annotations)
 			}
+
 			for label, value := range saved.Labels {
 				if held.Labels[label] != value {
 					t.Errorf("label %s is %q", label, held.Labels[label])
 				}
 			}
+
 			if held.Labels["team"] != changed.Labels["team"] || !bytes.Equal(held.Data[dataKey], saved.Data[dataKey]) {
-				t.Errorf("labels %v, and the state changed: %t", held.Labels, !bytes.Equal(held.Data[dataKey], saved.Data[dataKey]))
+				t.Errorf("labels %v, and the state changed: %t", held.Labels,
+					!bytes.Equal(held.Data[dataKey], saved.Data[dataKey]))
 			}
 		})
 	}
@@ -164,12 +230,15 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	if _, err := store.Load(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
+
 	get := func() *corev1.Secret {
 		t.Helper()
 		var secret corev1.Secret
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: store.SecretName(owner)}, &secret); err != nil {
+		err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: store.SecretName(owner)}, &secret)
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		return &secret
 	}
 	saved := func(serial int) {
@@ -177,7 +246,9 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 		if err := store.Save(t.Context(), owner, "demo", state("l", serial, "vm-1")); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := (&Store{Client: c, Reader: c}).Load(t.Context(), owner); err != nil || got.Serial != uint64(serial) { //nolint:gosec // small
+
+		got, err := (&Store{Client: c, Reader: c}).Load(t.Context(), owner)
+		if err != nil || got.Serial != uint64(serial) { //nolint:gosec // small
 			t.Errorf("the state has serial %d, want %d, %v", got.Serial, serial, err)
 		}
 	}
@@ -185,25 +256,30 @@ func TestASaveSeesWhatOthersDidSinceTheLastOne(t *testing.T) {
 	if err := made.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	saved(2)
 	secret := get()
 	secret.Labels["team"] = "blue"
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
+
 	saved(3)
 	if got := get().Labels["team"]; got != "blue" {
 		t.Errorf("the label of somebody else is %q", got)
 	}
+
 	secret = get()
 	secret.Finalizers = nil
 	if err := errors.Join(c.Update(t.Context(), secret), c.Delete(t.Context(), secret)); err != nil {
 		t.Fatal(err)
 	}
+
 	saved(4)
 	if err := made.Save(t.Context(), owner, "demo", state("l", 6, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	var conflict *ConflictError
 	if err := store.Save(t.Context(), owner, "demo", state("l", 5, "vm-1")); !errors.As(err, &conflict) {
 		t.Errorf("an older state was saved over a newer one: %v", err)
@@ -216,17 +292,20 @@ type slowReader struct {
 	meanwhile func()
 }
 
-func (r *slowReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r *slowReader) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	err := r.Reader.Get(ctx, key, object, options...)
 	if act := r.meanwhile; act != nil {
 		r.meanwhile = nil
 		act()
 	}
+
 	return err
 }
 
-// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a look read the state, a run save and mark a newer one, and
-// only then the look go on; and somebody else write between the last save and the mark.
+// TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack has a look read the state, a run save and mark a newer
+// one, and only then the look go on; and somebody else write between the last save and the mark.
 func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 	for name, meddled := range map[string]bool{"": false, "and somebody else wrote": true} {
 		t.Run(name, func(t *testing.T) {
@@ -248,6 +327,7 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+
 				if err := store.MarkApplied(t.Context(), owner, "digest"); err != nil {
 					t.Fatal(err)
 				}
@@ -256,11 +336,13 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 			if _, err := store.Hold(t.Context(), owner, "demo"); err != nil {
 				t.Fatal(err)
 			}
+
 			mark()
 			want := uint64(2)
 			if meddled {
 				want = 9
 			}
+
 			got, err := store.Hold(t.Context(), owner, "demo")
 			if err != nil || got.Serial != want || got.AppliedDigest != "digest" {
 				t.Errorf("the state is %+v, want serial %d, %v", got, want, err)
@@ -280,6 +362,7 @@ func (b *busy) Update(ctx context.Context, object client.Object, options ...clie
 		b.conflicts--
 		return apierrors.NewConflict(corev1.Resource("secrets"), object.GetName(), errors.New("somebody wrote"))
 	}
+
 	return b.Client.Update(ctx, object, options...)
 }
 
@@ -288,24 +371,31 @@ func TestAStateIsSavedAlthoughOthersWriteToItsSecret(t *testing.T) {
 	if err := store.Save(t.Context(), owner, "demo", state("l", 1, "vm-1")); err != nil {
 		t.Fatal(err)
 	}
+
 	contended := &busy{Client: c, conflicts: 2}
 	store.Client = contended
 	if err := store.Save(t.Context(), owner, "demo", state("l", 2, "vm-1")); err != nil || contended.conflicts != 0 {
 		t.Fatalf("%d conflicts are left, %v", contended.conflicts, err)
 	}
+
 	if err := store.MarkApplied(t.Context(), owner, "digest"); err != nil {
 		t.Fatal(err)
 	}
+
 	contended.conflicts = 1
 	var secret corev1.Secret
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}, &secret); err != nil {
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "tfstate-default-demo-1"}, &secret)
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret.Finalizers = nil
 	if err := c.Update(t.Context(), &secret); err != nil {
 		t.Fatal(err)
 	}
-	if loaded, err := store.Hold(t.Context(), owner, "demo"); err != nil || loaded.Serial != 2 || loaded.AppliedDigest != "digest" || contended.conflicts != 0 {
+
+	loaded, err := store.Hold(t.Context(), owner, "demo")
+	if err != nil || loaded.Serial != 2 || loaded.AppliedDigest != "digest" || contended.conflicts != 0 {
 		t.Errorf("read %+v, %v; %d conflicts are left", loaded, err, contended.conflicts)
 	}
 }
@@ -315,13 +405,17 @@ func TestAStateIsNotOverwrittenByAnOlderOne(t *testing.T) {
 		stored, next []byte
 		refused      bool
 	}{
-		"a later serial":                      {state("l", 5, "vm"), state("l", 6, "vm"), false},
-		"the same serial again":               {state("l", 5, "vm"), state("l", 5, "vm"), false},
-		"an older serial":                     {state("l", 5, "vm"), state("l", 4, "vm"), true},
-		"another lineage":                     {state("l", 5, "vm"), state("m", 6, "vm"), true},
-		"another lineage over an empty one":   {state("l", 5, ""), state("m", 1, "vm"), false},
-		"something that is no state":          {state("l", 5, "vm"), []byte("{"), true},
-		"a format that nobody knows":          {state("l", 5, "vm"), []byte(`{"version":5,"lineage":"l","serial":9}`), true},
+		"a later serial":                    {state("l", 5, "vm"), state("l", 6, "vm"), false},
+		"the same serial again":             {state("l", 5, "vm"), state("l", 5, "vm"), false},
+		"an older serial":                   {state("l", 5, "vm"), state("l", 4, "vm"), true},
+		"another lineage":                   {state("l", 5, "vm"), state("m", 6, "vm"), true},
+		"another lineage over an empty one": {state("l", 5, ""), state("m", 1, "vm"), false},
+		"something that is no state":        {state("l", 5, "vm"), []byte("{"), true},
+		"a format that nobody knows": {
+			state("l", 5, "vm"),
+			[]byte(`{"version":5,"lineage":"l","serial":9}`),
+			true,
+		},
 		"a state without a lineage":           {state("l", 5, "vm"), []byte(`{"version":4,"serial":9}`), true},
 		"an empty file after a disk was full": {state("l", 5, "vm"), nil, true},
 	}
@@ -331,14 +425,17 @@ func TestAStateIsNotOverwrittenByAnOlderOne(t *testing.T) {
 			if err := store.Save(t.Context(), owner, "demo", test.stored); err != nil {
 				t.Fatal(err)
 			}
+
 			err := store.Save(t.Context(), owner, "demo", test.next)
 			if (err != nil) != test.refused {
 				t.Fatalf("got %v", err)
 			}
+
 			want := test.next
 			if test.refused {
 				want = test.stored
 			}
+
 			if loaded, err := store.Load(t.Context(), owner); err != nil || !bytes.Equal(loaded.Raw, want) {
 				t.Errorf("stored is %s, %v", loaded.Bytes(), err)
 			}
@@ -352,34 +449,54 @@ func TestAStateThatCannotBeUsedIsReportedAndKept(t *testing.T) {
 		writer := gzip.NewWriter(&out)
 		_, _ = writer.Write([]byte(content))
 		_ = writer.Close()
+
 		return out.Bytes()
 	}
+
 	whole := pack(string(state("l", 1, "vm")))
 	for name, data := range map[string][]byte{
-		"not gzip": []byte("plain"), "truncated": whole[:len(whole)-9], "not JSON": pack("{"), "another format": pack(`{"version":3,"lineage":"l"}`), "nothing": nil,
+		"not gzip":       []byte("plain"),
+		"truncated":      whole[:len(whole)-9],
+		"not JSON":       pack("{"),
+		"another format": pack(`{"version":3,"lineage":"l"}`),
+		"nothing":        nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, c, owner := newStore(t)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: SecretName(owner), Finalizers: []string{Finalizer}}, Data: map[string][]byte{"tfstate": data}}
+			secret := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace:  "default",
+					Name:       SecretName(owner),
+					Finalizers: []string{Finalizer},
+				},
+				Data: map[string][]byte{"tfstate": data},
+			}
 			if err := c.Create(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
+
 			var invalid *InvalidError
-			if _, err := store.Load(t.Context(), owner); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "default/tfstate-default-demo-1") {
+			_, err := store.Load(t.Context(), owner)
+			if !errors.As(err, &invalid) || !strings.Contains(err.Error(), "default/tfstate-default-demo-1") {
 				t.Errorf("load: %v", err)
 			}
+
 			if err := store.Save(t.Context(), owner, "demo", state("l", 9, "vm")); !errors.As(err, &invalid) {
 				t.Errorf("save: %v", err)
 			}
+
 			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || givenUp {
 				t.Errorf("given up: %t, %v", givenUp, err)
 			}
+
 			if err := c.Delete(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
+
 			if givenUp, err := store.GivenUp(t.Context(), owner); err != nil || !givenUp {
 				t.Errorf("after its deletion, given up: %t, %v", givenUp, err)
 			}
+
 			if loaded, err := store.Load(t.Context(), owner); err != nil || loaded != nil {
 				t.Errorf("it is still there: %v, %v", loaded, err)
 			}
@@ -403,14 +520,19 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := state.Instances("ovirt_affinity_group")
-	if len(got) != 2 || got[0].Key != "a/1" || got[0].Text("id") != "x" || !got[0].Flag("enforcing") || got[1].Flag("enforcing") || got[0].Text("priority") != "" {
+	if len(got) != 2 || got[0].Key != "a/1" || got[0].Text("id") != "x" || !got[0].Flag("enforcing") ||
+		got[1].Flag("enforcing") || got[0].Text("priority") != "" {
 		t.Errorf("read %+v", got)
 	}
+
 	brief := state.brief().Instances("ovirt_affinity_group")
-	if len(brief) != 2 || brief[0].Key != "a/1" || brief[0].Text("id") != "x" || !brief[0].Flag("enforcing") || brief[0].Attributes["priority"] != nil {
+	if len(brief) != 2 || brief[0].Key != "a/1" || brief[0].Text("id") != "x" || !brief[0].Flag("enforcing") ||
+		brief[0].Attributes["priority"] != nil {
 		t.Errorf("in brief %+v", brief)
 	}
+
 	if none := (*State)(nil).Instances("ovirt_affinity_group"); none != nil {
 		t.Errorf("no state has %+v", none)
 	}

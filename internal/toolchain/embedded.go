@@ -14,54 +14,65 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/config"
 )
 
-// modulesFiles are copies of the go.mod and go.sum of tools modules, which make generate makes: files of other modules cannot be
-// embedded.
+// modulesFiles are copies of the go.mod and go.sum of tools modules, which make generate makes: files of other modules
+// cannot be embedded.
 //
 //go:embed modules
 var modulesFiles embed.FS
 
-// Embedded returns the toolchain of a program without a checkout: the tools of a management plane and OpenTofu, in the versions of
-// the program. It writes what it needs of a checkout to the cache.
+// Embedded returns the toolchain of a program without a checkout: the tools of a management plane and OpenTofu, in the
+// versions of the program. It writes what it needs of a checkout to the cache.
 func Embedded() (*Toolchain, error) {
 	files := map[string][]byte{}
+
 	for _, module := range []string{"plane", "tofu"} {
 		for _, kind := range []string{"mod", "sum"} {
 			content, err := modulesFiles.ReadFile("modules/" + module + "." + kind)
 			if err != nil {
 				return nil, fmt.Errorf("failed to read the versions of tools: %w", err)
 			}
+
 			files[filepath.Join("hack", "tools", module, "go."+kind)] = content
 		}
 	}
+
 	err := fs.WalkDir(config.Files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+
 		content, err := config.Files.ReadFile(path)
 		files[filepath.Join("config", filepath.FromSlash(path))] = content
+
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the manifests of the provider: %w", err)
 	}
+
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
 	}
+
 	t := &Toolchain{root: filepath.Join(CacheDir(), fmt.Sprintf("sources-%x", sum.Sum(nil))[:20])}
 	if _, err := os.Stat(t.root); err == nil {
 		return t, nil
 	}
+
 	temporary := fmt.Sprintf("%s.%d", t.root, os.Getpid())
 	defer os.RemoveAll(temporary)
+
 	for name, content := range files {
 		path := filepath.Join(temporary, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
 			return nil, fmt.Errorf("failed to write what the tools are built of: %w", err)
 		}
 	}
+
 	if err := os.Rename(temporary, t.root); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("failed to write what the tools are built of: %w", err)
 	}
+
 	return t, nil
 }

@@ -43,28 +43,60 @@ var modules = map[string][]tool{
 	"plane": {
 		{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ""},
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesStamp},
-		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesStamp},
+		{
+			"kube-controller-manager",
+			"k8s.io/kubernetes/cmd/kube-controller-manager",
+			"k8s.io/kubernetes",
+			kubernetesStamp,
+		},
 		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesStamp},
 		{"capi-core", "sigs.k8s.io/cluster-api/core", "sigs.k8s.io/cluster-api", ""},
 		{"capi-bootstrap-kubeadm", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "sigs.k8s.io/cluster-api", ""},
 		{"capi-controlplane-kubeadm", "sigs.k8s.io/cluster-api/controlplane/kubeadm", "sigs.k8s.io/cluster-api", ""},
 	},
-	"ipam":       {{"capi-ipam-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster", ""}},
+	"ipam": {
+		{
+			"capi-ipam-in-cluster",
+			"sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
+			"sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
+			"",
+		},
+	},
 	"clusterctl": {{"clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl", "sigs.k8s.io/cluster-api", ""}},
 	"tofu":       {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
 	"apidocs":    {{"crd-ref-docs", "github.com/elastic/crd-ref-docs", "github.com/elastic/crd-ref-docs", ""}},
 	"dns":        {{"coredns", ".", "github.com/coredns/coredns", ""}},
-	"dev":        {{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""}},
-	"lint":       {{"golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint", "github.com/golangci/golangci-lint/v2", ""}},
-	"sbom":       {{"cyclonedx-gomod", "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod", "github.com/CycloneDX/cyclonedx-gomod", ""}},
-	"vuln":       {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
+	"dev": {
+		{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""},
+	},
+	"lint": {
+		{
+			"golangci-lint",
+			"github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
+			"github.com/golangci/golangci-lint/v2",
+			"",
+		},
+	},
+	"sbom": {
+		{
+			"cyclonedx-gomod",
+			"github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod",
+			"github.com/CycloneDX/cyclonedx-gomod",
+			"",
+		},
+	},
+	"vuln": {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
 }
 
-// manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for each
-// tools module.
+// manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for
+// each tools module.
 var manifestFolders = map[string]map[string]string{
-	"plane": {"capi-core": "core/config", "capi-bootstrap-kubeadm": "bootstrap/kubeadm/config", "capi-controlplane-kubeadm": "controlplane/kubeadm/config"},
-	"ipam":  {"capi-ipam-in-cluster": "config"},
+	"plane": {
+		"capi-core":                 "core/config",
+		"capi-bootstrap-kubeadm":    "bootstrap/kubeadm/config",
+		"capi-controlplane-kubeadm": "controlplane/kubeadm/config",
+	},
+	"ipam": {"capi-ipam-in-cluster": "config"},
 }
 
 // Toolchain knows where the tools of a checkout are.
@@ -80,6 +112,7 @@ func CacheDir() string {
 	if err != nil {
 		base = os.TempDir()
 	}
+
 	return filepath.Join(base, "capolvm")
 }
 
@@ -89,14 +122,19 @@ func New() (*Toolchain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the working directory: %w", err)
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(root, "hack", "tools", "plane", "go.mod")); err == nil {
 			return &Toolchain{root: root}, nil
 		}
+
 		parent := filepath.Dir(root)
 		if parent == root {
-			return nil, errors.New("not inside a checkout of the project: no hack/tools/plane/go.mod above the working directory")
+			return nil, errors.New(
+				"not inside a checkout of the project: no hack/tools/plane/go.mod above the working directory",
+			)
 		}
+
 		root = parent
 	}
 }
@@ -114,17 +152,23 @@ func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache, by the content of its go.mod, and of its main.go where it has one: other versions are
-// other folders.
+// Dir of a module's tools in the cache, by the content of its go.mod, and of its main.go where it has one: other
+// versions are other folders.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {
 		return "", fmt.Errorf("failed to read the versions of %s: %w", module, err)
 	}
+
 	if program, err := os.ReadFile(filepath.Join(t.moduleDir(module), "main.go")); err == nil {
 		content = append(content, program...)
 	}
-	return filepath.Join(CacheDir(), "tools", fmt.Sprintf("%s-%x", module, sha256.Sum256(content))[:len(module)+13]), nil
+
+	return filepath.Join(
+		CacheDir(),
+		"tools",
+		fmt.Sprintf("%s-%x", module, sha256.Sum256(content))[:len(module)+13],
+	), nil
 }
 
 // Path of a tool that is built already, or an error that says how to build it.
@@ -133,10 +177,12 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%s is not built yet: run make tools", name)
 	}
+
 	return path, nil
 }
 
@@ -146,24 +192,30 @@ func (t *Toolchain) Build(ctx context.Context, module string) error {
 	if err != nil {
 		return err
 	}
+
 	versions, err := t.versions(module)
 	if err != nil {
 		return err
 	}
+
 	var missing []tool
+
 	for _, tool := range modules[module] {
 		if _, err := os.Stat(filepath.Join(dir, tool.name)); err != nil {
 			missing = append(missing, tool)
 		}
 	}
+
 	for i, tool := range missing {
 		t.say("building %s %s (%d of %d)", tool.name, versions[tool.module], i+1, len(missing))
 		start := time.Now()
 		if err := t.build(ctx, module, dir, tool, versions[tool.module]); err != nil {
 			return err
 		}
+
 		t.say("built %s in %.0f s", tool.name, time.Since(start).Seconds())
 	}
+
 	return t.copyManifests(ctx, module, dir)
 }
 
@@ -173,14 +225,17 @@ func (t *Toolchain) versions(module string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the versions of %s: %w", module, err)
 	}
+
 	parsed, err := modfile.Parse(path, content, nil)
 	if err != nil {
 		return nil, fmt.Errorf("failed to parse %s: %w", path, err)
 	}
+
 	versions := map[string]string{}
 	for _, require := range parsed.Require {
 		versions[require.Mod.Path] = require.Mod.Version
 	}
+
 	return versions, nil
 }
 
@@ -188,20 +243,25 @@ func (t *Toolchain) build(ctx context.Context, module, dir string, tool tool, ve
 	ldflags := "-s -w"
 	if tool.stamp != "" {
 		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-		ldflags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", tool.stamp, version, parts[0], parts[1])
+		ldflags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", tool.stamp,
+			version, parts[0], parts[1])
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
+
 	// Built beside its name and renamed: an interrupted build leaves nothing that looks built.
 	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%d", tool.name, os.Getpid()))
 	defer os.Remove(temporary)
 	if _, err := t.goCommand(ctx, module, "build", "-o", temporary, "-ldflags", ldflags, tool.pkg); err != nil {
 		return fmt.Errorf("failed to build %s: %w", tool.name, err)
 	}
+
 	if err := os.Rename(temporary, filepath.Join(dir, tool.name)); err != nil {
 		return fmt.Errorf("failed to install %s: %w", tool.name, err)
 	}
+
 	return nil
 }
 
@@ -215,6 +275,7 @@ func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string
 	if errors.As(err, &failed) {
 		return "", fmt.Errorf("go %s: %w\n%s", args[0], err, failed.Stderr)
 	}
+
 	return strings.TrimSpace(string(output)), err
 }
 
@@ -224,17 +285,21 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 	if _, err := os.Stat(target); err == nil || manifestFolders[module] == nil {
 		return nil
 	}
+
 	temporary := fmt.Sprintf("%s.%d", target, os.Getpid())
 	defer os.RemoveAll(temporary)
+
 	for _, manager := range modules[module] {
 		folder, ok := manifestFolders[module][manager.name]
 		if !ok {
 			continue
 		}
+
 		source, err := t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", manager.module)
 		if err != nil {
 			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
 		}
+
 		for from, to := range map[string]string{"crd/bases": "crd", "webhook": "webhook"} {
 			err := copyYAML(filepath.Join(source, folder, from), filepath.Join(temporary, manager.name, to))
 			if err != nil {
@@ -242,9 +307,11 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 			}
 		}
 	}
+
 	if err := os.Rename(temporary, target); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("failed to install the manifests of %s: %w", module, err)
 	}
+
 	return nil
 }
 
@@ -253,21 +320,26 @@ func copyYAML(from, to string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
+
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".yaml" || strings.HasPrefix(entry.Name(), "kustomiz") {
 			continue
 		}
+
 		content, err := os.ReadFile(filepath.Join(from, entry.Name()))
 		if err != nil {
 			return err
 		}
+
 		if err := os.WriteFile(filepath.Join(to, entry.Name()), content, 0o644); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -277,6 +349,7 @@ func (t *Toolchain) executorDirs() []string {
 	if dir, err := t.Dir("tofu"); err == nil {
 		dirs = append(dirs, dir)
 	}
+
 	return dirs
 }
 
@@ -291,6 +364,7 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	if err == nil || os.Getenv(terraform.ExecutableEnv) != "" {
 		return found, err
 	}
+
 	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
 	if err := download(ctx, t.executorDirs()[0]); err != nil {
 		t.say("the download failed; building OpenTofu instead")
@@ -298,6 +372,7 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 			return terraform.Executable{}, err
 		}
 	}
+
 	return t.FindExecutor(ctx)
 }
 
@@ -305,14 +380,22 @@ func download(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
+
 	constraint, err := version.NewConstraint(">= " + terraform.MinimumTerraform.String())
 	if err != nil {
 		return fmt.Errorf("failed to parse the constraint: %w", err)
 	}
-	latest := &releases.LatestVersion{Product: product.Terraform, Constraints: constraint, InstallDir: dir, Timeout: 3 * time.Minute}
+
+	latest := &releases.LatestVersion{
+		Product:     product.Terraform,
+		Constraints: constraint,
+		InstallDir:  dir,
+		Timeout:     3 * time.Minute,
+	}
 	if _, err := latest.Install(ctx); err != nil {
 		return fmt.Errorf("failed to download Terraform: %w", err)
 	}
+
 	return nil
 }
 
@@ -321,15 +404,18 @@ func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...strin
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to make %s: %w", dir, err)
 	}
+
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
 		args = append(args, "./cmd/"+name)
 	}
+
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = t.root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to build %s: %w\n%s", strings.Join(names, ", "), err, output)
 	}
+
 	return nil
 }

@@ -41,28 +41,47 @@ func (e *RefusedError) Error() string { return e.Field + ": " + e.Problem }
 func Kubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
-		return nil, &RefusedError{"kubeconfig", "it cannot be read; let the control plane provider make it anew by deleting the Secret"}
+		return nil, &RefusedError{
+			"kubeconfig",
+			"it cannot be read; let the control plane provider make it anew by deleting the Secret",
+		}
 	}
+
 	current := config.Contexts[config.CurrentContext]
 	if current == nil {
-		return nil, &RefusedError{"current-context", "it names no context; let the control plane provider make the kubeconfig anew by deleting the Secret"}
+		return nil, &RefusedError{
+			"current-context",
+			"it names no context; let the control plane provider make the kubeconfig anew by deleting the Secret",
+		}
 	}
 
 	cluster, user := config.Clusters[current.Cluster], config.AuthInfos[current.AuthInfo]
 	if cluster == nil || user == nil {
-		return nil, &RefusedError{"contexts[].context", "its cluster or its user is not there; let the control plane provider make the kubeconfig anew by deleting the Secret"}
+		return nil, &RefusedError{
+			"contexts[].context",
+			"its cluster or its user is not there; let the control plane provider make the kubeconfig " +
+				"anew by deleting the Secret",
+		}
 	}
+
 	if err := errors.Join(checkCluster(cluster, endpoint), checkUser(user)); err != nil {
 		return nil, err
 	}
 
 	const name = "workload"
+
 	return clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server: cluster.Server, TLSServerName: cluster.TLSServerName, CertificateAuthorityData: cluster.CertificateAuthorityData,
+			Server:                   cluster.Server,
+			TLSServerName:            cluster.TLSServerName,
+			CertificateAuthorityData: cluster.CertificateAuthorityData,
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
-			ClientCertificateData: user.ClientCertificateData, ClientKeyData: user.ClientKeyData, Token: user.Token, Username: user.Username, Password: user.Password,
+			ClientCertificateData: user.ClientCertificateData,
+			ClientKeyData:         user.ClientKeyData,
+			Token:                 user.Token,
+			Username:              user.Username,
+			Password:              user.Password,
 		}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
@@ -75,22 +94,38 @@ func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint)
 	case cluster.CertificateAuthority != "":
 		return refusedFile("clusters[].cluster.certificate-authority", "certificate-authority-data")
 	case cluster.ProxyURL != "":
-		return &RefusedError{"clusters[].cluster.proxy-url", "the manager takes its proxy from its own environment only; remove the field"}
+		return &RefusedError{
+			"clusters[].cluster.proxy-url",
+			"the manager takes its proxy from its own environment only; remove the field",
+		}
 	case cluster.InsecureSkipTLSVerify:
-		return &RefusedError{"clusters[].cluster.insecure-skip-tls-verify", "the API server must prove who it is; set certificate-authority-data instead"}
+		return &RefusedError{
+			"clusters[].cluster.insecure-skip-tls-verify",
+			"the API server must prove who it is; set certificate-authority-data instead",
+		}
 	}
 
 	server, err := url.Parse(cluster.Server)
-	if err != nil || server.Scheme != "https" || server.User != nil || server.RawQuery != "" || server.Path != "" && server.Path != "/" {
-		return &RefusedError{"clusters[].cluster.server", "it is not the https URL of a host and a port; write " + endpointURL(endpoint)}
+	if err != nil || server.Scheme != "https" || server.User != nil || server.RawQuery != "" ||
+		server.Path != "" && server.Path != "/" {
+		return &RefusedError{
+			"clusters[].cluster.server",
+			"it is not the https URL of a host and a port; write " + endpointURL(endpoint),
+		}
 	}
+
 	port := server.Port()
 	if port == "" {
 		port = "443"
 	}
+
 	if endpoint.Host == "" || !sameHost(server.Hostname(), endpoint.Host) || port != strconv.Itoa(int(endpoint.Port)) {
-		return &RefusedError{"clusters[].cluster.server", "it is not the Cluster's spec.controlPlaneEndpoint; write " + endpointURL(endpoint)}
+		return &RefusedError{
+			"clusters[].cluster.server",
+			"it is not the Cluster's spec.controlPlaneEndpoint; write " + endpointURL(endpoint),
+		}
 	}
+
 	return nil
 }
 
@@ -101,6 +136,7 @@ func sameHost(a, b string) bool {
 	if err == nil && err2 == nil {
 		return first == second
 	}
+
 	return strings.EqualFold(a, b)
 }
 
@@ -114,12 +150,24 @@ func checkUser(user *clientcmdapi.AuthInfo) error {
 	case user.ClientKey != "":
 		return refusedFile("users[].user.client-key", "client-key-data")
 	case user.Exec != nil:
-		return &RefusedError{"users[].user.exec", "the manager runs no programs for credentials; write client-certificate-data and client-key-data, or a token"}
+		return &RefusedError{
+			"users[].user.exec",
+			"the manager runs no programs for credentials; write client-certificate-data and " +
+				"client-key-data, or a token",
+		}
 	case user.AuthProvider != nil:
-		return &RefusedError{"users[].user.auth-provider", "the manager has no such plugins; write client-certificate-data and client-key-data, or a token"}
-	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
-		return &RefusedError{"users[].user.as", "the manager acts as the user of the kubeconfig and as nobody else; remove the fields"}
+		return &RefusedError{
+			"users[].user.auth-provider",
+			"the manager has no such plugins; write client-certificate-data and client-key-data, or a token",
+		}
+	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 ||
+		len(user.ImpersonateUserExtra) > 0:
+		return &RefusedError{
+			"users[].user.as",
+			"the manager acts as the user of the kubeconfig and as nobody else; remove the fields",
+		}
 	}
+
 	return nil
 }
 
@@ -148,7 +196,9 @@ type Secrets struct {
 var _ client.Reader = Secrets{}
 
 // Get reads one kubeconfig Secret.
-func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (s Secrets) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	into, ok := object.(*corev1.Secret)
 	name, purpose, err := secret.ParseSecretName(key.Name)
 	if !ok || err != nil || purpose != secret.Kubeconfig {
@@ -159,6 +209,7 @@ func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	if err := s.Clusters.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: name}, cluster); err != nil {
 		return fmt.Errorf("failed to get the Cluster of a kubeconfig: %w", err)
 	}
+
 	found := &corev1.Secret{}
 	if err := s.Reader.Get(ctx, key, found, options...); err != nil {
 		return err
@@ -168,7 +219,13 @@ func (s Secrets) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	if err != nil {
 		return fmt.Errorf("the kubeconfig in Secret %s is not used: %w", key, err)
 	}
-	*into = corev1.Secret{ObjectMeta: found.ObjectMeta, Type: found.Type, Data: map[string][]byte{secret.KubeconfigDataName: config}}
+
+	*into = corev1.Secret{
+		ObjectMeta: found.ObjectMeta,
+		Type:       found.Type,
+		Data:       map[string][]byte{secret.KubeconfigDataName: config},
+	}
+
 	return nil
 }
 

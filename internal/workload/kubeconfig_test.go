@@ -26,16 +26,20 @@ func config(t *testing.T, change func(*clientcmdapi.Config, *clientcmdapi.Cluste
 	cluster := &clientcmdapi.Cluster{Server: "https://10.0.0.5:6443", CertificateAuthorityData: []byte("ca")}
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: []byte("cert"), ClientKeyData: []byte("key")}
 	all := &clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{"demo": cluster}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"demo-admin": user},
-		Contexts: map[string]*clientcmdapi.Context{"demo-admin@demo": {Cluster: "demo", AuthInfo: "demo-admin"}}, CurrentContext: "demo-admin@demo",
+		Clusters:       map[string]*clientcmdapi.Cluster{"demo": cluster},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"demo-admin": user},
+		Contexts:       map[string]*clientcmdapi.Context{"demo-admin@demo": {Cluster: "demo", AuthInfo: "demo-admin"}},
+		CurrentContext: "demo-admin@demo",
 	}
 	if change != nil {
 		change(all, cluster, user)
 	}
+
 	raw, err := clientcmd.Write(*all)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return raw
 }
 
@@ -46,6 +50,7 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		user    = *clientcmdapi.AuthInfo
 	)
 	const token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
 	for field, change := range map[string]func(all, cluster, user){
 		"users[].user.tokenFile":          func(_ all, _ cluster, u user) { u.TokenFile = token },
 		"users[].user.client-certificate": func(_ all, _ cluster, u user) { u.ClientCertificate = token },
@@ -53,16 +58,31 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		"users[].user.exec": func(_ all, _ cluster, u user) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1"}
 		},
-		"users[].user.auth-provider":                         func(_ all, _ cluster, u user) { u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"} },
-		"users[].user.as":                                    func(_ all, _ cluster, u user) { u.Impersonate = "system:masters" },
-		"clusters[].cluster.certificate-authority":           func(_ all, c cluster, _ user) { c.CertificateAuthority = token },
-		"clusters[].cluster.proxy-url":                       func(_ all, c cluster, _ user) { c.ProxyURL = "http://192.0.2.1:3128" },
-		"clusters[].cluster.insecure-skip-tls-verify":        func(_ all, c cluster, _ user) { c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, nil },
-		"clusters[].cluster.server: it is not the Cluster's": func(_ all, c cluster, _ user) { c.Server = "https://192.0.2.1:6443" },
-		"clusters[].cluster.server: it is not the https":     func(_ all, c cluster, _ user) { c.Server = "http://10.0.0.5:6443" },
-		"clusters[].cluster.server: it is not the https URL": func(_ all, c cluster, _ user) { c.Server = "https://10.0.0.5:6443/proxy" },
-		"current-context":                                    func(a all, _ cluster, _ user) { a.CurrentContext = "" },
-		"contexts[].context":                                 func(a all, _ cluster, _ user) { a.AuthInfos = nil },
+		"users[].user.auth-provider": func(_ all, _ cluster, u user) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{
+				Name: "oidc",
+			}
+		},
+		"users[].user.as":                          func(_ all, _ cluster, u user) { u.Impersonate = "system:masters" },
+		"clusters[].cluster.certificate-authority": func(_ all, c cluster, _ user) { c.CertificateAuthority = token },
+		"clusters[].cluster.proxy-url": func(_ all, c cluster, _ user) {
+			c.ProxyURL = "http://192.0.2.1:3128"
+		},
+		"clusters[].cluster.insecure-skip-tls-verify": func(_ all, c cluster, _ user) {
+			c.InsecureSkipTLSVerify = true
+			c.CertificateAuthorityData = nil
+		},
+		"clusters[].cluster.server: it is not the Cluster's": func(_ all, c cluster, _ user) {
+			c.Server = "https://192.0.2.1:6443"
+		},
+		"clusters[].cluster.server: it is not the https": func(_ all, c cluster, _ user) {
+			c.Server = "http://10.0.0.5:6443"
+		},
+		"clusters[].cluster.server: it is not the https URL": func(_ all, c cluster, _ user) {
+			c.Server = "https://10.0.0.5:6443/proxy"
+		},
+		"current-context":    func(a all, _ cluster, _ user) { a.CurrentContext = "" },
+		"contexts[].context": func(a all, _ cluster, _ user) { a.AuthInfos = nil },
 	} {
 		t.Run(field, func(t *testing.T) {
 			out, err := workload.Kubeconfig(config(t, change), endpoint)
@@ -70,14 +90,17 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 			if !errors.As(err, &refused) || !strings.HasPrefix(err.Error(), field) || out != nil {
 				t.Errorf("got %q, %v", out, err)
 			}
+
 			if err != nil && strings.Contains(err.Error(), token) {
 				t.Errorf("the message repeats what is in the kubeconfig: %v", err)
 			}
 		})
 	}
+
 	if _, err := workload.Kubeconfig([]byte("\x00{"), endpoint); err == nil {
 		t.Error("something that is no kubeconfig was taken")
 	}
+
 	if _, err := workload.Kubeconfig(config(t, nil), clusterv1.APIEndpoint{}); err == nil {
 		t.Error("a Cluster without an endpoint has a kubeconfig")
 	}
@@ -89,17 +112,23 @@ func TestAKubeconfigHasNothingElse(t *testing.T) {
 		user.Token = "t"
 		all.AuthInfos["other"] = &clientcmdapi.AuthInfo{TokenFile: "/token"}
 		all.Contexts["other"] = &clientcmdapi.Context{Cluster: "demo", AuthInfo: "other"}
-		all.Extensions = map[string]runtime.Object{"x": &runtime.Unknown{Raw: []byte(`{"a":"b"}`), ContentType: "application/json"}}
+		all.Extensions = map[string]runtime.Object{
+			"x": &runtime.Unknown{Raw: []byte(`{"a":"b"}`), ContentType: "application/json"},
+		}
 	})
 	out, err := workload.Kubeconfig(raw, endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(out), "other") || strings.Contains(string(out), "/token") || strings.Contains(string(out), "extensions") {
+
+	if strings.Contains(string(out), "other") || strings.Contains(string(out), "/token") ||
+		strings.Contains(string(out), "extensions") {
 		t.Errorf("it has more: %s", out)
 	}
+
 	rest, err := clientcmd.RESTConfigFromKubeConfig(out)
-	if err != nil || rest.Host != "https://10.0.0.5:6443" || string(rest.CAData) != "ca" || string(rest.CertData) != "cert" || string(rest.KeyData) != "key" || rest.BearerToken != "t" {
+	if err != nil || rest.Host != "https://10.0.0.5:6443" || string(rest.CAData) != "ca" ||
+		string(rest.CertData) != "cert" || string(rest.KeyData) != "key" || rest.BearerToken != "t" {
 		t.Errorf("got %+v, %v", rest, err)
 	}
 }
@@ -120,20 +149,30 @@ func TestSecretsAreReadAsKubeconfigsAndNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	key := client.ObjectKey{Namespace: "a", Name: "demo"}
-	written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "demo-kubeconfig"}, Data: map[string][]byte{"value": config(t, nil), "more": []byte("x")}}
+	written := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "demo-kubeconfig"},
+		Data:       map[string][]byte{"value": config(t, nil), "more": []byte("x")},
+	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(written,
-		&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "demo"}, Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: endpoint}},
+		&clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "demo"},
+			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: endpoint},
+		},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "demo-ca"}}).Build()
 	secrets := workload.Secrets{Reader: api, Clusters: api}
 
 	read := &corev1.Secret{}
-	if err := secrets.Get(t.Context(), workload.SecretOf(key), read); err != nil || len(read.Data) != 1 || len(read.Data["value"]) == 0 {
+	err := secrets.Get(t.Context(), workload.SecretOf(key), read)
+	if err != nil || len(read.Data) != 1 || len(read.Data["value"]) == 0 {
 		t.Errorf("got %v, %v", read.Data, err)
 	}
+
 	if err := secrets.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "demo-ca"}, read); err == nil {
 		t.Error("another Secret was read")
 	}
+
 	if err := secrets.Get(t.Context(), client.ObjectKey{Namespace: "b", Name: "demo-kubeconfig"}, read); err == nil {
 		t.Error("a kubeconfig without a Cluster was read")
 	}

@@ -1,5 +1,5 @@
-// Package command is the command line of the manager, as a program of its own and as part of olvmctl, which runs it in local
-// management clusters.
+// Package command is the command line of the manager, as a program of its own and as part of olvmctl, which runs it in
+// local management clusters.
 package command
 
 import (
@@ -62,8 +62,8 @@ const (
 	// deliveryQPS and deliveryBurst bound how often the server of user data asks the API server: four times for a VM.
 	deliveryQPS, deliveryBurst = 50, 200
 
-	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with its
-	// body, and so every Secret that it reads.
+	// maxVerbosity is the highest level of the log. Above it the Kubernetes client writes every request and answer with
+	// its body, and so every Secret that it reads.
 	maxVerbosity = 7
 )
 
@@ -103,27 +103,70 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.logs = logs.NewOptions()
 	logsv1.AddFlags(o.logs, fs)
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Elect a leader, so that several replicas can run and one works.")
-	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait until they take over a lease that is not renewed.")
-	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew its lease before it gives up.")
+	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second,
+		"How long others wait until they take over a lease that is not renewed.")
+	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second,
+		"How long the leader tries to renew its lease before it gives up.")
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How often leader election is tried.")
-	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "Namespace of the lease; empty means that of the pod.")
+	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "",
+		"Namespace of the lease; empty means that of the pod.")
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
-	fs.StringVar(&o.watchFilter, "watch-filter", "", fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel))
+	fs.StringVar(
+		&o.watchFilter,
+		"watch-filter",
+		"",
+		fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel),
+	)
 	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060.")
 	fs.BoolVar(&o.contentionProfiling, "contention-profiling", false, "Profile blocking.")
-	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute, "The longest time until every object is reconciled again.")
+	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
+		"The longest time until every object is reconciled again.")
 	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Queries per second to the API server.")
 	fs.IntVar(&o.burst, "kube-api-burst", 400, "Queries to the API server in one burst.")
 	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
-	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10, "OLVMClusters of one engine that are reconciled at once.")
-	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20, "OLVMMachines of one engine that are reconciled at once.")
-	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4, "Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
-	fs.DurationVar(&o.terraformLimit, "terraform-timeout", 30*time.Minute, "How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least a minute, and longer than the engine takes to copy a template's disks.")
-	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir, "Folder for the rendered configurations and for Terraform's work; only this user may read it.")
-	fs.BoolVar(&o.requireConfinement, "require-confinement", false, "Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no Landlock or the executor is a script. Without it the log says so.")
-	fs.BoolVar(&o.unboundCredentials, "allow-unbound-credentials", false, "Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster names. Whoever may write OLVMClusters learns the passwords of such Secrets.")
-	fs.BoolVar(&o.approveServing, "approve-kubelet-serving-csrs", true, "Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those of their machine; others are left alone.")
-	fs.StringVar(&o.bootstrapURL, "bootstrap-url", "", "Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as https://10.20.30.4:9445; empty means not at all.")
+	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10,
+		"OLVMClusters of one engine that are reconciled at once.")
+	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20,
+		"OLVMMachines of one engine that are reconciled at once.")
+	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4,
+		"Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
+	fs.DurationVar(
+		&o.terraformLimit,
+		"terraform-timeout",
+		30*time.Minute,
+		"How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least "+
+			"a minute, and longer than the engine takes to copy a template's disks.",
+	)
+	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir,
+		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+	fs.BoolVar(
+		&o.requireConfinement,
+		"require-confinement",
+		false,
+		"Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no "+
+			"Landlock or the executor is a script. Without it the log says so.",
+	)
+	fs.BoolVar(
+		&o.unboundCredentials,
+		"allow-unbound-credentials",
+		false,
+		"Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster "+
+			"names. Whoever may write OLVMClusters learns the passwords of such Secrets.",
+	)
+	fs.BoolVar(
+		&o.approveServing,
+		"approve-kubelet-serving-csrs",
+		true,
+		"Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those "+
+			"of their machine; others are left alone.",
+	)
+	fs.StringVar(
+		&o.bootstrapURL,
+		"bootstrap-url",
+		"",
+		"Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as "+
+			"https://10.20.30.4:9445; empty means not at all.",
+	)
 	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
 	flags.AddManagerOptions(fs, &o.manager)
 	feature.MutableGates.AddFlag(fs)
@@ -131,29 +174,43 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 func (o *options) validate() error {
 	for name, value := range map[string]int{
-		"olvmcluster-concurrency": o.clusterConcurrency, "olvmmachine-concurrency": o.machineConcurrency, "terraform-concurrency": o.terraformRuns,
+		"olvmcluster-concurrency": o.clusterConcurrency,
+		"olvmmachine-concurrency": o.machineConcurrency,
+		"terraform-concurrency":   o.terraformRuns,
 	} {
 		if value < 1 {
 			return fmt.Errorf("--%s must be at least 1", name)
 		}
 	}
+
 	if o.leaderElect && (o.retryPeriod <= 0 || o.retryPeriod >= o.renewDeadline || o.renewDeadline >= o.leaseDuration) {
-		return fmt.Errorf("--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration (%s) must each be shorter than the next", o.retryPeriod, o.renewDeadline, o.leaseDuration)
+		return fmt.Errorf(
+			"--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration "+
+				"(%s) must each be shorter than the next",
+			o.retryPeriod,
+			o.renewDeadline,
+			o.leaseDuration,
+		)
 	}
+
 	if o.terraformLimit < time.Minute {
 		return fmt.Errorf("--terraform-timeout must be at least 1m, not %s", o.terraformLimit)
 	}
+
 	return nil
 }
 
 // Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
 func Main() int {
 	syscall.Umask(0o077) // state and user data are on disk while Terraform works
-	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step waits for
-	// something else than time. Users can turn it on again.
-	if err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false}); err != nil {
+
+	// One object at most once a second is what the gate means. A machine that is made has more to do, and each step
+	// waits for something else than time. Users can turn it on again.
+	err := feature.MutableGates.SetFromMap(map[string]bool{string(feature.ReconcilerRateLimiting): false})
+	if err != nil {
 		panic(err)
 	}
+
 	var o options
 	o.addFlags(pflag.CommandLine)
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -164,12 +221,14 @@ func Main() int {
 		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)
 		return 1
 	}
+
 	ctrl.SetLogger(klog.Background())
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
 		ctrl.Log.Error(err, "Manager ended with an error")
 		klog.Flush()
 		return 1
 	}
+
 	return 0
 }
 
@@ -177,24 +236,29 @@ func run(ctx context.Context, o options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+
 	if o.workDir == defaultWorkDir {
 		if err := takeFolder(o.workDir); err != nil {
 			return err
 		}
 	}
+
 	executable, err := terraform.Find(ctx)
 	if err != nil {
 		return err
 	}
+
 	log := ctrl.Log.WithName("setup")
 	log.Info("Starting", "version", version.Version, "executor", executable.String())
 	if o.contentionProfiling {
 		goruntime.SetBlockProfileRate(1)
 	}
+
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("failed to load the kubeconfig: %w", err)
 	}
+
 	restConfig.QPS, restConfig.Burst, restConfig.UserAgent = o.qps, o.burst, controllerName+"/"+version.Version
 	var leads *leadership
 	if o.leaderElect {
@@ -202,66 +266,84 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
+
 	mgr, err := newManager(restConfig, leads, o)
 	if err != nil {
 		return err
 	}
+
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 	runs := controllers.NewRuns(o.terraformRuns, o.terraformLimit)
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
+
 	userData, err := addDelivery(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
+
 	if err := addControllers(ctx, mgr, o, executable, sessions, runs, userData); err != nil {
 		return err
 	}
+
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
 			return fmt.Errorf("failed to add the care for memory: %w", err)
 		}
 	}
+
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the health probe: %w", err)
 	}
+
 	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
 		return fmt.Errorf("failed to add the readiness probe: %w", err)
 	}
+
 	err = mgr.Start(ctx)
 	grace := shutdownTimeout
 	if err != nil && leads != nil && ctx.Err() == nil {
 		grace = o.lostLease()
 	}
+
 	runs.Shutdown(grace)
 	if err != nil {
 		return fmt.Errorf("failed to run the manager: %w", err)
 	}
+
 	return nil
 }
 
 func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme)); err != nil {
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), ipamv1.AddToScheme(scheme),
+		infrav1.AddToScheme(scheme))
+	if err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
+
 	_, metrics, err := flags.GetManagerOptions(o.manager)
 	if err != nil {
 		return nil, fmt.Errorf("invalid flags: %w", err)
 	}
+
 	var lock resourcelock.Interface
 	if leads != nil {
 		lock = leads.lock
 	}
+
 	var namespaces map[string]cache.Config
 	if o.namespace != "" {
 		namespaces = map[string]cache.Config{o.namespace: {}}
 	}
+
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                              scheme,
-		Controller:                          config.Controller{UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue))},
+		Scheme: scheme,
+		Controller: config.Controller{
+			UsePriorityQueue: ptr.To(feature.Gates.Enabled(feature.PriorityQueue)),
+		},
 		LeaderElection:                      o.leaderElect,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionID:                    o.leaseName(), // names the metric
@@ -273,7 +355,11 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 		HealthProbeBindAddress:              o.healthAddr,
 		PprofBindAddress:                    o.profilerAddress,
 		Metrics:                             *metrics,
-		Cache:                               cache.Options{DefaultNamespaces: namespaces, SyncPeriod: &o.syncPeriod, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{
+			DefaultNamespaces: namespaces,
+			SyncPeriod:        &o.syncPeriod,
+			DefaultTransform:  cache.TransformStripManagedFields(),
+		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			// Contents of Secrets and ConfigMaps are read when they are needed; caching them would hold every secret
 			// of the management cluster in memory.
@@ -283,6 +369,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the manager: %w", err)
 	}
+
 	return mgr, nil
 }
 
@@ -291,10 +378,12 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Se
 	if o.bootstrapURL == "" {
 		return nil, nil
 	}
+
 	namespace, err := o.ownNamespace()
 	if err != nil {
 		return nil, err
 	}
+
 	// A client of its own: what strangers ask must not wait in one line with the saving of states.
 	own := rest.CopyConfig(mgr.GetConfig())
 	own.QPS, own.Burst, own.RateLimiter = deliveryQPS, deliveryBurst, nil
@@ -302,72 +391,125 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Se
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the client of the server of user data: %w", err)
 	}
+
 	server, err := delivery.New(ctx, delivery.Options{
-		Client: secrets, Metadata: mgr.GetCache(), Recorder: mgr.GetEventRecorder("user-data"), URL: o.bootstrapURL, Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
-		Lifetime: o.terraformLimit + tokenGrace,
+		Client:    secrets,
+		Metadata:  mgr.GetCache(),
+		Recorder:  mgr.GetEventRecorder("user-data"),
+		URL:       o.bootstrapURL,
+		Authority: client.ObjectKey{Namespace: namespace, Name: authoritySecret},
+		Lifetime:  o.terraformLimit + tokenGrace,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--bootstrap-url: %w", err)
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.bootstrapListen)
 	if err != nil {
 		return nil, fmt.Errorf("--bootstrap-listen: %w", err)
 	}
+
 	if err := mgr.Add(server.Runnable(listener)); err != nil {
 		return nil, fmt.Errorf("failed to add the server of user data: %w", err)
 	}
+
 	return server, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o options, executable terraform.Executable, sessions *engine.Sessions, runs *controllers.Runs, userData *delivery.Server) error {
+func addControllers(
+	ctx context.Context,
+	mgr ctrl.Manager,
+	o options,
+	executable terraform.Executable,
+	sessions *engine.Sessions,
+	runs *controllers.Runs,
+	userData *delivery.Server,
+) error {
 	reader := mgr.GetAPIReader()
 	if o.namespace != "" {
 		reader = &controllers.NamespaceReader{Reader: reader, Namespace: o.namespace}
 	}
-	engines := &controllers.Engines{Reader: reader, Metadata: mgr.GetCache(), Sessions: sessions, Unbound: o.unboundCredentials}
-	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence}}
+
+	engines := &controllers.Engines{
+		Reader:   reader,
+		Metadata: mgr.GetCache(),
+		Sessions: sessions,
+		Unbound:  o.unboundCredentials,
+	}
+	provider := tfprovider.InProcess{
+		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence},
+	}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
 	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
-		return errors.New("--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or newer, with landlock among its LSMs), and the executor must be a program, not a script")
+		return errors.New(
+			"--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or " +
+				"newer, with landlock among its LSMs), and the executor must be a program, not a script",
+		)
 	}
+
 	ctrl.Log.WithName("setup").Info("Terraform runs are confined", "by", executor.Confinement())
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
 			ctrl.Log.WithName("setup").Error(err, "Failed to prepare the executors")
 		}
+
 		return nil
 	})); err != nil {
 		return fmt.Errorf("failed to add the preparation of executors: %w", err)
 	}
-	if err := (&controllers.OLVMClusterReconciler{
-		Client: mgr.GetClient(), APIReader: reader, Engines: engines, Executor: executor, Runs: runs, WorkDir: o.workDir,
-		Recorder: mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
+
+	err := (&controllers.OLVMClusterReconciler{
+		Client:    mgr.GetClient(),
+		APIReader: reader,
+		Engines:   engines,
+		Executor:  executor,
+		Runs:      runs,
+		WorkDir:   o.workDir,
+		Recorder:  mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
+	if err != nil {
 		return err
 	}
+
 	for _, configMaps := range []bool{false, true} {
-		if err := (&controllers.AccessReconciler{Client: mgr.GetClient(), APIReader: reader, ConfigMaps: configMaps}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+		err := (&controllers.AccessReconciler{
+			Client:     mgr.GetClient(),
+			APIReader:  reader,
+			ConfigMaps: configMaps,
+		}).SetupWithManager(ctx, mgr, controller.Options{})
+		if err != nil {
 			return err
 		}
 	}
-	if err := (&controllers.OLVMMachineTemplateReconciler{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("olvmmachinetemplate-controller"), WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{}); err != nil {
+
+	err = (&controllers.OLVMMachineTemplateReconciler{
+		Client:           mgr.GetClient(),
+		Recorder:         mgr.GetEventRecorder("olvmmachinetemplate-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
 		return err
 	}
+
 	workloads, err := controllers.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
 	if err != nil {
 		return err
 	}
+
 	if err := (&controllers.NodeReconciler{
 		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
 		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return err
 	}
+
 	return (&controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: reader, Engines: engines,
-		Executor: executor, Runs: runs, WorkDir: o.workDir, Recorder: mgr.GetEventRecorder("olvmmachine-controller"), WatchFilterValue: o.watchFilter,
-		CacheHasAll: o.watchFilter == "" && o.namespace == "", Delivery: userData,
+		Executor:         executor,
+		Runs:             runs,
+		WorkDir:          o.workDir,
+		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),
+		WatchFilterValue: o.watchFilter,
+		CacheHasAll:      o.watchFilter == "" && o.namespace == "", Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }

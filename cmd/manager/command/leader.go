@@ -37,16 +37,28 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l := &leadership{namespace: namespace, name: o.leaseName(), fresh: o.leaseDuration - o.renewDeadline}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("failed to get the host name: %w", err)
 	}
+
 	l.identity = host + "_" + uuid.NewString()
-	l.lock, err = resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, l.namespace, l.name, resourcelock.ResourceLockConfig{Identity: l.identity}, config, o.renewDeadline)
+	l.lock, err = resourcelock.NewFromKubeconfig(
+		resourcelock.LeasesResourceLock,
+		l.namespace,
+		l.name,
+		resourcelock.ResourceLockConfig{
+			Identity: l.identity,
+		},
+		config,
+		o.renewDeadline,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make the lock of the leader election: %w", err)
 	}
+
 	return l, nil
 }
 
@@ -55,10 +67,12 @@ func (o options) ownNamespace() (string, error) {
 	if o.leaderNamespace != "" {
 		return o.leaderNamespace, nil
 	}
+
 	content, err := os.ReadFile(podNamespace)
 	if err != nil {
 		return "", fmt.Errorf("--leader-elect-namespace is empty, and this is not a pod: %w", err)
 	}
+
 	return strings.TrimSpace(string(content)), nil
 }
 
@@ -68,6 +82,7 @@ func (o options) leaseName() string {
 	if o.watchFilter == "" && o.namespace == "" {
 		return leaseName
 	}
+
 	return fmt.Sprintf("%s-%.4x", leaseName, sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
 }
 
@@ -81,9 +96,11 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 			if err := reader.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: l.name}, &lease); err != nil {
 				return fmt.Errorf("failed to see who leads: %w", err)
 			}
+
 			if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
 				return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "nobody yet"))
 			}
+
 			if time.Since(asked) <= l.fresh {
 				return nil
 			} // else this process was halted while it waited for the answer
@@ -91,6 +108,6 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 	}
 }
 
-// lostLease is how long the runs of a leader may go on that has lost its lease: the next leader waits out the lease before
-// it acts, so all must be over in between. What has not ended is killed with this process.
+// lostLease is how long the runs of a leader may go on that has lost its lease: the next leader waits out the lease
+// before it acts, so all must be over in between. What has not ended is killed with this process.
 func (o options) lostLease() time.Duration { return (o.leaseDuration - o.renewDeadline) / 2 }

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// busyGC and idleGC are GOGC while machines are made or deleted, when CPU time is what is short (200 instead of 100 saves a
-	// tenth of it), and else, when it is memory: what is alive then hardly changes.
+	// busyGC and idleGC are GOGC while machines are made or deleted, when CPU time is what is short (200 instead of 100
+	// saves a tenth of it), and else, when it is memory: what is alive then hardly changes.
 	busyGC, idleGC = 200, 25
 	// idleAfter is how long nothing must have run until the manager counts as idle.
 	idleAfter = 30 * time.Second
@@ -26,6 +26,7 @@ func (m memory) Start(ctx context.Context) error {
 	idle, last := false, time.Now()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,19 +8,27 @@ import (
 	"syscall"
 )
 
-// takeFolder makes a folder that is only this user's. One that is there must be such a folder: somebody else may have made it
-// first, to read what is written there, or to have it written elsewhere.
+// takeFolder makes a folder that is only this user's. One that is there must be such a folder: somebody else may have
+// made it first, to read what is written there, or to have it written elsewhere.
 func takeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+
 	info, err := os.Lstat(path)
 	if err != nil {
 		return fmt.Errorf("failed to look at the work folder: %w", err)
 	}
+
 	owner, known := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !known || int(owner.Uid) != os.Getuid() {
-		return fmt.Errorf("the work folder %s is not a folder that only this user may open (%s); remove it, or name another with --work-dir", path, info.Mode())
+		return fmt.Errorf(
+			"the work folder %s is not a folder that only this user may open (%s); remove it, or "+
+				"name another with --work-dir",
+			path,
+			info.Mode(),
+		)
 	}
+
 	return nil
 }

@@ -19,6 +19,7 @@ func TestAWorkFolderThatIsNotOurs(t *testing.T) {
 			if err := os.Mkdir(path, 0o700); err != nil || os.Getuid() != 0 {
 				return err
 			}
+
 			return os.Chown(path, 65532, 65532)
 		},
 	} {
@@ -26,10 +27,12 @@ func TestAWorkFolderThatIsNotOurs(t *testing.T) {
 		if err := prepare(path); err != nil {
 			t.Fatal(err)
 		}
+
 		fine := name == "nothing" || name == "ours" || name == "of another user" && os.Getuid() != 0
 		if err := takeFolder(path); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--work-dir") {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		if info, err := os.Stat(path); fine && (err != nil || info.Mode().Perm() != 0o700) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

@@ -1,5 +1,5 @@
-// Command dns is CoreDNS with those of its plugins that the nodes of clusters use; the whole of it takes several times as long
-// to build.
+// Command dns is CoreDNS with those of its plugins that the nodes of clusters use; the whole of it takes several times
+// as long to build.
 package main
 
 import (

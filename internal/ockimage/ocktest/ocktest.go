@@ -30,22 +30,35 @@ type File struct {
 func Layer(t testing.TB, files ...File) v1.Layer {
 	t.Helper()
 	var content bytes.Buffer
+
 	archive := tar.NewWriter(&content)
 	for _, f := range files {
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Size: int64(len(f.Content)), Mode: 0o444}); err != nil {
+		err := archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.Name,
+			Size:     int64(len(f.Content)),
+			Mode:     0o444,
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := archive.Write(f.Content); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := archive.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil })
+
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return layer
 }
 
@@ -56,29 +69,34 @@ func Image(t testing.TB, arch string, layers ...v1.Layer) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", arch
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
+
 	return image
 }
 
-// Serve has an empty registry on loopback until the test ends, and returns its address. front, where it is not nil, is asked before
-// the registry. Nobody is logged in.
+// Serve has an empty registry on loopback until the test ends, and returns its address. front, where it is not nil, is
+// asked before the registry. Nobody is logged in.
 func Serve(t testing.TB, front func(http.Handler) http.Handler) string {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	if front != nil {
 		handler = front(handler)
 	}
+
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
+
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
@@ -89,6 +107,7 @@ func Push(t testing.TB, reference string, image v1.Image, options ...remote.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := remote.Write(ref, image, options...); err != nil {
 		t.Fatal(err)
 	}

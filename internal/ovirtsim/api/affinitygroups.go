@@ -34,13 +34,15 @@ var affinityGroupRoutes = []route{
 
 func groupFields() fields[*store.AffinityGroup] {
 	return fields[*store.AffinityGroup]{
-		"name": val(func(g *store.AffinityGroup) string { return g.Name }), "id": val(func(g *store.AffinityGroup) string { return g.ID }),
+		"name": val(func(g *store.AffinityGroup) string { return g.Name }),
+		"id":   val(func(g *store.AffinityGroup) string { return g.ID }),
 	}
 }
 
 // ruleElement shows a rule. Of one that is off the sign is not told.
 func ruleElement(name string, r store.Rule) *wire.Element {
-	return wire.El(name).Flag("enabled", r.Enabled).Flag("enforcing", r.Enforcing).Flag("positive", r.Enabled && r.Positive)
+	return wire.El(name).Flag("enabled", r.Enabled).Flag("enforcing", r.Enforcing).
+		Flag("positive", r.Enabled && r.Positive)
 }
 
 func groupDocument(_ *call, g *store.AffinityGroup) *wire.Element {
@@ -48,24 +50,35 @@ func groupDocument(_ *call, g *store.AffinityGroup) *wire.Element {
 	if g.Description != nil {
 		out.Str("description", *g.Description)
 	}
+
 	out.Flag("broken", false).Flag("enforcing", g.VMsRule.Enforcing)
 	if g.VMsRule.Enabled {
 		out.Flag("positive", g.VMsRule.Positive)
 	}
+
 	return out.Str("priority", strconv.FormatFloat(g.Priority, 'f', -1, 64)).
-		Add(ruleElement("hosts_rule", g.HostsRule), ruleElement("vms_rule", g.VMsRule), wire.Ref("cluster", "clusters", g.Cluster)).
-		Add(wire.Refs("host_labels", "affinity_label", "affinitylabels", g.HostLabels), wire.Refs("hosts", "host", "hosts", g.Hosts)).
-		Add(wire.Refs("vm_labels", "affinity_label", "affinitylabels", g.VMLabels), wire.Refs("vms", "vm", "vms", g.VMs))
+		Add(ruleElement("hosts_rule", g.HostsRule), ruleElement("vms_rule", g.VMsRule),
+			wire.Ref("cluster", "clusters", g.Cluster)).
+		Add(wire.Refs("host_labels", "affinity_label", "affinitylabels", g.HostLabels),
+			wire.Refs("hosts", "host", "hosts", g.Hosts)).
+		Add(wire.Refs("vm_labels", "affinity_label", "affinitylabels", g.VMLabels),
+			wire.Refs("vms", "vm", "vms", g.VMs))
 }
 
 func listAffinityGroups(c *call) (*wire.Element, error) {
-	items := c.store.Groups.Where(func(g *store.AffinityGroup) bool { return g.Cluster == c.id("cluster") }, store.GroupKey)
+	items := c.store.Groups.Where(func(g *store.AffinityGroup) bool {
+		return g.Cluster == c.id("cluster")
+	}, store.GroupKey)
+
 	return collect(c, "affinity_groups", items, groupFields(), groupDocument)
 }
 
 // noGroup is what the engine says of a group that is not there: it does not look whether there is one.
 func noGroup() error {
-	return wire.Failed(http.StatusBadRequest, `cannot invoke "org.ovirt.engine.core.common.scheduling.affinitygroup.getvmlabels()" because "ag" is null`)
+	return wire.Failed(
+		http.StatusBadRequest,
+		`cannot invoke "org.ovirt.engine.core.common.scheduling.affinitygroup.getvmlabels()" because "ag" is null`,
+	)
 }
 
 // group is the group of the path. The engine does not look whether it is in the cluster of the path.
@@ -73,6 +86,7 @@ func (c *call) group() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.id("id")); g != nil {
 		return g, nil
 	}
+
 	return nil, noGroup()
 }
 
@@ -81,6 +95,7 @@ func (c *call) memberGroup() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.id("id")); g != nil {
 		return g, nil
 	}
+
 	return nil, wire.Invalid("Cannot edit Affinity Group. No matching Affinity Group.")
 }
 
@@ -89,6 +104,7 @@ func getAffinityGroup(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return groupDocument(c, g), nil
 }
 
@@ -96,15 +112,19 @@ func addAffinityGroup(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "group", "name"); err != nil {
 		return nil, err
 	}
+
 	home := c.store.Clusters.Get(c.id("cluster"))
 	if home == nil {
 		return nil, wire.Invalid("Cannot add Affinity Group. Provided Cluster is invalid.")
 	}
+
 	made := &store.AffinityGroup{ID: store.NewID(), Cluster: home.ID, Priority: 1, Made: time.Now()}
 	if err := c.changeGroup(made, "add"); err != nil {
 		return nil, err
 	}
+
 	c.store.Groups.Put(made.ID, made)
+
 	return c.created(groupDocument(c, made)), nil
 }
 
@@ -113,10 +133,13 @@ func updateAffinityGroup(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.changeGroup(g, "edit"); err != nil {
 		return nil, err
 	}
+
 	c.store.Groups.Put(g.ID, g)
+
 	return groupDocument(c, g), nil
 }
 
@@ -136,10 +159,12 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	if in.Has("name") {
 		next.Name = in.Value("name")
 	}
+
 	if in.Has("description") {
 		description := in.Value("description")
 		next.Description = &description
 	}
+
 	switch length := utf8.RuneCountInString(next.Name); {
 	case length > maxGroupName:
 		return fail("Name field input is too long., Attribute: affinityGroup.name")
@@ -150,25 +175,31 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	case length == maxGroupName: // the table of the engine has room for one less
 		return wire.InternalError()
 	}
+
 	for _, other := range c.store.Groups.Rows {
 		if other.ID != g.ID && other.Name == next.Name && !c.missed(other.Made) { // in any cluster
 			return fail("Affinity Group name already exists.")
 		}
 	}
+
 	if in.Has("priority") {
 		priority, err := strconv.ParseFloat(in.Value("priority"), 64)
 		if err != nil {
 			return c.syntaxError()
 		}
+
 		next.Priority = math.Round(priority*1e7) / 1e7
 	}
+
 	next.VMsRule.Change(in)
 	next.VMsRule.Change(in.Get("vms_rule"))
 	next.HostsRule.Change(in.Get("hosts_rule"))
 	if err := c.changeMembers(&next, in, fail); err != nil {
 		return err
 	}
+
 	*g = next
+
 	return nil
 }
 
@@ -180,25 +211,35 @@ func (c *call) changeMembers(g *store.AffinityGroup, in *wire.Element, fail func
 		"vm_labels":   func(id string) bool { return c.store.Labels.Get(id) != nil },
 		"host_labels": func(id string) bool { return c.store.Labels.Get(id) != nil },
 	}
+
 	sets := []struct {
 		name, what string
 		set        *[]string
-	}{{"vms", "VM", &g.VMs}, {"hosts", "VDS", &g.Hosts}, {"vm_labels", "label", &g.VMLabels}, {"host_labels", "label", &g.HostLabels}}
+	}{
+		{"vms", "VM", &g.VMs},
+		{"hosts", "VDS", &g.Hosts},
+		{"vm_labels", "label", &g.VMLabels},
+		{"host_labels", "label", &g.HostLabels},
+	}
 	for _, one := range sets {
 		if !in.Has(one.name) {
 			continue
 		}
+
 		*one.set = nil
 		for _, e := range in.Get(one.name).Kids {
 			if err := checkRef(e); err != nil {
 				return err
 			}
+
 			if !there[one.name](wire.RefID(e)) {
 				return fail("Provided %s is invalid (does not exist).", one.what)
 			}
+
 			*one.set = append(*one.set, wire.RefID(e))
 		}
 	}
+
 	return nil
 }
 
@@ -207,7 +248,9 @@ func removeAffinityGroup(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c.store.Groups.Drop(g.ID)
+
 	return c.complete(), nil
 }
 
@@ -217,6 +260,7 @@ func membersOf(list, item, collection string, ids []string, name func(id string)
 	for _, id := range ids {
 		out.Items(wire.Ref(item, collection, id).Str("name", name(id)))
 	}
+
 	return out
 }
 
@@ -225,6 +269,7 @@ func listAffinityGroupVMs(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return membersOf("vms", "vm", "vms", g.VMs, c.store.VMName), nil
 }
 
@@ -233,6 +278,7 @@ func listAffinityGroupHosts(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return membersOf("hosts", "host", "hosts", g.Hosts, c.store.HostName), nil
 }
 
@@ -240,13 +286,17 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 	if err := mandatoryRef(c.body, "vm"); err != nil {
 		return nil, err
 	}
+
 	if wire.RefID(c.body) == "" { // by name: the engine takes it and fails
 		return nil, wire.BrokenPage()
 	}
+
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
+
 	v := c.store.VMs.Get(wire.RefID(c.body))
+
 	g, err := c.memberGroup()
 	switch {
 	case v == nil:
@@ -254,11 +304,15 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 	case err != nil:
 		return nil, err
 	case v.Cluster != g.Cluster:
-		return nil, wire.Invalid("Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.")
+		return nil, wire.Invalid(
+			"Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.",
+		)
 	case !store.Member(&g.VMs, v.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VM.")
 	}
+
 	c.store.Groups.Put(g.ID, g)
+
 	return wire.El("vm").Set("id", v.ID), nil
 }
 
@@ -266,14 +320,18 @@ func removeAffinityGroupVM(c *call) (*wire.Element, error) {
 	if c.store.VMs.Get(c.id("vm")) == nil {
 		return nil, wire.Invalid("The selected VM does not exist.")
 	}
+
 	g, err := c.memberGroup()
 	if err != nil {
 		return nil, err
 	}
+
 	if !store.Member(&g.VMs, c.id("vm"), false) {
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VM is invalid (does not exist).")
 	}
+
 	c.store.Groups.Put(g.ID, g)
+
 	return c.complete(), nil
 }
 
@@ -281,10 +339,13 @@ func addAffinityGroupHost(c *call) (*wire.Element, error) {
 	if err := mandatoryRef(c.body, "host"); err != nil {
 		return nil, err
 	}
+
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
+
 	h := referred(c.store.Hosts, c.body, func(h *store.Host) string { return h.Name })
+
 	g, err := c.memberGroup()
 	switch {
 	case h == nil:
@@ -292,11 +353,15 @@ func addAffinityGroupHost(c *call) (*wire.Element, error) {
 	case err != nil:
 		return nil, err
 	case h.Cluster != g.Cluster:
-		return nil, wire.Invalid("Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.")
+		return nil, wire.Invalid(
+			"Cannot edit Affinity Group. Entity in affinity group does not have the same cluster as the group.",
+		)
 	case !store.Member(&g.Hosts, h.ID, true):
 		return nil, wire.Invalid("Cannot edit Affinity Group. Duplicate VDS.")
 	}
+
 	c.store.Groups.Put(g.ID, g)
+
 	return c.complete(), nil
 }
 
@@ -305,10 +370,13 @@ func removeAffinityGroupHost(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !store.Member(&g.Hosts, c.id("host"), false) {
 		return nil, wire.Invalid("Cannot edit Affinity Group. Provided VDS is invalid (does not exist).")
 	}
+
 	c.store.Groups.Put(g.ID, g)
+
 	return c.complete(), nil
 }
 
@@ -319,6 +387,7 @@ func listGroupLabels(set func(*store.AffinityGroup) *[]string) operation {
 		if err != nil {
 			return nil, err
 		}
+
 		return labelsWhere(c, func(l *store.AffinityLabel) bool { return slices.Contains(*set(g), l.ID) })
 	}
 }
@@ -330,11 +399,14 @@ func addGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 		if err != nil {
 			return nil, err
 		}
+
 		l := c.store.Labels.Get(wire.RefID(c.body))
 		if l == nil || !store.Member(set(g), l.ID, true) {
 			return nil, wire.Invalid("Cannot edit Affinity Group. Provided label is invalid (does not exist).")
 		}
+
 		c.store.Groups.Put(g.ID, g)
+
 		return wire.Ref("affinity_label", "affinitylabels", l.ID), nil
 	}
 }
@@ -345,10 +417,13 @@ func removeGroupLabel(set func(*store.AffinityGroup) *[]string) operation {
 		if err != nil {
 			return nil, err
 		}
+
 		if !store.Member(set(g), c.id("label"), false) {
 			return nil, wire.Invalid("Cannot edit Affinity Group. Provided label is invalid (does not exist).")
 		}
+
 		c.store.Groups.Put(g.ID, g)
+
 		return c.complete(), nil
 	}
 }

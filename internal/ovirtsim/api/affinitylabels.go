@@ -33,11 +33,16 @@ var affinityLabelRoutes = []route{
 }
 
 func labelDocument(_ *call, l *store.AffinityLabel) *wire.Element {
-	return wire.Object("affinity_label", l.ID, "affinitylabels", l.ID).Str("name", l.Name).Flag("has_implicit_affinity_group", l.Implicit).Flag("read_only", false)
+	return wire.Object("affinity_label", l.ID, "affinitylabels", l.ID).Str("name", l.Name).
+		Flag("has_implicit_affinity_group", l.Implicit).Flag("read_only", false)
 }
 
 func labelsWhere(c *call, match func(*store.AffinityLabel) bool) (*wire.Element, error) {
-	of := fields[*store.AffinityLabel]{"name": val(store.LabelKey), "id": val(func(l *store.AffinityLabel) string { return l.ID })}
+	of := fields[*store.AffinityLabel]{
+		"name": val(store.LabelKey),
+		"id":   val(func(l *store.AffinityLabel) string { return l.ID }),
+	}
+
 	return collect(c, "affinity_labels", c.store.Labels.Where(match, store.LabelKey), of, labelDocument)
 }
 
@@ -50,6 +55,7 @@ func getLabel(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return labelDocument(c, l), nil
 }
 
@@ -62,6 +68,7 @@ func (c *call) labelNameFree(l *store.AffinityLabel, name string) error {
 			return wire.Conflict("Affinity label already exists.")
 		}
 	}
+
 	return nil
 }
 
@@ -69,13 +76,20 @@ func addLabel(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "label", "name"); err != nil {
 		return nil, err
 	}
+
 	if err := require(c.body, "AffinityLabel", "name"); err != nil {
 		return nil, err
 	}
-	made := &store.AffinityLabel{ID: store.NewID(), Name: c.body.Value("name"), Implicit: c.body.Yes("has_implicit_affinity_group")}
+
+	made := &store.AffinityLabel{
+		ID:       store.NewID(),
+		Name:     c.body.Value("name"),
+		Implicit: c.body.Yes("has_implicit_affinity_group"),
+	}
 	if err := c.labelNameFree(made, made.Name); err != nil {
 		return nil, err
 	}
+
 	for name, set := range map[string]*[]string{"vms": &made.VMs, "hosts": &made.Hosts} {
 		if in := c.body.Get(name); in != nil {
 			for _, e := range in.Kids {
@@ -83,7 +97,9 @@ func addLabel(c *call) (*wire.Element, error) {
 			}
 		}
 	}
+
 	c.store.Labels.Put(made.ID, made)
+
 	return c.created(labelDocument(c, made)), nil
 }
 
@@ -92,16 +108,21 @@ func updateLabel(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if name := c.body.Value("name"); name != "" {
 		if err := c.labelNameFree(l, name); err != nil {
 			return nil, err
 		}
+
 		l.Name = name
 	}
+
 	if c.body.Has("has_implicit_affinity_group") {
 		l.Implicit = c.body.Yes("has_implicit_affinity_group")
 	}
+
 	c.store.Labels.Put(l.ID, l)
+
 	return labelDocument(c, l), nil
 }
 
@@ -113,7 +134,9 @@ func removeLabel(c *call) (*wire.Element, error) {
 	case len(l.VMs)+len(l.Hosts) > 0:
 		return nil, wire.Conflict("Cannot delete affinity label, remove it from all entities first.")
 	}
+
 	c.store.Labels.Drop(l.ID)
+
 	return c.complete(), nil
 }
 
@@ -128,8 +151,12 @@ type labelled struct {
 }
 
 var (
-	labelledVM   = labelled{"vm", "vms", "vm", func(l *store.AffinityLabel) *[]string { return &l.VMs }, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
-	labelledHost = labelled{"host", "hosts", "host", func(l *store.AffinityLabel) *[]string { return &l.Hosts }, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
+	labelledVM = labelled{"vm", "vms", "vm", func(l *store.AffinityLabel) *[]string {
+		return &l.VMs
+	}, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
+	labelledHost = labelled{"host", "hosts", "host", func(l *store.AffinityLabel) *[]string {
+		return &l.Hosts
+	}, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
 )
 
 // members lists the objects that have a label.
@@ -138,6 +165,7 @@ func (k labelled) members(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return wire.Refs(k.list, k.owner, k.list, *k.of(l)), nil
 }
 
@@ -146,18 +174,23 @@ func (k labelled) addMember(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
 		return nil, incomplete(map[string]string{"vm": "Vm", "host": "Host"}[k.owner], "id")
 	}
+
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
+
 	l, err := c.label()
 	if err != nil {
 		return nil, err
 	}
+
 	if !k.there(c, wire.RefID(c.body)) {
 		return nil, wire.Failed(http.StatusBadRequest, "[Affinity Label entity does not exist.]")
 	}
+
 	store.Member(k.of(l), wire.RefID(c.body), true)
 	c.store.Labels.Put(l.ID, l)
+
 	return wire.Ref(k.owner, k.list, wire.RefID(c.body)), nil
 }
 
@@ -166,10 +199,13 @@ func (k labelled) removeMember(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !store.Member(k.of(l), c.id(k.id), false) {
 		return nil, wire.Gone()
 	}
+
 	c.store.Labels.Put(l.ID, l)
+
 	return c.complete(), nil
 }
 
@@ -183,19 +219,23 @@ func (k labelled) assign(c *call) (*wire.Element, error) {
 	if wire.RefID(c.body) == "" {
 		return nil, incomplete("AffinityLabel", "id")
 	}
+
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
+
 	l := c.store.Labels.Get(wire.RefID(c.body))
 	if l == nil || !k.there(c, c.id(k.id)) {
 		return nil, noLabel()
 	}
+
 	store.Member(k.of(l), c.id(k.id), true)
 	c.store.Labels.Put(l.ID, l)
 	document := labelDocument(c, l)
 	document.Attrs[0].Value = wire.Href(k.list, c.id(k.id), "affinitylabels", l.ID)
 	c.created(document)
 	c.made = wire.Href("affinitylabels", l.ID) // the engine names the label here, not that the object has it
+
 	return document, nil
 }
 
@@ -204,6 +244,7 @@ func (k labelled) get(c *call) (*wire.Element, error) {
 	if l == nil || !slices.Contains(*k.of(l), c.id(k.id)) {
 		return nil, wire.Gone()
 	}
+
 	return labelDocument(c, l), nil
 }
 
@@ -212,6 +253,8 @@ func (k labelled) unassign(c *call) (*wire.Element, error) {
 	if l == nil || !store.Member(k.of(l), c.id(k.id), false) {
 		return nil, wire.Gone()
 	}
+
 	c.store.Labels.Put(l.ID, l)
+
 	return c.complete(), nil
 }

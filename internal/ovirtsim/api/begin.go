@@ -19,31 +19,37 @@ func (s *Engine) resume() {
 		switch {
 		case v.Until.Status != "":
 			s.wake(v)
-			if v.Until.Status == store.StatusUp && (v.Status == store.StatusMigrating || v.Status == store.StatusPoweringDown) {
+			if v.Until.Status == store.StatusUp &&
+				(v.Status == store.StatusMigrating || v.Status == store.StatusPoweringDown) {
 				s.boot(v) // the guest runs all the time
 			}
 		case v.Status == store.StatusUp:
 			s.boot(v)
 		}
 	}
+
 	for _, d := range s.store.Disks.Rows {
 		if d.Until.Status != "" {
 			s.wakeDisk(d)
 		}
 	}
+
 	for _, found := range s.store.Snapshots.Rows {
 		if found.Until.Status != "" {
 			s.wakeSnapshot(found)
 		}
 	}
+
 	for _, t := range s.store.Templates.Rows {
 		if t.Until.Status != "" {
 			s.wakeTemplate(t)
 		}
 	}
+
 	for _, t := range s.store.Transfers.Rows {
 		s.resumeUpload(t)
 	}
+
 	for _, h := range s.store.Hosts.Rows {
 		if h.Status == store.HostNonResponsive {
 			s.Lose(h)
@@ -59,19 +65,26 @@ func (s *Engine) seed(inv inventory.Inventory) error {
 				return fmt.Errorf("the inventory's VM %q cannot be made: %w", want.Name, err)
 			}
 		}
+
 		for _, c := range dc.Clusters {
 			for _, g := range c.AffinityGroups {
-				made := &store.AffinityGroup{ID: cmp.Or(g.ID, store.NewID()), Name: g.Name, Cluster: s.store.IDOf(c.ID, "cluster", dc.Name, c.Name), Priority: 1,
-					VMsRule: store.Rule{Enabled: true, Enforcing: g.Enforcing, Positive: g.Positive}}
+				made := &store.AffinityGroup{
+					ID:       cmp.Or(g.ID, store.NewID()),
+					Name:     g.Name,
+					Cluster:  s.store.IDOf(c.ID, "cluster", dc.Name, c.Name),
+					Priority: 1,
+					VMsRule:  store.Rule{Enabled: true, Enforcing: g.Enforcing, Positive: g.Positive}}
 				for _, v := range s.store.VMs.Rows {
 					if v.Cluster == made.Cluster && slices.Contains(g.VMs, v.Name) {
 						made.VMs = append(made.VMs, v.ID)
 					}
 				}
+
 				s.store.Groups.Put(made.ID, made)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -79,39 +92,51 @@ func (s *Engine) seedVM(dc inventory.DataCenter, want inventory.VM) error {
 	c := &call{Engine: s}
 	source := c.templateFor(wire.El("template").Str("name", want.Template), s.store.IDOf(dc.ID, "datacenter", dc.Name))
 	home := &store.Cluster{}
+
 	for _, one := range dc.Clusters {
 		if one.Name == want.Cluster {
 			home = s.store.Clusters.Get(s.store.IDOf(one.ID, "cluster", dc.Name, one.Name))
 		}
 	}
+
 	made := c.vmOf(source, home)
-	made.ID, made.Name, made.Comment, made.DeleteProtected = cmp.Or(want.ID, made.ID), want.Name, want.Comment, want.DeleteProtected
+	made.ID = cmp.Or(want.ID, made.ID)
+	made.Name = want.Name
+	made.Comment = want.Comment
+	made.DeleteProtected = want.DeleteProtected
 	if want.Memory != 0 {
 		made.Memory = int64(want.Memory)
 		made.MaxMemory, made.GuaranteedMemory = 4*made.Memory, made.Memory
 	}
+
 	s.store.VMs.Put(made.ID, made)
 	disks, err := c.copyDisks(made, source, nil, false)
 	if err != nil {
 		return err
 	}
+
 	for _, d := range disks {
 		d.disk.Status = store.StatusOK
 	}
+
 	s.outfit(made, source, disks)
+
 	for _, name := range want.Tags {
 		t := s.store.EnsureTag(name)
 		store.Member(&t.VMs, made.ID, true)
 		s.store.Tags.Put(t.ID, t)
 	}
+
 	if want.Up {
 		placed, err := s.place(made, "")
 		if err != nil {
 			return err
 		}
+
 		made.Host, made.Started = placed.ID, time.Now()
 		s.settle(made, store.StatusUp)
 		s.boot(made)
 	}
+
 	return nil
 }

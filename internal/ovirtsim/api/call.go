@@ -55,9 +55,9 @@ func Arrived(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
 
-// missed says whether something was made after the request came in. The engine looks whether the names of tags and affinity
-// groups are taken before it makes them, and locks nothing in between: of 20 creates at once, 3 tags and 9 groups of one name
-// were made. That is recorded for creates alone.
+// missed says whether something was made after the request came in. The engine looks whether the names of tags and
+// affinity groups are taken before it makes them, and locks nothing in between: of 20 creates at once, 3 tags and 9
+// groups of one name were made. That is recorded for creates alone.
 func (c *call) missed(made time.Time) bool {
 	arrival, ok := c.r.Context().Value(arrivalKey{}).(time.Time)
 	return ok && made.After(arrival)
@@ -72,12 +72,13 @@ func (c *call) created(document *wire.Element) *wire.Element {
 	return document
 }
 
-// allContent says whether an answer has what the engine leaves out of plain reads because it costs more queries: consoles,
-// sound cards and the like. Answers to changes always have it. The header wins over the parameter.
+// allContent says whether an answer has what the engine leaves out of plain reads because it costs more queries:
+// consoles, sound cards and the like. Answers to changes always have it. The header wins over the parameter.
 func (c *call) allContent() bool {
 	if header := c.r.Header.Get("All-Content"); header != "" {
 		return c.r.Method != http.MethodGet || strings.EqualFold(header, "true")
 	}
+
 	return c.r.Method != http.MethodGet || c.flagParam("all_content")
 }
 
@@ -90,8 +91,10 @@ func correlation(r *http.Request) string {
 		if c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
 			return c
 		}
+
 		return -1
 	}, cmp.Or(r.Header.Get("Correlation-Id"), r.URL.Query().Get("correlation_id")))
+
 	return kept[:min(len(kept), maxCorrelation)]
 }
 
@@ -99,10 +102,17 @@ func correlation(r *http.Request) string {
 func (c *call) syntaxError() error {
 	method := c.action
 	if method == "" {
-		method = map[string]string{http.MethodPost: "add", http.MethodPut: "update", http.MethodDelete: "remove"}[c.r.Method]
+		method = map[string]string{
+			http.MethodPost:   "add",
+			http.MethodPut:    "update",
+			http.MethodDelete: "remove",
+		}[c.r.Method]
 	}
+
 	return &wire.Refusal{Status: http.StatusBadRequest, Reason: "Request syntactically incorrect.", Bare: true,
-		Detail: fmt.Sprintf("For correct usage, see: %s/apidoc#services/%s/methods/%s", c.URL(), c.service.Name, method)}
+		Detail: fmt.Sprintf("For correct usage, see: %s/apidoc#services/%s/methods/%s", c.URL(), c.service.Name,
+			method),
+	}
 }
 
 // serveAPI answers one call below /ovirt-engine/api.
@@ -112,6 +122,7 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 		unauthorized(w, refused)
 		return
 	}
+
 	c := &call{Engine: s, r: r, correlationID: cmp.Or(correlation(r), store.NewID())}
 	w.Header().Set("Correlation-Id", c.correlationID)
 	document, err := c.run(name)
@@ -119,21 +130,26 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, err)
 		return
 	}
+
 	if c.made != "" {
 		w.Header().Set("Location", s.URL()+"/api/v4"+c.made)
 	}
+
 	if r.Method == http.MethodGet && r.URL.Path == wire.APIPath {
 		w.Header().Set("Link", s.rootLinks())
 	}
+
 	if document == nil {
 		w.WriteHeader(c.status)
 		return
 	}
+
 	if r.Method == http.MethodHead && r.URL.Path == wire.APIPath {
 		w.Header()["Content-Type"] = nil // not even one that is guessed
 		w.WriteHeader(http.StatusOK)
 		return
 	}
+
 	wire.Reply(w, r, cmp.Or(c.status, http.StatusOK), document)
 }
 
@@ -141,25 +157,33 @@ func (s *Engine) serveAPI(w http.ResponseWriter, r *http.Request) {
 func (c *call) refuse(w http.ResponseWriter, err error) {
 	var options *optionsAnswer
 	var method *methodRefusal
+
 	var refused *wire.Refusal
 	switch {
 	case errors.As(err, &options):
 		w.Header().Set("Allow", options.Error())
 		w.Header().Set("Content-Type", "text/plain;charset=UTF-8")
 		_, _ = io.WriteString(w, options.Error())
+
 		return
 	case errors.As(err, &method):
 		w.Header().Set("Allow", strings.Join(method.allowed, ", "))
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	case !errors.As(err, &refused):
-		refused = &wire.Refusal{Status: http.StatusInternalServerError, Reason: wire.OperationFailed, Detail: err.Error()}
+		refused = &wire.Refusal{
+			Status: http.StatusInternalServerError,
+			Reason: wire.OperationFailed,
+			Detail: err.Error(),
+		}
 	}
+
 	switch {
 	case refused.Page != "" && refused.Plain:
 		if refused.Status == http.StatusInternalServerError && c.action == "" {
 			w.Header().Del("Correlation-Id") // an exception takes the answer from whoever had begun it
 		}
+
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 		w.WriteHeader(refused.Status)
 		_, _ = io.WriteString(w, refused.Page)
@@ -172,7 +196,13 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 		if c.body != nil {
 			answer.Kids = c.body.Kids
 		}
-		wire.Reply(w, c.r, refused.Status, answer.Add(refused.Beside, wire.FaultDocument(refused.Reason, refused.Detail)).Str("status", "failed"))
+
+		wire.Reply(
+			w,
+			c.r,
+			refused.Status,
+			answer.Add(refused.Beside, wire.FaultDocument(refused.Reason, refused.Detail)).Str("status", "failed"),
+		)
 	default:
 		wire.Reply(w, c.r, refused.Status, wire.FaultDocument(refused.Reason, refused.Detail))
 	}
@@ -183,19 +213,24 @@ func (c *call) run(userName string) (*wire.Element, error) {
 	if err := c.checkVersion(); err != nil {
 		return nil, err
 	}
+
 	if err := checkAccept(c.r.Header.Get("Accept")); err != nil {
 		return nil, err
 	}
+
 	if err := c.route(); err != nil {
 		return nil, err
 	}
+
 	if err := c.readBody(); err != nil {
 		return nil, err
 	}
+
 	document, err := c.execute(userName)
 	if c.r.Method != http.MethodGet {
 		c.settings.Changed()
 	}
+
 	return document, err
 }
 
@@ -210,11 +245,15 @@ func (c *call) checkVersion() error {
 			c.r.URL.Path = strings.TrimSuffix(wire.APIPath+"/"+path, "/")
 		}
 	}
+
 	switch version {
 	case "", "4":
 		return nil
 	case "3":
-		return &wire.Refusal{Status: http.StatusMethodNotAllowed, Page: "HTTP method " + c.r.Method + " is not supported by this URL"}
+		return &wire.Refusal{
+			Status: http.StatusMethodNotAllowed,
+			Page:   "HTTP method " + c.r.Method + " is not supported by this URL",
+		}
 	default:
 		return &wire.Refusal{Status: http.StatusBadRequest, Page: "Bad Request"}
 	}
@@ -224,14 +263,17 @@ func (c *call) checkVersion() error {
 func checkAccept(accept string) error {
 	for _, one := range strings.Split(accept, ",") {
 		media, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(one)), ";")
+
 		kind, _, ok := strings.Cut(strings.TrimSpace(media), "/")
 		switch {
-		case media == "" || media == "*/*" || media == "application/*" || media == "application/xml" || media == "application/json":
+		case media == "" || media == "*/*" || media == "application/*" || media == "application/xml" ||
+			media == "application/json":
 			return nil
 		case !ok || kind == "":
 			return &wire.Refusal{Status: http.StatusBadRequest, Page: "Bad Request"}
 		}
 	}
+
 	return &wire.Refusal{Status: http.StatusNotAcceptable}
 }
 
@@ -253,10 +295,12 @@ func (c *call) execute(userName string) (document *wire.Element, err error) {
 	if err := c.authorize(); err != nil {
 		return nil, err
 	}
+
 	var before *wire.Element
 	if c.flagParam("async") && c.r.Method == http.MethodPut { // which is answered before it is done
 		before, _ = c.resolve(c.r.URL.Path)
 	}
+
 	document, err = c.op(c)
 	switch {
 	case err != nil:
@@ -265,21 +309,26 @@ func (c *call) execute(userName string) (document *wire.Element, err error) {
 	case c.flagParam("async") && c.r.Method == http.MethodDelete:
 		document, c.status = nil, http.StatusAccepted
 	}
+
 	if err == nil && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead) {
 		document, err = c.follow(document)
 	}
+
 	return document, err
 }
 
-// route sets the operation of a request: the handlers in the mux only leave it in the call. A path that the API does not
-// have is answered by the layer before it; one that the API has and the simulator does not is answered alike.
+// route sets the operation of a request: the handlers in the mux only leave it in the call. A path that the API does
+// not have is answered by the layer before it; one that the API has and the simulator does not is answered alike.
 func (c *call) route() error {
 	var segments []string
 	if rest := strings.Trim(strings.TrimPrefix(c.r.URL.Path, wire.APIPath), "/"); rest != "" {
 		segments = strings.Split(rest, "/")
 	}
+
 	notThere := &wire.Refusal{Status: http.StatusNotFound, Plain: true,
-		Page: fmt.Sprintf("RESTEASY003210: Could not find resource for full path: %s/api/v4/%s", c.URL(), strings.Join(segments, "/"))}
+		Page: fmt.Sprintf("RESTEASY003210: Could not find resource for full path: %s/api/v4/%s", c.URL(),
+			strings.Join(segments, "/")),
+	}
 	if c.service, c.action = wire.API().At(segments); c.service == nil {
 		return notThere
 	}
@@ -289,6 +338,7 @@ func (c *call) route() error {
 	if len(c.service.Methods) == 0 { // a step on the way to others, such as /options
 		return notThere
 	}
+
 	switch {
 	case c.r.Method == http.MethodOptions:
 		c.op = func(*call) (*wire.Element, error) { return nil, &optionsAnswer{allowed} }
@@ -296,20 +346,24 @@ func (c *call) route() error {
 	case !slices.Contains(allowed, c.r.Method):
 		return &methodRefusal{allowed}
 	}
+
 	if c.r.Method == http.MethodPost || c.r.Method == http.MethodPut {
 		if _, err := mediaOf(c.r); err != nil {
 			return err
 		}
 	}
+
 	probe := &wire.StatusRecorder{ResponseWriter: discard{http.Header{}}}
 	request := c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
 	if request.Method == http.MethodHead {
 		request.Method = http.MethodGet
 	}
+
 	c.mux.ServeHTTP(probe, request)
 	if c.op == nil {
 		return notThere
 	}
+
 	return c.checkIDs(segments)
 }
 
@@ -324,7 +378,16 @@ type optionsAnswer struct{ allowed []string }
 func (o *optionsAnswer) Error() string { return strings.Join(o.allowed, ", ") }
 
 // otherIDs are the collections whose objects have IDs that are no UUIDs.
-var otherIDs = []string{"events", "graphicsconsoles", "operatingsystems", "clusterlevels", "cdroms", "networkfilters", "options", "statistics"}
+var otherIDs = []string{
+	"events",
+	"graphicsconsoles",
+	"operatingsystems",
+	"clusterlevels",
+	"cdroms",
+	"networkfilters",
+	"options",
+	"statistics",
+}
 
 // checkIDs refuses an ID in the path that is no UUID: the object is not there.
 func (c *call) checkIDs(segments []string) error {
@@ -334,6 +397,7 @@ func (c *call) checkIDs(segments []string) error {
 			return wire.Gone()
 		}
 	}
+
 	return nil
 }
 
@@ -353,6 +417,7 @@ func mediaOf(r *http.Request) (string, error) {
 	if err != nil || media != "application/xml" && media != "application/json" {
 		return "", &wire.Refusal{Status: http.StatusUnsupportedMediaType}
 	}
+
 	return media, nil
 }
 
@@ -363,49 +428,73 @@ func (c *call) readBody() error {
 	if err != nil {
 		return c.syntaxError()
 	}
+
 	if len(content) > maxBody {
 		return wire.Failed(http.StatusRequestEntityTooLarge, "the body is larger than 32 MiB")
 	}
+
 	empty := len(bytes.TrimSpace(content)) == 0
 	if r.Method != http.MethodPost && r.Method != http.MethodPut || empty && c.action != "" {
 		if empty || r.Method != http.MethodDelete {
 			return nil
 		}
 	}
+
 	root := c.rootName()
 	if media, _ := mediaOf(r); media == "application/json" {
 		c.body, err = wire.ParseJSON(bytes.NewReader(content), root)
 	} else {
 		c.body, err = wire.ParseXML(bytes.NewReader(content))
 	}
+
 	if err != nil {
 		return c.syntaxError()
 	}
+
 	if wire.API().Roots[c.body.Name] == "" {
 		return c.syntaxError()
 	}
+
 	if c.body.Name != root {
 		text := "java.lang.ClassCastException@1f"
 		if c.action != "" {
 			text = "argument type mismatch"
 		}
+
 		return &wire.Refusal{Status: http.StatusInternalServerError, Page: text, Plain: true}
 	}
+
 	// In JSON a value that its element cannot have is no document of the API.
 	err = wire.API().Shape(c.body, wire.API().Roots[root])
 	if media, _ := mediaOf(r); errors.Is(err, wire.ErrSyntax) || err != nil && media == "application/json" {
 		err = c.syntaxError()
 	}
+
 	return err
 }
 
 // collections gives the element of each collection whose name does not tell it.
 var collections = map[string]string{
-	"affinitygroups": "affinity_group", "affinitylabels": "affinity_label", "datacenters": "data_center", "diskattachments": "disk_attachment",
-	"graphicsconsoles": "graphics_console", "imagetransfers": "image_transfer", "instancetypes": "instance_type", "storagedomains": "storage_domain",
-	"vnicprofiles": "vnic_profile", "cpuprofiles": "cpu_profile", "diskprofiles": "disk_profile", "macpools": "mac_pool", "vmpools": "vm_pool",
-	"storageconnections": "storage_connection", "schedulingpolicies": "scheduling_policy", "networkfilters": "network_filter", "numanodes": "vm_numa_node",
-	"networkfilterparameters": "network_filter_parameter", "hostdevices": "host_device", "mediateddevices": "vm_mediated_device",
+	"affinitygroups":          "affinity_group",
+	"affinitylabels":          "affinity_label",
+	"datacenters":             "data_center",
+	"diskattachments":         "disk_attachment",
+	"graphicsconsoles":        "graphics_console",
+	"imagetransfers":          "image_transfer",
+	"instancetypes":           "instance_type",
+	"storagedomains":          "storage_domain",
+	"vnicprofiles":            "vnic_profile",
+	"cpuprofiles":             "cpu_profile",
+	"diskprofiles":            "disk_profile",
+	"macpools":                "mac_pool",
+	"vmpools":                 "vm_pool",
+	"storageconnections":      "storage_connection",
+	"schedulingpolicies":      "scheduling_policy",
+	"networkfilters":          "network_filter",
+	"numanodes":               "vm_numa_node",
+	"networkfilterparameters": "network_filter_parameter",
+	"hostdevices":             "host_device",
+	"mediateddevices":         "vm_mediated_device",
 }
 
 // rootName is the name of the document that belongs into a request: an action, or the object of the collection.
@@ -413,21 +502,26 @@ func (c *call) rootName() string {
 	if c.action != "" {
 		return "action"
 	}
+
 	parts := strings.Split(strings.TrimPrefix(c.r.URL.Path, wire.APIPath+"/"), "/")
 	collection := parts[len(parts)-1]
 	if c.r.Method == http.MethodPut || c.r.Method == http.MethodDelete {
 		collection = parts[max(len(parts)-2, 0)]
 	}
+
 	if c.r.Method == http.MethodDelete {
 		return "action"
 	}
+
 	if name, ok := collections[collection]; ok {
 		return name
 	}
+
 	return strings.TrimSuffix(collection, "s")
 }
 
-// complete is the answer to an action that was done: its job, the object that it was done to, and the request's elements.
+// complete is the answer to an action that was done: its job, the object that it was done to, and the request's
+// elements.
 func (c *call) complete(kids ...*wire.Element) *wire.Element {
 	out := wire.El("action").Add(wire.Ref("job", "jobs", c.job)).Add(kids...)
 	if c.body != nil && c.action != "" {
@@ -437,6 +531,7 @@ func (c *call) complete(kids ...*wire.Element) *wire.Element {
 			}
 		}
 	}
+
 	return out.Str("status", "complete")
 }
 
@@ -446,6 +541,7 @@ func (c *call) max() (int, error) {
 	if raw == "" {
 		return -1, nil
 	}
+
 	n, err := strconv.Atoi(raw)
 	switch {
 	case err != nil:
@@ -453,6 +549,7 @@ func (c *call) max() (int, error) {
 	case n < 0:
 		return 0, wire.Failed(http.StatusBadRequest, "illegal max count value for query : %d", n)
 	}
+
 	return n, nil
 }
 

@@ -64,10 +64,12 @@ var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText
 
 func parseCatalog(text string) *catalogue {
 	out := &catalogue{}
+
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		words := strings.Fields(line)
 		rest := func(n int) string { return strings.SplitN(line, " ", n+1)[n] }
+
 		switch words[0] {
 		case "os":
 			out.systems = append(out.systems, operatingSystem{words[1], words[2], words[3], words[4], rest(5)})
@@ -81,6 +83,7 @@ func parseCatalog(text string) *catalogue {
 				name, value, _ := strings.Cut(word, "=")
 				made.properties = append(made.properties, store.Property{Name: name, Value: value})
 			}
+
 			out.policies = append(out.policies, made)
 		case "cpu":
 			out.cpus = append(out.cpus, cpuType{words[1], words[2], words[3], rest(4)})
@@ -88,6 +91,7 @@ func parseCatalog(text string) *catalogue {
 			out.permits = append(out.permits, permit{words[1], words[2], words[3]})
 		}
 	}
+
 	return out
 }
 
@@ -98,6 +102,7 @@ func (c *catalogue) osNamed(name string) *operatingSystem {
 			return &c.systems[i]
 		}
 	}
+
 	return nil
 }
 
@@ -113,16 +118,27 @@ func versionElement(version string) *wire.Element {
 	for i, part := range strings.Split(version, ".") {
 		out.Str([]string{"major", "minor", "build", "revision"}[i], part)
 	}
+
 	return out
 }
 
 func (c *call) icons(of string) (large, small *wire.Element) {
-	return wire.Ref("large_icon", "icons", c.store.IDOf("", "large icon", of)), wire.Ref("small_icon", "icons", c.store.IDOf("", "small icon", of))
+	return wire.Ref(
+			"large_icon",
+			"icons",
+			c.store.IDOf("", "large icon", of),
+		), wire.Ref(
+			"small_icon",
+			"icons",
+			c.store.IDOf("", "small icon", of),
+		)
 }
 
 func osDocument(c *call, s operatingSystem) *wire.Element {
 	large, small := c.icons(strings.SplitN(s.name, "_", 2)[0])
-	return wire.Object("operating_system", s.id, "operatingsystems", s.id).Str("name", s.name).Str("description", s.description).
+
+	return wire.Object("operating_system", s.id, "operatingsystems", s.id).Str("name", s.name).
+		Str("description", s.description).
 		Str("architecture", s.architecture).Str("tpm_support", s.tpm).Add(large, small)
 }
 
@@ -132,6 +148,7 @@ func listOperatingSystems(c *call) (*wire.Element, error) {
 	for _, s := range catalog().systems {
 		out.Items(osDocument(c, s))
 	}
+
 	return out, nil
 }
 
@@ -141,11 +158,13 @@ func getOperatingSystem(c *call) (*wire.Element, error) {
 			return osDocument(c, s), nil
 		}
 	}
+
 	return nil, wire.BrokenPage()
 }
 
 func filterDocument(c *call, f networkFilter) *wire.Element {
-	return wire.Object("network_filter", c.store.FilterID(f.name), "networkfilters", c.store.FilterID(f.name)).Str("name", f.name).Add(versionElement(f.version))
+	return wire.Object("network_filter", c.store.FilterID(f.name), "networkfilters", c.store.FilterID(f.name)).
+		Str("name", f.name).Add(versionElement(f.version))
 }
 
 func listNetworkFilters(c *call) (*wire.Element, error) {
@@ -153,16 +172,20 @@ func listNetworkFilters(c *call) (*wire.Element, error) {
 	for _, f := range catalog().filters {
 		out.Items(filterDocument(c, f))
 	}
+
 	return out, nil
 }
 
 func policyDocument(c *call, p schedulingPolicy) *wire.Element {
 	id := c.store.IDOf("", "schedulingpolicy", p.name)
+
 	properties := wire.El("properties")
 	for _, one := range p.properties {
 		properties.Items(wire.El("property").Str("name", one.Name).Str("value", one.Value))
 	}
-	return wire.Object("scheduling_policy", id, "schedulingpolicies", id).Str("name", p.name).Str("default_policy", p.isDefault).Str("locked", p.locked).Add(properties)
+
+	return wire.Object("scheduling_policy", id, "schedulingpolicies", id).Str("name", p.name).
+		Str("default_policy", p.isDefault).Str("locked", p.locked).Add(properties)
 }
 
 func listSchedulingPolicies(c *call) (*wire.Element, error) {
@@ -170,6 +193,7 @@ func listSchedulingPolicies(c *call) (*wire.Element, error) {
 	for _, p := range catalog().policies {
 		out.Items(policyDocument(c, p))
 	}
+
 	return out, nil
 }
 
@@ -178,15 +202,20 @@ var clusterLevels = []string{"4.2", "4.7", "4.8", "4.6", "4.5", "4.4", "4.3"}
 
 func levelDocument(level string) *wire.Element {
 	types := wire.El("cpu_types")
+
 	for _, t := range catalog().cpus {
 		if t.level == level {
-			types.Items(wire.El("cpu_type").Str("architecture", t.architecture).Str("level", t.rank).Str("name", t.name))
+			types.Items(
+				wire.El("cpu_type").Str("architecture", t.architecture).Str("level", t.rank).Str("name", t.name),
+			)
 		}
 	}
+
 	permits := wire.El("permits")
 	for _, p := range catalog().permits {
 		permits.Items(wire.El("permit").Set("id", p.id).Str("name", p.name).Str("administrative", p.administrative))
 	}
+
 	return wire.Object("cluster_level", level, "clusterlevels", level).Add(types, permits)
 }
 
@@ -195,6 +224,7 @@ func listClusterLevels(*call) (*wire.Element, error) {
 	for _, level := range clusterLevels {
 		out.Items(levelDocument(level))
 	}
+
 	return out, nil
 }
 
@@ -202,13 +232,16 @@ func getClusterLevel(c *call) (*wire.Element, error) {
 	if !slices.Contains(clusterLevels, c.id("id")) {
 		return nil, wire.Gone()
 	}
+
 	return levelDocument(c.id("id")), nil
 }
 
 func macPoolDocument(c *call) *wire.Element {
 	id := c.store.MACPoolID()
 	ranges := wire.El("ranges").Items(wire.El("range").Str("from", "56:6f:1a:00:00:00").Str("to", "56:6f:1a:ff:ff:ff"))
-	return wire.Object("mac_pool", id, "macpools", id).Str("name", "Default").Str("description", "Default MAC pool").Flag("allow_duplicates", false).Flag("default_pool", true).Add(ranges)
+
+	return wire.Object("mac_pool", id, "macpools", id).Str("name", "Default").Str("description", "Default MAC pool").
+		Flag("allow_duplicates", false).Flag("default_pool", true).Add(ranges)
 }
 
 func listMACPools(c *call) (*wire.Element, error) {

@@ -21,32 +21,45 @@ var camel = regexp.MustCompile(`[A-Z]`)
 // spelled as the engine spells them in its refusal, such as dataCenter.
 func require(in *wire.Element, what string, elements ...string) error {
 	var missing []string
+
 	for _, want := range elements {
 		path, alternatives, _ := strings.Cut(want, ".")
+
 		var found *wire.Element
 		for _, name := range strings.Split(path, "|") {
-			found = cmp.Or(found, in.Get(camel.ReplaceAllStringFunc(name, func(letter string) string { return "_" + strings.ToLower(letter) })))
+			found = cmp.Or(found, in.Get(camel.ReplaceAllStringFunc(name, func(letter string) string {
+				return "_" + strings.ToLower(letter)
+			})))
 		}
+
 		if alternatives == "" && (found == nil || found.Text == "" && len(found.Kids) == 0 && len(found.Attrs) == 0) {
 			missing = append(missing, want)
 			continue
 		}
+
 		present := alternatives == ""
 		for _, one := range strings.Split(alternatives, "|") {
 			present = present || one == "id" && found.Attr("id") != "" || found.Value(one) != ""
 		}
+
 		if !present {
 			missing = append(missing, want)
 		}
 	}
+
 	if len(missing) == 0 {
 		return nil
 	}
+
 	return incomplete(what, missing...)
 }
 
 func incomplete(what string, missing ...string) error {
-	return &wire.Refusal{Status: http.StatusBadRequest, Reason: "Incomplete parameters", Detail: fmt.Sprintf("%s [%s] required for add", what, strings.Join(missing, ", "))}
+	return &wire.Refusal{
+		Status: http.StatusBadRequest,
+		Reason: "Incomplete parameters",
+		Detail: fmt.Sprintf("%s [%s] required for add", what, strings.Join(missing, ", ")),
+	}
 }
 
 // mandatory refuses a request without an element that the description of the API demands.
@@ -54,6 +67,7 @@ func mandatory(in *wire.Element, root string, path ...string) error {
 	if in.Has(path...) {
 		return nil
 	}
+
 	return notMandatory("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
 }
 
@@ -62,11 +76,17 @@ func mandatoryRef(in *wire.Element, path string) error {
 	if wire.RefID(in) != "" || in.Value("name") != "" {
 		return nil
 	}
+
 	return notMandatory("Parameters '%s.id' or '%s.name' are mandatory but both were not provided.", path, path)
 }
 
 func notMandatory(format string, args ...any) error {
-	return &wire.Refusal{Status: http.StatusBadRequest, Reason: "Input validation failed.", Detail: fmt.Sprintf(format, args...), Bare: true}
+	return &wire.Refusal{
+		Status: http.StatusBadRequest,
+		Reason: "Input validation failed.",
+		Detail: fmt.Sprintf(format, args...),
+		Bare:   true,
+	}
 }
 
 // checkRef refuses a reference whose ID is no UUID.
@@ -74,5 +94,6 @@ func checkRef(e *wire.Element) error {
 	if id := wire.RefID(e); id != "" && uuid.Validate(id) != nil {
 		return wire.BadUUID(id)
 	}
+
 	return nil
 }

@@ -12,19 +12,24 @@ func one[T any](t *store.Table[T], id string) (*T, error) {
 	if found := t.Get(id); found != nil {
 		return found, nil
 	}
+
 	return nil, wire.Gone()
 }
 
 // collect answers with a list.
-func collect[T any](c *call, name string, items []*T, of fields[*T], document func(*call, *T) *wire.Element) (*wire.Element, error) {
+func collect[T any](
+	c *call, name string, items []*T, of fields[*T], document func(*call, *T) *wire.Element,
+) (*wire.Element, error) {
 	items, err := find(c, items, of)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &wire.Element{Name: name, Structured: true, Kids: make([]*wire.Element, 0, len(items))}
 	for _, item := range items {
 		out.Items(document(c, item))
 	}
+
 	return out, nil
 }
 
@@ -39,12 +44,14 @@ func (c *call) pick(list operation, id string) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, item := range all.Kids {
 		if item.Attr("id") == id {
 			item.Item = false
 			return item, nil
 		}
 	}
+
 	return nil, wire.Gone()
 }
 

@@ -24,12 +24,14 @@ var consoleRoutes = []route{
 
 // consoleDocument shows a console. Where to reach it is told only to who asks for the current run.
 func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *wire.Element {
-	out := wire.Object("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).Str("protocol", g.Protocol)
+	out := wire.Object("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
+		Str("protocol", g.Protocol)
 	if v := c.store.VMs.Get(ownerID); v != nil && c.flagParam("current") {
 		if h := c.store.Hosts.Get(v.Host); h != nil {
 			out.Str("address", h.Address).Num("port", 5900)
 		}
 	}
+
 	return out.Add(wire.Ref(owner, owner+"s", ownerID))
 }
 
@@ -38,6 +40,7 @@ func consolesDocument(c *call, owner, ownerID string, consoles []store.GraphicsC
 	for _, g := range consoles {
 		out.Items(consoleDocument(c, owner, ownerID, g))
 	}
+
 	return out
 }
 
@@ -46,6 +49,7 @@ func listConsoles(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return consolesDocument(c, "vm", v.ID, v.Consoles), nil
 }
 
@@ -54,6 +58,7 @@ func listTemplateConsoles(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return consolesDocument(c, "template", t.ID, t.Consoles), nil
 }
 
@@ -62,17 +67,21 @@ func (c *call) console() (*store.VM, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+
 	known := false
 	for _, id := range store.ConsoleIDs {
 		known = known || id == c.id("id")
 	}
+
 	if !known { // the engine takes it for a protocol, and fails
 		return nil, 0, wire.BrokenPage()
 	}
+
 	at := slices.IndexFunc(v.Consoles, func(g store.GraphicsConsole) bool { return g.ID == c.id("id") })
 	if at < 0 {
 		return nil, 0, wire.Gone()
 	}
+
 	return v, at, nil
 }
 
@@ -81,6 +90,7 @@ func getConsole(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return consoleDocument(c, "vm", v.ID, v.Consoles[at]), nil
 }
 
@@ -89,15 +99,19 @@ func addConsole(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	protocol := c.body.Value("protocol")
 	if protocol == "" {
 		return nil, incomplete("GraphicsConsole", "protocol")
 	}
+
 	if slices.ContainsFunc(v.Consoles, func(g store.GraphicsConsole) bool { return g.Protocol == protocol }) {
 		return nil, wire.Conflict("Cannot add Graphics Device. The VM already has a graphics device of this type.")
 	}
+
 	v.Consoles = append(v.Consoles, store.GraphicsConsole{ID: store.ConsoleIDs[protocol], Protocol: protocol})
 	c.store.VMs.Put(v.ID, v)
+
 	return c.created(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
 }
 
@@ -107,6 +121,7 @@ func ofConsole(action operation) operation {
 		if _, _, err := c.console(); err != nil {
 			return nil, err
 		}
+
 		return action(c)
 	}
 }
@@ -117,11 +132,15 @@ func viewerFile(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	h := c.store.Hosts.Get(v.Host)
 	if h == nil {
 		return nil, inStatus(v, "connect to VM")
 	}
-	content := fmt.Sprintf("[virt-viewer]\ntype=%s\nhost=%s\nport=5900\npassword=%s\ntitle=%s:%%d\n", v.Consoles[at].Protocol, h.Address, wire.RandomHex(6), v.Name)
+
+	content := fmt.Sprintf("[virt-viewer]\ntype=%s\nhost=%s\nport=5900\npassword=%s\ntitle=%s:%%d\n",
+		v.Consoles[at].Protocol, h.Address, wire.RandomHex(6), v.Name)
+
 	return c.complete(wire.Leaf("remote_viewer_connection_file", content)), nil
 }
 
@@ -130,14 +149,17 @@ func removeConsole(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v.Consoles = slices.Delete(slices.Clone(v.Consoles), at, at+1)
 	c.store.VMs.Put(v.ID, v)
+
 	return c.complete(), nil
 }
 
 // cdrom is the one drive that a VM or template has. Its ID is the zero UUID.
 func cdrom(owner, ownerID string) *wire.Element {
-	return wire.Object("cdrom", store.BlankTemplateID, owner+"s", ownerID, "cdroms", store.BlankTemplateID).Add(wire.Ref(owner, owner+"s", ownerID))
+	return wire.Object("cdrom", store.BlankTemplateID, owner+"s", ownerID, "cdroms", store.BlankTemplateID).
+		Add(wire.Ref(owner, owner+"s", ownerID))
 }
 
 func listCDROMs(c *call) (*wire.Element, error) {
@@ -145,6 +167,7 @@ func listCDROMs(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return wire.El("cdroms").Items(vmCDROM(v)), nil
 }
 
@@ -153,6 +176,7 @@ func getCDROM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return vmCDROM(v), nil
 }
 
@@ -162,12 +186,15 @@ func changeCDROM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	wanted := wire.RefID(c.body.Get("file"))
 	if d := c.store.Disks.Get(wanted); wanted != "" && !c.flagParam("current") && (d == nil || d.ContentType != "iso") {
 		return nil, wire.Invalid("Cannot edit VM. The ISO image does not exist.")
 	}
+
 	v.CDROM = wanted
 	c.store.VMs.Put(v.ID, v)
+
 	return vmCDROM(v), nil
 }
 
@@ -177,6 +204,7 @@ func vmCDROM(v *store.VM) *wire.Element {
 	if v.CDROM != "" {
 		out.Add(wire.El("file").Set("id", v.CDROM))
 	}
+
 	return out
 }
 
@@ -185,5 +213,6 @@ func listTemplateCDROMs(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return wire.El("cdroms").Items(cdrom("template", t.ID)), nil
 }

@@ -29,35 +29,45 @@ func (s *Engine) level() string {
 }
 
 func dataCenterDocument(c *call, d *store.DataCenter) *wire.Element {
-	domains := c.store.StorageDomains.Where(func(s *store.StorageDomain) bool { return s.DataCenter == d.ID }, func(s *store.StorageDomain) string { return s.Name })
-	out := wire.Object("data_center", d.ID, "datacenters", d.ID).Str("name", d.Name).Opt("description", d.Description).Flag("local", false).Str("quota_mode", "disabled")
+	domains := c.store.StorageDomains.Where(func(s *store.StorageDomain) bool {
+		return s.DataCenter == d.ID
+	}, func(s *store.StorageDomain) string { return s.Name })
+	out := wire.Object("data_center", d.ID, "datacenters", d.ID).Str("name", d.Name).Opt("description", d.Description).
+		Flag("local", false).Str("quota_mode", "disabled")
 	if len(domains) > 0 {
 		out.Str("status", "up").Str("storage_format", "v5")
 	} else {
 		out.Str("status", "uninitialized")
 	}
+
 	return out.Add(wire.El("supported_versions").Items(versionElement(c.level())), versionElement(c.level())).
 		Add(wire.Ref("mac_pool", "macpools", c.store.MACPoolID()))
 }
 
 func dataCenterFields(c *call) fields[*store.DataCenter] {
 	return fields[*store.DataCenter]{
-		"name": val(func(d *store.DataCenter) string { return d.Name }), "id": val(func(d *store.DataCenter) string { return d.ID }),
-		"status": val(func(*store.DataCenter) string { return "up" }), "description": val(func(d *store.DataCenter) string { return d.Description }),
+		"name":        val(func(d *store.DataCenter) string { return d.Name }),
+		"id":          val(func(d *store.DataCenter) string { return d.ID }),
+		"status":      val(func(*store.DataCenter) string { return "up" }),
+		"description": val(func(d *store.DataCenter) string { return d.Description }),
 		"clusters.name": func(d *store.DataCenter) []string {
 			var names []string
+
 			for _, g := range c.store.Clusters.Rows {
 				if g.DataCenter == d.ID {
 					names = append(names, g.Name)
 				}
 			}
+
 			return names
 		},
 	}
 }
 
 func listDataCenters(c *call) (*wire.Element, error) {
-	return collect(c, "data_centers", c.store.DataCenters.Where(nil, func(d *store.DataCenter) string { return d.Name }), dataCenterFields(c), dataCenterDocument)
+	return collect(c, "data_centers", c.store.DataCenters.Where(nil, func(d *store.DataCenter) string {
+		return d.Name
+	}), dataCenterFields(c), dataCenterDocument)
 }
 
 func getDataCenter(c *call) (*wire.Element, error) {
@@ -65,6 +75,7 @@ func getDataCenter(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return dataCenterDocument(c, d), nil
 }
 
@@ -73,9 +84,12 @@ func listQuotas(c *call) (*wire.Element, error) {
 	out := wire.El("quotas")
 	if d := c.store.DataCenters.Get(c.id("id")); d != nil {
 		id := c.store.IDOf("", "quota", d.ID)
-		out.Items(wire.Object("quota", id, "datacenters", d.ID, "quotas", id).Str("name", "Default").Str("description", "Default unlimited quota").
-			Num("cluster_hard_limit_pct", 20).Num("cluster_soft_limit_pct", 80).Num("storage_hard_limit_pct", 20).Num("storage_soft_limit_pct", 80).
+		out.Items(wire.Object("quota", id, "datacenters", d.ID, "quotas", id).Str("name", "Default").
+			Str("description", "Default unlimited quota").
+			Num("cluster_hard_limit_pct", 20).Num("cluster_soft_limit_pct", 80).Num("storage_hard_limit_pct", 20).
+			Num("storage_soft_limit_pct", 80).
 			Add(wire.Ref("data_center", "datacenters", d.ID)))
 	}
+
 	return out, nil
 }

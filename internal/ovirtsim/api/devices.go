@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has the devices of hosts that VMs may have, mediated devices, and NUMA nodes. Hosts have none of them here. That an
-// engine refuses was seen, and with which status; the words of its refusals were not recorded.
+// This file has the devices of hosts that VMs may have, mediated devices, and NUMA nodes. Hosts have none of them here.
+// That an engine refuses was seen, and with which status; the words of its refusals were not recorded.
 
 var deviceRoutes = []route{
 	{"POST", "/vms/{vm}/hostdevices", addHostDevice},
@@ -26,11 +26,14 @@ var deviceRoutes = []route{
 }
 
 func vmNode(v *store.VM, n store.NUMANode) *wire.Element {
-	out := wire.Object("vm_numa_node", n.ID, "vms", v.ID, "numanodes", n.ID).Num("index", n.Index).Num("memory", n.Memory)
+	out := wire.Object("vm_numa_node", n.ID, "vms", v.ID, "numanodes", n.ID).Num("index", n.Index).
+		Num("memory", n.Memory)
+
 	cores := wire.El("cores")
 	for _, core := range n.Cores {
 		cores.Items(wire.El("core").Num("index", core))
 	}
+
 	return out.Add(wire.El("cpu").Add(cores), wire.Ref("vm", "vms", v.ID))
 }
 
@@ -41,6 +44,7 @@ func listNUMANodes(c *call) (*wire.Element, error) {
 			out.Items(vmNode(v, n))
 		}
 	}
+
 	return out, nil
 }
 
@@ -50,10 +54,12 @@ func (c *call) node() (*store.VM, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+
 	at := slices.IndexFunc(v.NUMANodes, func(n store.NUMANode) bool { return n.ID == c.id("id") })
 	if at < 0 {
 		return nil, 0, wire.Gone()
 	}
+
 	return v, at, nil
 }
 
@@ -62,6 +68,7 @@ func getNUMANode(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return vmNode(v, v.NUMANodes[at]), nil
 }
 
@@ -71,23 +78,28 @@ func (c *call) changeNode(v *store.VM, n *store.NUMANode) error {
 	if in.Has("index") {
 		n.Index = in.Number("index")
 	}
+
 	if in.Has("memory") {
 		n.Memory = in.Number("memory")
 	}
+
 	if in.Has("cpu", "cores") {
 		n.Cores = nil
 		for _, core := range in.List("cpu", "cores", "core") {
 			n.Cores = append(n.Cores, core.Number("index"))
 		}
 	}
+
 	if len(v.PlacementHosts) > 0 || in.Has("numa_node_pins") {
 		return wire.Invalid("Cannot edit NUMA node. The host does not have NUMA nodes.")
 	}
+
 	for _, other := range v.NUMANodes {
 		if other.ID != n.ID && other.Index == n.Index {
 			return wire.Invalid("Cannot edit NUMA node. The index %d is in use.", n.Index)
 		}
 	}
+
 	return nil
 }
 
@@ -96,12 +108,15 @@ func addNUMANode(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	made := store.NUMANode{ID: store.NewID()}
 	if err := c.changeNode(v, &made); err != nil {
 		return nil, err
 	}
+
 	v.NUMANodes = append(slices.Clone(v.NUMANodes), made)
 	c.store.VMs.Put(v.ID, v)
+
 	return c.created(vmNode(v, made)), nil
 }
 
@@ -110,13 +125,16 @@ func updateNUMANode(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	next := v.NUMANodes[at]
 	if err := c.changeNode(v, &next); err != nil {
 		return nil, err
 	}
+
 	v.NUMANodes = slices.Clone(v.NUMANodes)
 	v.NUMANodes[at] = next
 	c.store.VMs.Put(v.ID, v)
+
 	return vmNode(v, next), nil
 }
 
@@ -125,8 +143,10 @@ func removeNUMANode(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v.NUMANodes = slices.Delete(slices.Clone(v.NUMANodes), at, at+1)
 	c.store.VMs.Put(v.ID, v)
+
 	return c.complete(), nil
 }
 
@@ -136,6 +156,7 @@ func addHostDevice(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case wire.RefID(c.body) != "":
 		return nil, wire.BrokenPage()
@@ -153,7 +174,9 @@ func mediatedDocument(v *store.VM, d store.MediatedDevice) *wire.Element {
 	for _, p := range d.Parameters {
 		parameters.Items(wire.El("property").Str("name", p.Name).Str("value", p.Value))
 	}
-	return wire.Object("vm_mediated_device", d.ID, "vms", v.ID, "mediateddevices", d.ID).Add(parameters, wire.Ref("vm", "vms", v.ID))
+
+	return wire.Object("vm_mediated_device", d.ID, "vms", v.ID, "mediateddevices", d.ID).
+		Add(parameters, wire.Ref("vm", "vms", v.ID))
 }
 
 func listMediatedDevices(c *call) (*wire.Element, error) {
@@ -163,6 +186,7 @@ func listMediatedDevices(c *call) (*wire.Element, error) {
 			out.Items(mediatedDocument(v, d))
 		}
 	}
+
 	return out, nil
 }
 
@@ -171,15 +195,19 @@ func addMediatedDevice(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	made := store.MediatedDevice{ID: store.NewID()}
 	for _, p := range c.body.List("spec_params", "property") {
 		made.Parameters = append(made.Parameters, store.Property{Name: p.Value("name"), Value: p.Value("value")})
 	}
+
 	if !slices.ContainsFunc(made.Parameters, func(p store.Property) bool { return p.Name == "mdevType" }) {
 		return nil, wire.Invalid("Cannot add mediated device. Its type is missing.")
 	}
+
 	v.MediatedDevices = append(slices.Clone(v.MediatedDevices), made)
 	c.store.VMs.Put(v.ID, v)
+
 	return c.created(mediatedDocument(v, made)), nil
 }
 
@@ -193,11 +221,14 @@ func removeMediatedDevice(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	at := slices.IndexFunc(v.MediatedDevices, func(d store.MediatedDevice) bool { return d.ID == c.id("id") })
 	if at < 0 {
 		return nil, wire.Gone()
 	}
+
 	v.MediatedDevices = slices.Delete(slices.Clone(v.MediatedDevices), at, at+1)
 	c.store.VMs.Put(v.ID, v)
+
 	return c.complete(), nil
 }

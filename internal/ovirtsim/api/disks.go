@@ -40,15 +40,18 @@ func (s *Engine) wakeDisk(d *store.Disk) {
 		if s.store.Disks.Get(d.ID) != d || d.Until != due {
 			return
 		}
+
 		if due.Status == StatusRemoved {
 			s.dropDisk(d)
 		} else {
 			if !d.Made && d.Actual < thinBytes {
 				d.Actual = thinBytes
 			}
+
 			d.Status, d.Until, d.Made = due.Status, store.Transition{}, true
 			s.store.Disks.Put(d.ID, d)
 		}
+
 		s.finish(d.ID)
 	})
 }
@@ -58,6 +61,7 @@ func (s *Engine) dropDisk(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
 	}
+
 	s.store.Disks.Drop(d.ID)
 	_ = os.Remove(s.imagePath(d.ID))
 }
@@ -67,10 +71,12 @@ func (s *Engine) removeLater(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
 	}
+
 	if wait := s.settings.Timings.Remove; wait > 0 {
 		s.arrangeDisk(d, StatusRemoved, wait)
 		return
 	}
+
 	s.dropDisk(d)
 	s.finish(d.ID)
 }
@@ -80,21 +86,29 @@ func (s *Engine) imagePath(diskID string) string {
 }
 
 func diskDocument(c *call, d *store.Disk) *wire.Element {
-	out := wire.Object("disk", d.ID, "disks", d.ID).Str("name", d.Name).Str("alias", d.Name).Str("description", d.Description).
-		Num("actual_size", d.Actual).Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).Str("format", d.Format).
-		Str("image_id", c.store.IDOf("", "image", d.ID)).Flag("propagate_errors", false).Num("provisioned_size", d.Provisioned).Flag("shareable", d.Shareable).
-		Flag("sparse", d.Sparse).Str("status", d.Status).Str("storage_type", "image").Num("total_size", d.Actual).Flag("wipe_after_delete", d.WipeAfterDelete)
+	out := wire.Object("disk", d.ID, "disks", d.ID).Str("name", d.Name).Str("alias", d.Name).
+		Str("description", d.Description).
+		Num("actual_size", d.Actual).Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).
+		Str("format", d.Format).
+		Str("image_id", c.store.IDOf("", "image", d.ID)).Flag("propagate_errors", false).
+		Num("provisioned_size", d.Provisioned).Flag("shareable", d.Shareable).
+		Flag("sparse", d.Sparse).Str("status", d.Status).Str("storage_type", "image").Num("total_size", d.Actual).
+		Flag("wipe_after_delete", d.WipeAfterDelete)
 	if d.Format == "cow" && d.Made {
 		out.Str("qcow_version", "qcow2_v3")
 	}
+
 	if !d.NoProfile {
 		out.Add(wire.Ref("disk_profile", "diskprofiles", c.store.DiskProfileID(d.Domain)))
 	}
+
 	if domain := c.store.StorageDomains.Get(d.Domain); domain != nil {
 		id := c.store.IDOf("", "quota", domain.DataCenter)
 		out.Add(wire.El("quota").Set("href", wire.Href("datacenters", domain.DataCenter, "quotas", id)).Set("id", id))
 	}
+
 	out.Add(wire.Refs("storage_domains", "storage_domain", "storagedomains", append([]string{d.Domain}, d.Copies...)))
+
 	return out
 }
 
@@ -102,32 +116,47 @@ func diskFields(c *call) fields[*store.Disk] {
 	alias := val(func(d *store.Disk) string { return d.Name })
 	domains := func(d *store.Disk) []string {
 		var names []string
+
 		for _, id := range append([]string{d.Domain}, d.Copies...) {
 			if domain := c.store.StorageDomains.Get(id); domain != nil {
 				names = append(names, domain.Name)
 			}
 		}
+
 		return names
 	}
+
 	return fields[*store.Disk]{
-		"name": alias, "alias": alias, "id": val(func(d *store.Disk) string { return d.ID }), "disk_type": val(func(*store.Disk) string { return "image" }),
-		"status": val(func(d *store.Disk) string { return d.Status }), "format": val(func(d *store.Disk) string { return d.Format }), "description": val(func(d *store.Disk) string { return d.Description }),
-		"provisioned_size": val(func(d *store.Disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }), "storage.name": domains, "storages.name": domains,
-		"number_of_vms": val(func(d *store.Disk) string { return strconv.Itoa(len(c.store.AttachmentsOfDisk(d.ID))) }),
+		"name":             alias,
+		"alias":            alias,
+		"id":               val(func(d *store.Disk) string { return d.ID }),
+		"disk_type":        val(func(*store.Disk) string { return "image" }),
+		"status":           val(func(d *store.Disk) string { return d.Status }),
+		"format":           val(func(d *store.Disk) string { return d.Format }),
+		"description":      val(func(d *store.Disk) string { return d.Description }),
+		"provisioned_size": val(func(d *store.Disk) string { return strconv.FormatInt(d.Provisioned>>30, 10) }),
+		"storage.name":     domains,
+		"storages.name":    domains,
+		"number_of_vms": val(func(d *store.Disk) string {
+			return strconv.Itoa(len(c.store.AttachmentsOfDisk(d.ID)))
+		}),
 		"vm_names": func(d *store.Disk) []string {
 			var names []string
+
 			for _, a := range c.store.AttachmentsOfDisk(d.ID) {
 				if v := c.store.VMs.Get(a.Owner); v != nil {
 					names = append(names, v.Name)
 				}
 			}
+
 			return names
 		},
 	}
 }
 
 func disksWhere(c *call, match func(*store.Disk) bool) (*wire.Element, error) {
-	return collect(c, "disks", c.store.Disks.Where(match, func(d *store.Disk) string { return d.Name + d.ID }), diskFields(c), diskDocument)
+	return collect(c, "disks", c.store.Disks.Where(match, func(d *store.Disk) string { return d.Name + d.ID }),
+		diskFields(c), diskDocument)
 }
 
 // listDisks has those of templates, too, and those of their VMs have the same alias.
@@ -140,6 +169,7 @@ func getDisk(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return diskDocument(c, d), nil
 }
 
@@ -147,15 +177,20 @@ func getDisk(c *call) (*wire.Element, error) {
 func (c *call) domainFor(in *wire.Element, dataCenterID, command string) (*store.StorageDomain, error) {
 	named := append(in.List("storage_domains", "storage_domain"), in.List("storage_domain")...)
 	if len(named) == 0 {
-		domains := c.store.StorageDomains.Where(func(d *store.StorageDomain) bool { return d.DataCenter == dataCenterID }, func(d *store.StorageDomain) string { return d.Name })
+		domains := c.store.StorageDomains.Where(func(d *store.StorageDomain) bool {
+			return d.DataCenter == dataCenterID
+		}, func(d *store.StorageDomain) string { return d.Name })
 		if len(domains) == 0 || dataCenterID == "" {
 			return nil, incomplete("Disk", "storage_domains")
 		}
+
 		return domains[0], nil
 	}
+
 	if err := checkRef(named[0]); err != nil {
 		return nil, err
 	}
+
 	found := referred(c.store.StorageDomains, named[0], func(d *store.StorageDomain) string { return d.Name })
 	switch {
 	case found != nil:
@@ -170,9 +205,18 @@ func (c *call) domainFor(in *wire.Element, dataCenterID, command string) (*store
 // fits checks that a disk's shape is possible on its storage domain, and that there is room for it.
 func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
 	if d.Format == "raw" && d.Sparse && domain.Block() || d.Format == "cow" && !d.Sparse {
-		shape := map[string]string{"raw": "RAW", "cow": "COW"}[d.Format] + map[bool]string{true: " Sparse", false: " Preallocated"}[d.Sparse]
-		return wire.Conflict("Cannot %s. Disk configuration (%s backup-None) is incompatible with the storage domain type.", command, shape)
+		shape := map[string]string{
+			"raw": "RAW",
+			"cow": "COW",
+		}[d.Format] + map[bool]string{true: " Sparse", false: " Preallocated"}[d.Sparse]
+
+		return wire.Conflict(
+			"Cannot %s. Disk configuration (%s backup-None) is incompatible with the storage domain type.",
+			command,
+			shape,
+		)
 	}
+
 	return c.space(domain, needs)
 }
 
@@ -181,6 +225,7 @@ func (c *call) space(domain *store.StorageDomain, needs int64) error {
 	if used, _ := c.store.Usage(domain.ID); domain.Bytes-used < needs {
 		return wire.Conflict("Cannot add Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
 	}
+
 	return nil
 }
 
@@ -190,11 +235,13 @@ func (c *call) room(disks []*store.Disk) error {
 	for _, d := range disks {
 		needs[d.Domain] += d.Actual
 	}
+
 	for _, id := range wire.SortedKeys(needs) {
 		if err := c.space(c.store.StorageDomains.Get(id), needs[id]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -203,6 +250,7 @@ func (c *call) sameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	if c.store.StorageDomains.Get(d.Domain).DataCenter != domain.DataCenter {
 		return wire.Conflict("Cannot move Virtual Disk. The storage domain %s is in another data center.", domain.Name)
 	}
+
 	return nil
 }
 
@@ -211,20 +259,33 @@ func (c *call) newDisk(in *wire.Element, dataCenterID string) (*store.Disk, erro
 	if err := require(in, "Disk", "provisionedSize|size", "format"); err != nil {
 		return nil, err
 	}
+
 	domain, err := c.domainFor(in, dataCenterID, addDiskCommand)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := checkRef(in); err != nil {
 		return nil, err
 	}
+
 	made := &store.Disk{
-		ID: cmp.Or(wire.RefID(in), store.NewID()), Name: cmp.Or(in.Value("alias"), in.Value("name")), Description: in.Value("description"), Domain: domain.ID, Format: in.Value("format"),
-		ContentType: cmp.Or(in.Value("content_type"), "data"), Provisioned: in.Number("provisioned_size"), Initial: in.Number("initial_size"), Backup: in.Value("backup"),
-		Shareable: in.Yes("shareable"), WipeAfterDelete: in.Yes("wipe_after_delete"), Sparse: in.Value("sparse") != "false",
+		ID:              cmp.Or(wire.RefID(in), store.NewID()),
+		Name:            cmp.Or(in.Value("alias"), in.Value("name")),
+		Description:     in.Value("description"),
+		Domain:          domain.ID,
+		Format:          in.Value("format"),
+		ContentType:     cmp.Or(in.Value("content_type"), "data"),
+		Provisioned:     in.Number("provisioned_size"),
+		Initial:         in.Number("initial_size"),
+		Backup:          in.Value("backup"),
+		Shareable:       in.Yes("shareable"),
+		WipeAfterDelete: in.Yes("wipe_after_delete"),
+		Sparse:          in.Value("sparse") != "false",
 	}
 	switch {
-	case made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias || utf8.RuneCountInString(made.Description) > maxDiskDescription:
+	case made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias ||
+		utf8.RuneCountInString(made.Description) > maxDiskDescription:
 		return nil, wire.Invalid("")
 	case c.store.Disks.Get(made.ID) != nil:
 		return nil, wire.Conflict("Cannot add Virtual Disk. The specified disk already exists.")
@@ -233,14 +294,17 @@ func (c *call) newDisk(in *wire.Element, dataCenterID string) (*store.Disk, erro
 	case made.Shareable && made.Format == "cow":
 		return nil, wire.Conflict("Cannot add Virtual Disk. Disk's volume format is not supported for shareable disk.")
 	}
+
 	if !made.Sparse {
 		made.Actual = made.Provisioned
 	} else if domain.Block() {
 		made.Actual = made.Initial
 	}
+
 	if made.Name == "" {
 		made.Name = "Disk-" + made.ID[:8]
 	}
+
 	return made, c.fits(made, domain, made.Actual, addDiskCommand)
 }
 
@@ -255,19 +319,30 @@ func addDisk(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "disk", "format"); err != nil {
 		return nil, err
 	}
+
 	made, err := c.newDisk(c.body, "")
 	if err != nil {
 		return nil, err
 	}
+
 	c.work("Adding Disk "+made.Name, made.ID)
 	c.arrangeDisk(made, store.StatusOK, c.settings.Timings.Disk)
-	c.event(2020, "normal", fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user.Name), eventOf{})
+	c.event(
+		2020,
+		"normal",
+		fmt.Sprintf("Add-Disk operation of %s was initiated by %s.", made.Name, c.user.Name),
+		eventOf{},
+	)
+
 	return c.created(diskDocument(c, made)), nil
 }
 
 // lockedDisk is what a change says of a disk that another one is at. The engine forgets to put in which disk it is.
 func lockedDisk(command string) error {
-	return wire.Conflict("Cannot %s: The following disks are locked: ${diskAliases}. Please try again in a few minutes.", command)
+	return wire.Conflict(
+		"Cannot %s: The following disks are locked: ${diskAliases}. Please try again in a few minutes.",
+		command,
+	)
 }
 
 // busy refuses a change of a disk that is transferred or locked.
@@ -277,9 +352,11 @@ func (c *call) busy(d *store.Disk, command string) error {
 			return wire.Conflict("Cannot %s. Disk %s is being transferred.", command, d.Name)
 		}
 	}
+
 	if d.Status == store.StatusLocked {
 		return lockedDisk(command)
 	}
+
 	return nil
 }
 
@@ -291,35 +368,44 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	if err := c.busy(d, "edit Virtual Disk"); err != nil {
 		return err
 	}
+
 	size := in.Number("provisioned_size")
 	if in.Value("provisioned_size") != "" && size != d.Provisioned {
 		if size < d.Provisioned {
 			return wire.Invalid("Cannot edit Virtual Disk. New disk size must be larger than the current disk size.")
 		}
+
 		for _, a := range c.store.AttachmentsOfDisk(d.ID) {
 			if v := c.store.VMs.Get(a.Owner); v != nil && !slices.Contains(growable, v.Status) {
 				return inStatus(v, "edit Virtual Disk")
 			}
 		}
+
 		grow := int64(0)
 		if !d.Sparse {
 			grow = size - d.Provisioned
 		}
+
 		domain := c.store.StorageDomains.Get(d.Domain)
 		if used, _ := c.store.Usage(d.Domain); domain.Bytes-used < grow {
 			return wire.Conflict("Cannot edit Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
 		}
+
 		d.Provisioned = size
 		d.Actual += grow
 	}
+
 	d.Name, d.Description = textOr(in, "alias", textOr(in, "name", d.Name)), textOr(in, "description", d.Description)
 	if in.Has("wipe_after_delete") {
 		d.WipeAfterDelete = in.Yes("wipe_after_delete")
 	}
+
 	if in.Has("shareable") {
 		d.Shareable = in.Yes("shareable")
 	}
+
 	c.arrangeDisk(d, store.StatusOK, c.settings.Timings.Disk)
+
 	return nil
 }
 
@@ -329,11 +415,14 @@ func updateDisk(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	before := diskDocument(c, d)
 	if err := c.editDisk(d, c.body); err != nil {
 		return nil, err
 	}
+
 	c.work("Editing Disk "+d.Name, d.ID)
+
 	return before, nil
 }
 
@@ -342,19 +431,24 @@ func removeDisk(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.busy(d, "remove Virtual Disk"); err != nil {
 		return nil, err
 	}
+
 	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
 		if c.store.Templates.Get(a.Owner) != nil {
 			return nil, wire.Conflict("Cannot remove Virtual Disk. Template disks cannot be removed.")
 		}
+
 		if v := c.store.VMs.Get(a.Owner); v != nil && v.Running() && a.Active {
 			return nil, wire.Conflict("Cannot remove Virtual Disk. At least one of the VMs is not down.")
 		}
 	}
+
 	c.work("Removing Disk "+d.Name, d.ID)
 	c.removeLater(d)
+
 	return c.complete(), nil
 }
 
@@ -364,41 +458,55 @@ func copyDisk(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	const command = "copy Virtual Disk"
 	if err := mandatoryRef(c.body.Get("storage_domain"), "storage_domain"); err != nil {
 		return nil, err
 	}
+
 	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
+
 	domain, err := c.domainFor(c.body, c.store.StorageDomains.Get(d.Domain).DataCenter, command)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.sameCenter(d, domain); err != nil {
 		return nil, err
 	}
+
 	answer := wire.Ref("disk", "disks", d.ID)
 	if c.store.OfTemplate(d) { // the same disk, on one more storage domain, whatever name is asked for
 		if d.On(domain.ID) {
 			return nil, wire.Conflict("Cannot copy Virtual Disk. One of the Template Images already exists.")
 		}
+
 		if err := c.fits(d, domain, d.Actual, command); err != nil {
 			return nil, err
 		}
+
 		d.Copies = append(d.Copies, domain.ID)
 		c.work("Copying Disk "+d.Name, d.ID)
 		c.arrangeDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
+
 		return c.complete(answer), nil
 	}
+
 	made := *d
 	made.Copies, made.NoProfile = nil, true
-	made.ID, made.Domain, made.Parent, made.Name = store.NewID(), domain.ID, "", cmp.Or(c.body.Value("disk", "alias"), cmp.Or(c.body.Value("disk", "name"), d.Name))
+	made.ID = store.NewID()
+	made.Domain = domain.ID
+	made.Parent = ""
+	made.Name = cmp.Or(c.body.Value("disk", "alias"), cmp.Or(c.body.Value("disk", "name"), d.Name))
 	if err := c.fits(&made, domain, made.Actual, command); err != nil {
 		return nil, err
 	}
+
 	c.work("Copying Disk "+d.Name, made.ID)
 	c.arrangeDisk(&made, store.StatusOK, 2*c.settings.Timings.Disk)
+
 	return c.complete(answer), nil
 }
 
@@ -407,26 +515,33 @@ func moveDisk(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	const command = "move Virtual Disk"
 	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
+
 	domain, err := c.domainFor(c.body, "", command)
 	if err != nil {
 		return nil, err
 	}
+
 	if d.Domain == domain.ID {
 		return nil, wire.Invalid("Cannot move Virtual Disk. Source and target storage domains are the same.")
 	}
+
 	if err := c.sameCenter(d, domain); err != nil {
 		return nil, err
 	}
+
 	if err := c.fits(d, domain, d.Actual, command); err != nil {
 		return nil, err
 	}
+
 	d.Domain = domain.ID
 	c.work("Moving Disk "+d.Name, d.ID)
 	c.arrangeDisk(d, store.StatusOK, 2*c.settings.Timings.Disk)
+
 	return c.complete(), nil
 }
 
@@ -437,73 +552,108 @@ type copied struct {
 }
 
 // copyDisks makes the disks of a VM from those of its template: dependent on them, or copied. Nothing is stored yet. A
-// request changes all of them or none; they keep the aliases, and where they are copied the allocation, of the template's.
+// request changes all of them or none; they keep the aliases, and where they are copied the allocation, of the
+// template's.
 func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.Element, clone bool) ([]copied, error) {
 	changes := map[string]*wire.Element{}
+
 	for _, override := range overrides {
 		in := override.Get("disk")
 		if err := checkRef(in); err != nil {
 			return nil, err
 		}
+
 		changes[wire.RefID(in)] = in
 	}
+
 	attached := c.store.AttachmentsOf(source.ID)
 	for id := range changes {
 		if !slices.ContainsFunc(attached, func(a *store.Attachment) bool { return a.Disk == id }) {
 			return nil, wire.Gone()
 		}
 	}
+
 	if len(changes) > 0 && len(changes) < len(attached) {
-		return nil, wire.Invalid("Cannot add VM. One or more provided storage domains are either not in active status or of an illegal type for the requested operation.")
+		return nil, wire.Invalid(
+			"Cannot add VM. One or more provided storage domains are either not in active status or of an illegal " +
+				"type for the requested operation.",
+		)
 	}
 
 	var out []copied
 	var all []*store.Disk
+
 	for _, a := range attached {
 		made, err := c.copyOfDisk(c.store.Disks.Get(a.Disk), changes[a.Disk], clone)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, copied{made, &store.Attachment{Owner: v.ID, Disk: made.ID, Interface: a.Interface, Bootable: a.Bootable, Active: true}})
+
+		out = append(out, copied{made, &store.Attachment{
+			Owner:     v.ID,
+			Disk:      made.ID,
+			Interface: a.Interface,
+			Bootable:  a.Bootable,
+			Active:    true,
+		}})
 		all = append(all, made)
 	}
+
 	return out, c.room(all)
 }
 
 // copyOfDisk is the disk that a VM gets for one of its template's.
 func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*store.Disk, error) {
 	made := &store.Disk{
-		ID: store.NewID(), Name: origin.Name, Description: origin.Description, Domain: origin.Domain, Format: origin.Format, Sparse: origin.Sparse, Status: store.StatusLocked,
-		ContentType: origin.ContentType, Provisioned: origin.Provisioned, Actual: thinBytes, Parent: origin.ID, SHA256: origin.SHA256, Made: true,
+		ID:          store.NewID(),
+		Name:        origin.Name,
+		Description: origin.Description,
+		Domain:      origin.Domain,
+		Format:      origin.Format,
+		Sparse:      origin.Sparse,
+		Status:      store.StatusLocked,
+		ContentType: origin.ContentType,
+		Provisioned: origin.Provisioned,
+		Actual:      thinBytes,
+		Parent:      origin.ID,
+		SHA256:      origin.SHA256,
+		Made:        true,
 	}
 	if !clone {
 		made.Format, made.Sparse = "cow", true // what depends on another disk holds only the difference
 	}
+
 	made.Name = cmp.Or(cmp.Or(in.Value("alias"), in.Value("name")), made.Name)
 	made.Format = cmp.Or(in.Value("format"), made.Format)
 	if in.Value("sparse") != "" {
 		made.Sparse = in.Yes("sparse")
 	}
+
 	if len(in.List("storage_domains", "storage_domain")) > 0 {
 		named, err := c.domainFor(in, "", "add VM")
 		if err != nil {
 			return nil, err
 		}
+
 		made.Domain = named.ID
 	}
+
 	domain := c.store.StorageDomains.Get(made.Domain)
 	switch {
-	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw": // what is named is the template's, with what the request says
+	// what is named is the template's, with what the request says
+	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw":
 		return nil, wire.Invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
 	case !clone && !origin.On(domain.ID):
 		return nil, wire.Invalid("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
 	}
+
 	if clone {
 		made.Parent, made.Actual = "", origin.Actual
 		if !made.Sparse {
 			made.Actual = made.Provisioned
 		}
 	}
+
 	return made, c.fits(made, domain, made.Actual, "add VM")
 }
 

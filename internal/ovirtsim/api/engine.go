@@ -55,8 +55,8 @@ type Engine struct {
 	logins     int
 }
 
-// NewEngine makes an engine that answers from a store, where a new one gets what the inventory wants beyond its objects. What
-// was on its way in a store that was used before goes on. Close stops it.
+// NewEngine makes an engine that answers from a store, where a new one gets what the inventory wants beyond its
+// objects. What was on its way in a store that was used before goes on. Close stops it.
 func NewEngine(settings Settings, from *store.Store, inventory inventory.Inventory, resumed bool) (*Engine, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Engine{
@@ -72,6 +72,7 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 		cancel()
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -82,11 +83,14 @@ func (s *Engine) begin(inventory inventory.Inventory, resumed bool) error {
 		s.resume()
 		return s.store.Flush()
 	}
+
 	if err := s.seed(inventory); err != nil {
 		return err
 	}
+
 	s.store.Counters.Put(store.VersionRow, &store.Counter{Text: s.version})
 	s.store.Counters.Put(store.SeededRow, &store.Counter{Value: 1})
+
 	return s.store.Flush()
 }
 
@@ -117,6 +121,7 @@ func (s *Engine) Close() {
 	if s.settings.Guest != nil {
 		s.settings.Guest.Close()
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store.Close()
@@ -140,6 +145,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
+
 	switch method + " " + strings.TrimPrefix(r.URL.Path, wire.EnginePath) {
 	case "POST /sso/oauth/token", "GET /sso/oauth/token":
 		s.token(w, r)
@@ -157,6 +163,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			w.Header().Set("Content-Type", "text/html")
 		}
+
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	case "GET ": // the entry of people, who log in with a browser
 		if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
@@ -164,25 +171,43 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusFound)
 			return
 		}
+
 		secured(w)
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: wire.RandomHex(16), Path: wire.EnginePath, HttpOnly: true}) //nolint:gosec // as the engine has it
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // as the engine has it
+			Name:     sessionCookie,
+			Value:    wire.RandomHex(16),
+			Path:     wire.EnginePath,
+			HttpOnly: true,
+		})
 		w.Header().Set("Location", s.URL()+"/login?scope=ovirt-ext%3Dauth%3Aidentity")
 		w.WriteHeader(http.StatusFound)
 	case "GET /login":
-		// Not recorded. The client of the released provider expects redirects without an end where nobody keeps cookies.
+		// Not recorded. The client of the released provider expects redirects without an end where nobody keeps
+		// cookies.
 		if _, err := r.Cookie(sessionCookie); err != nil {
 			w.Header().Set("Location", s.URL()+"/")
 			w.WriteHeader(http.StatusFound)
 			return
 		}
+
 		secured(w)
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
-		_, _ = w.Write([]byte("<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine simulator</h1></body></html>\n"))
+		_, _ = w.Write(
+			[]byte(
+				"<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine " +
+					"simulator</h1></body></html>\n",
+			),
+		)
 	default:
 		localeCookie(w)
 		w.Header().Set("Content-Language", "en-US")
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`<!DOCTYPE html><html><head><meta charset="utf-8"><title>404 - Page not found</title></head><body>The page was not found.</body></html>`))
+		_, _ = w.Write(
+			[]byte(
+				`<!DOCTYPE html><html><head><meta charset="utf-8"><title>404 - Page not found</title></head>` +
+					`<body>The page was not found.</body></html>`,
+			),
+		)
 	}
 }

@@ -15,32 +15,40 @@ func (c *call) follow(document *wire.Element) (*wire.Element, error) {
 		if path = strings.TrimSpace(path); path == "" {
 			continue
 		}
+
 		targets := []*wire.Element{document}
 		if document.Attr("href") == "" { // a list: follow from each of its items
 			targets = document.Kids
 		}
+
 		if err := c.followPath(targets, strings.Split(path, ".")); err != nil {
 			return nil, err
 		}
 	}
+
 	return document, nil
 }
 
 func (c *call) followPath(targets []*wire.Element, path []string) error {
 	for _, segment := range path {
 		var next []*wire.Element
+
 		for _, target := range targets {
 			found, known, err := c.expand(target, segment)
 			if err != nil {
 				return err
 			}
+
 			if !known { // also where only one of many lacks it, such as a VM without a host
 				return wire.BrokenPage()
 			}
+
 			next = append(next, found...)
 		}
+
 		targets = next
 	}
+
 	return nil
 }
 
@@ -51,30 +59,38 @@ func (c *call) expand(target *wire.Element, segment string) (found []*wire.Eleme
 		if strings.ReplaceAll(kid.Name, "_", "") != rel || kid.Name == "link" {
 			continue
 		}
+
 		if kid.Attr("href") == "" {
 			return kid.Kids, true, nil // what a list refers to stays a reference
 		}
+
 		if len(kid.Kids) == 0 {
 			document, err := c.resolve(kid.Attr("href"))
 			if err != nil {
 				return nil, true, err
 			}
+
 			document.Name = kid.Name
 			target.Kids[i] = document
 			kid = document
 		}
+
 		return []*wire.Element{kid}, true, nil
 	}
+
 	for i, kid := range target.Kids {
 		if kid.Name == "link" && kid.Attr("rel") == rel {
 			document, err := c.resolve(kid.Attr("href"))
 			if err != nil {
 				return nil, true, err
 			}
+
 			target.Kids[i] = document
+
 			return document.Kids, true, c.resolveItems(document)
 		}
 	}
+
 	return nil, false, nil
 }
 
@@ -84,13 +100,16 @@ func (c *call) resolveItems(list *wire.Element) error {
 		if item.Attr("href") == "" || len(item.Kids) > 0 {
 			continue
 		}
+
 		document, err := c.resolve(item.Attr("href"))
 		if err != nil {
 			return err
 		}
+
 		document.Item = true
 		list.Kids[i] = document
 	}
+
 	return nil
 }
 
@@ -100,10 +119,12 @@ func (c *call) resolve(path string) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.Header = c.r.Header
 	inner := &call{Engine: c.Engine, r: r, user: c.user, filtered: c.filtered}
 	if refused := inner.route(); refused != nil {
 		return nil, refused
 	}
+
 	return inner.op(inner)
 }

@@ -4,9 +4,11 @@ import "testing"
 
 // FuzzSearch checks that a query is either refused or can be applied.
 func FuzzSearch(f *testing.F) {
-	for _, seed := range []string{"name=a*", `name="a b" and status!=up or tag=x sortby name desc page 2`, "Vms: a", `"`, "= =", "and", "name=\\"} {
+	for _, seed := range []string{"name=a*", `name="a b" and status!=up or tag=x sortby name desc page 2`, "Vms: a",
+		`"`, "= =", "and", "name=\\"} {
 		f.Add(seed)
 	}
+
 	of := fields[string]{"name": val(func(s string) string { return s })}
 	f.Fuzz(func(_ *testing.T, text string) {
 		if q, err := parseSearch(text); err == nil && q.knows(of) {

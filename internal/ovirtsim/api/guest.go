@@ -109,6 +109,7 @@ func (s *Engine) boot(v *store.VM) {
 	if s.settings.Guest == nil {
 		return
 	}
+
 	machine := s.guestVM(v)
 	v.Boots++
 	s.store.VMs.Put(v.ID, v)
@@ -141,6 +142,7 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 			s.store.VMs.Put(v.ID, v)
 		})
 	}
+
 	s.settings.Changed()
 }
 
@@ -149,6 +151,7 @@ func (s *Engine) tell(what func()) {
 	if s.settings.Guest == nil {
 		return
 	}
+
 	select {
 	case s.told <- what:
 	case <-s.ctx.Done():
@@ -169,25 +172,38 @@ func (s *Engine) telling() {
 
 // guestVM is what the guest finds: its devices, and the user data that the engine puts on a disk for it.
 func (s *Engine) guestVM(v *store.VM) GuestVM {
-	machine := GuestVM{ID: v.ID, Name: v.Name, Ignition: v.OSType == store.OSRHCOS, KubernetesVersion: v.Kubernetes, IgnitionVersion: v.Ignition}
+	machine := GuestVM{
+		ID:                v.ID,
+		Name:              v.Name,
+		Ignition:          v.OSType == store.OSRHCOS,
+		KubernetesVersion: v.Kubernetes,
+		IgnitionVersion:   v.Ignition,
+	}
 	if init := cmp.Or(v.RunOnce, v.Initialization); init != nil {
 		machine.UserData, machine.HostName = init.Value("custom_script"), init.Value("host_name")
-		machine.DNSServers, machine.SearchDomains = strings.Fields(init.Value("dns_servers")), strings.Fields(init.Value("dns_search"))
+		machine.DNSServers = strings.Fields(init.Value("dns_servers"))
+
+		machine.SearchDomains = strings.Fields(init.Value("dns_search"))
 		for _, n := range init.List("nic_configurations", "nic_configuration") {
 			machine.NICs = append(machine.NICs, GuestNIC{
 				Interface: n.Value("name"), BootProtocol: n.Value("boot_protocol"),
 				Address: n.Value("ip", "address"), Netmask: n.Value("ip", "netmask"), Gateway: n.Value("ip", "gateway"),
 				IPv6BootProtocol: n.Value("ipv6_boot_protocol"),
-				IPv6Address:      n.Value("ipv6", "address"), IPv6Prefix: n.Value("ipv6", "netmask"), IPv6Gateway: n.Value("ipv6", "gateway"),
+				IPv6Address:      n.Value("ipv6", "address"),
+				IPv6Prefix:       n.Value("ipv6", "netmask"),
+				IPv6Gateway:      n.Value("ipv6", "gateway"),
 			})
 		}
 	}
+
 	devices := s.store.NICsOf(v.ID)
 	slices.SortFunc(devices, func(a, b *store.NIC) int { return cmp.Compare(a.Order, b.Order) })
+
 	for _, n := range devices {
 		if n.Unplugged {
 			continue
 		}
+
 		device := GuestInterface{Name: fmt.Sprintf("enp%ds0", len(machine.Interfaces)+1), MAC: n.MAC}
 		if profile := s.store.VNICProfiles.Get(n.Profile); profile != nil && !n.Unlinked {
 			if net := s.store.Networks.Get(profile.Network); net != nil {
@@ -197,8 +213,10 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 				}
 			}
 		}
+
 		machine.Interfaces = append(machine.Interfaces, device)
 	}
+
 	return machine
 }
 
@@ -209,6 +227,7 @@ func (s *Engine) halt(v *store.VM) {
 		v.Cancel()
 		v.Cancel = nil
 	}
+
 	id := v.ID
 	s.tell(func() { s.settings.Guest.Halted(id) })
 }

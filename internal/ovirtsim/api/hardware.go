@@ -17,36 +17,45 @@ func topologyElement(t store.Topology) *wire.Element {
 	return wire.El("topology").Num("cores", t.Cores).Num("sockets", t.Sockets).Num("threads", t.Threads)
 }
 
-// describeHardware adds hardware to a document. What a template leaves to the cluster is not in it: architecture is the answer
-// for the CPU, and full says whether all of it is wanted.
+// describeHardware adds hardware to a document. What a template leaves to the cluster is not in it: architecture is the
+// answer for the CPU, and full says whether all of it is wanted.
 func describeHardware(h *store.Hardware, out *wire.Element, architecture string, full bool) {
 	for _, e := range h.Settings.Kids {
 		if full || !slices.Contains(store.Costly, e.Name) {
 			out.Add(e.Clone())
 		}
 	}
+
 	out.Put(strconv.FormatBool(h.HighlyAvailable), "high_availability", "enabled")
 	out.Put(h.OSType, "os", "type")
 	cpu := wire.El("cpu").Str("architecture", architecture)
 	if h.CPUMode == "host_passthrough" {
 		cpu.Str("mode", h.CPUMode)
 	}
+
 	out.Add(cpu.Add(topologyElement(h.CPU))).Num("memory", h.Memory).
-		Add(wire.El("memory_policy").Flag("ballooning", h.Ballooning).Num("guaranteed", h.GuaranteedMemory).Num("max", h.MaxMemory)).
+		Add(wire.El("memory_policy").Flag("ballooning", h.Ballooning).Num("guaranteed", h.GuaranteedMemory).
+			Num("max", h.MaxMemory)).
 		Str("type", h.Type).Flag("delete_protected", h.DeleteProtected).Str("origin", "ovirt").
-		Str("auto_pinning_policy", map[bool]string{true: "adjust", false: "disabled"}[h.CPUPinning == store.PinResize]).Str("cpu_pinning_policy", h.CPUPinning)
+		Str("auto_pinning_policy", map[bool]string{
+			true:  "adjust",
+			false: "disabled",
+		}[h.CPUPinning == store.PinResize]).Str("cpu_pinning_policy", h.CPUPinning)
 	policy := wire.El("placement_policy").Str("affinity", h.PlacementAffinity)
 	if len(h.PlacementHosts) > 0 {
 		policy.Add(wire.Refs("hosts", "host", "hosts", h.PlacementHosts))
 	}
+
 	out.Add(policy)
 	if len(h.CustomProperties) > 0 {
 		properties := wire.El("custom_properties")
 		for _, p := range h.CustomProperties {
 			properties.Items(wire.El("custom_property").Str("name", p.Name).Str("value", p.Value))
 		}
+
 		out.Add(properties)
 	}
+
 	if full {
 		out.Add(wire.El("console").Flag("enabled", h.Console)).Flag("soundcard_enabled", h.Soundcard)
 	}
@@ -66,6 +75,7 @@ func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, ho
 			*field = e.Text == "true"
 		}
 	}
+
 	h.Type = cmp.Or(in.Value("type"), h.Type)
 	if os := in.Value("os", "type"); os != "" {
 		h.OSType = "other" // what the engine does not know it stores as this
@@ -73,26 +83,33 @@ func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, ho
 			h.OSType = os
 		}
 	}
+
 	if mode := in.Value("cpu", "mode"); mode != "" {
 		h.CPUMode = mode
 	}
+
 	if policy := in.Value("cpu_pinning_policy"); policy != "" {
 		h.CPUPinning = policy
 	} else if policy := in.Value("auto_pinning_policy"); policy != "" {
 		h.CPUPinning = map[bool]string{true: store.PinResize, false: store.PinNone}[policy == "adjust"]
 	}
+
 	if err := c.changeCPU(h, in); err != nil {
 		return err
 	}
+
 	if err := c.changeMemory(h, in, made, fail); err != nil {
 		return err
 	}
+
 	if err := changeProperties(h, in, fail); err != nil {
 		return err
 	}
+
 	if err := c.changePlacement(h, in, home, fail); err != nil {
 		return err
 	}
+
 	return c.changeSettings(h, in, fail)
 }
 
@@ -100,12 +117,18 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 	if in.Has("cpu", "cpu_tune") && len(h.PlacementHosts) == 0 && !in.Has("placement_policy", "hosts") {
 		return wire.Invalid("Cannot set host CPU pinning when a host is not selected")
 	}
+
 	t := in.Get("cpu", "topology")
-	for name, field := range map[string]*int64{"cores": &h.CPU.Cores, "sockets": &h.CPU.Sockets, "threads": &h.CPU.Threads} {
+	for name, field := range map[string]*int64{
+		"cores":   &h.CPU.Cores,
+		"sockets": &h.CPU.Sockets,
+		"threads": &h.CPU.Threads,
+	} {
 		if t.Value(name) != "" {
 			*field = t.Number(name)
 		}
 	}
+
 	switch {
 	case t == nil:
 		return nil
@@ -120,6 +143,7 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 	case h.CPU.Count() > maxCPUs:
 		return wire.Conflict("Cannot add VM. Maximum number of CPUs exceeded.")
 	}
+
 	return nil
 }
 
@@ -138,20 +162,26 @@ func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail
 	if asked {
 		h.Memory = in.Number("memory") >> 20 << 20
 	}
+
 	given := func(name string, field *int64) bool {
 		if policy.Value(name) == "" {
 			return false
 		}
+
 		*field = policy.Number(name) >> 20 << 20
+
 		return true
 	}
 	if !given("max", &h.MaxMemory) && made && asked {
 		h.MaxMemory = 4 * h.Memory
 	}
+
 	if !given("guaranteed", &h.GuaranteedMemory) && made && asked {
 		h.GuaranteedMemory = h.Memory
 	}
+
 	const low = "must be greater than or equal to 1, Attribute: vmStatic."
+
 	switch {
 	case in.Number("memory") < 0 || h.MaxMemory>>20 < 1 && in.Number("memory") > 0:
 		return wire.Invalid("%s", low+"maxMemorySizeMb, "+low+"maxMemorySizeMb")
@@ -162,8 +192,11 @@ func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail
 	case h.GuaranteedMemory > h.Memory:
 		return fail("Physical Memory Guaranteed cannot exceed Memory Size.")
 	case h.Memory > h.MaxMemory:
-		return asConflict(fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", h.Memory>>20, h.MaxMemory>>20))
+		return asConflict(
+			fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", h.Memory>>20, h.MaxMemory>>20),
+		)
 	}
+
 	return nil
 }
 
@@ -172,43 +205,62 @@ func asConflict(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Status = http.StatusConflict
 	}
+
 	return err
 }
 
 // predefinedProperties are the custom properties that every engine knows, with what they may be.
-const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;vhost=^(([a-zA-Z0-9_-]*):(true|false))(,(([a-zA-Z0-9_-]*):(true|false)))*$;` +
-	`viodiskcache=^(none|writeback|writethrough)$;hugepages=^[0-9]+$;scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
+const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;` +
+	`vhost=^(([a-zA-Z0-9_-]*):(true|false))(,(([a-zA-Z0-9_-]*):(true|false)))*$;` +
+	`viodiskcache=^(none|writeback|writethrough)$;hugepages=^[0-9]+$;` +
+	`scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
 	`extra_cpu_flags=^([+-]?[a-zA-Z0-9_-]+)(,[+-]?[a-zA-Z0-9_-]+)*$`
 
 // knownProperties are the custom properties that VMs may have. mdev_type is taken although it is not told.
 var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{"mdev_type": regexp.MustCompile(".*")}
+
 	for property := range strings.SplitSeq(predefinedProperties, ";") {
 		name, pattern, _ := strings.Cut(property, "=")
 		out[name] = regexp.MustCompile(pattern)
 	}
+
 	return out
 })
 
-// changeProperties replaces the custom properties. One without a value is passed over, and of two of a name the first counts.
+// changeProperties replaces the custom properties. One without a value is passed over, and of two of a name the first
+// counts.
 func changeProperties(h *store.Hardware, in *wire.Element, fail failure) error {
 	if !in.Has("custom_properties") {
 		return nil
 	}
+
 	h.CustomProperties = nil
+
 	for _, p := range in.List("custom_properties", "custom_property") {
 		name, value := p.Value("name"), p.Value("value")
+
 		legal := knownProperties()[name]
 		switch {
 		case legal == nil:
-			return withoutStop(fail("if some of the specified custom properties are not configured by the system. The keys are: %s", name))
-		case value == "" || slices.ContainsFunc(h.CustomProperties, func(other store.Property) bool { return other.Name == name }):
+			return withoutStop(
+				fail(
+					"if some of the specified custom properties are not configured by the system. The keys are: %s",
+					name,
+				),
+			)
+		case value == "" ||
+			slices.ContainsFunc(h.CustomProperties, func(other store.Property) bool { return other.Name == name }):
 			continue
 		case !legal.MatchString(value):
-			return withoutStop(fail("if some of the specified custom properties have illegal values. The keys are: %s", name))
+			return withoutStop(
+				fail("if some of the specified custom properties have illegal values. The keys are: %s", name),
+			)
 		}
+
 		h.CustomProperties = append(h.CustomProperties, store.Property{Name: name, Value: value})
 	}
+
 	return nil
 }
 
@@ -217,6 +269,7 @@ func withoutStop(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Detail = strings.Replace(refused.Detail, "VM. if", "VM if", 1)
 	}
+
 	return err
 }
 
@@ -226,87 +279,129 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 	if policy == nil {
 		return nil
 	}
+
 	h.PlacementAffinity = cmp.Or(policy.Value("affinity"), h.PlacementAffinity)
 	h.PlacementHosts = nil
+
 	for _, e := range policy.List("hosts", "host") {
 		if err := checkRef(e); err != nil {
 			return err
 		}
+
 		found := referred(c.store.Hosts, e, func(h *store.Host) string { return h.Name })
 		if found == nil || home != nil && found.Cluster != home.ID {
 			return asConflict(fail("VM is pinned to a specific host. The required host doesn't exist."))
 		}
+
 		h.PlacementHosts = append(h.PlacementHosts, found.ID)
 	}
+
 	return nil
 }
 
-// changeLease checks a lease. With one, a VM is always killed when its storage fails, also after the lease was taken away.
+// changeLease checks a lease. With one, a VM is always killed when its storage fails, also after the lease was taken
+// away.
 func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) error {
 	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.Lease() == "" {
 		domain := referred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
 		if domain == nil {
 			return fail("Storage Domain doesn't exist.")
 		}
+
 		given.Set("id", domain.ID)
 	}
+
 	if h.Lease() == "" {
 		h.Settings.Kids = slices.DeleteFunc(h.Settings.Kids, func(e *wire.Element) bool { return e.Name == "lease" })
 		return nil
 	}
+
 	switch {
 	case c.store.StorageDomains.Get(h.Lease()) == nil:
 		return fail("Storage Domain doesn't exist.")
 	case in.Has("lease") && !h.HighlyAvailable:
 		return asConflict(fail("A VM lease was defined but high availability option is set to false."))
 	}
+
 	h.Settings.Get("lease").Kids = []*wire.Element{wire.Ref("storage_domain", "storagedomains", h.Lease())}
 	h.Settings.Put("kill", "storage_error_resume_behaviour")
+
 	return nil
 }
 
 // changeSettings lays the passive elements of a request over those that are there.
 func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure) error {
 	h.Settings = h.Settings.Clone()
+
 	for _, name := range store.SettingNames {
 		e := in.Get(name)
 		if e == nil {
 			continue
 		}
+
 		passive := without(e, store.TypedSettings[name])
 		if len(passive.Kids) < len(e.Kids) && len(passive.Kids) == 0 {
 			continue // only what is kept elsewhere was sent
 		}
+
 		h.Settings.Merge(wire.El("vm").Add(passive), nil)
 	}
+
 	if in.Yes("stateless") && !h.Settings.Has("use_latest_template_version") {
 		h.Settings.Flag("use_latest_template_version", false)
 	}
+
 	if kind := in.Value("display", "type"); kind != "" && in.Value("display", "video_type") == "" {
 		h.Settings.Put(map[string]string{"vnc": "bochs", "spice": "qxl"}[kind], "display", "video_type")
 	}
+
 	if priority := h.Settings.Number("high_availability", "priority"); priority < 0 || priority > 100 {
 		return wire.Invalid("VM priority value passed the permitted max value, value should be between 0 and 100.")
 	}
+
 	if err := c.changeLease(h, in, fail); err != nil {
 		return err
 	}
+
 	zone := h.Settings.Value("time_zone", "name")
 	region, _, isGeneral := strings.Cut(zone, "/")
 	isGeneral = isGeneral && slices.Contains(timeZoneRegions, region)
 	windows := strings.HasPrefix(h.OSType, "windows")
 	if (in.Has("time_zone") || in.Has("os", "type")) && (windows && isGeneral || !windows && !isGeneral) {
-		return wire.Invalid("%s", strings.TrimSuffix(strings.TrimPrefix(fail("Invalid time zone for given OS type.").Error(), "["), "]")+", Attribute: vmStatic")
+		return wire.Invalid(
+			"%s",
+			strings.TrimSuffix(
+				strings.TrimPrefix(fail("Invalid time zone for given OS type.").Error(), "["),
+				"]",
+			)+", Attribute: vmStatic",
+		)
 	}
+
 	if in.Yes("tpm_enabled") && !catalog().tpm(h.OSType) {
-		return fail("TPM device is not supported on 'x86_64' architecture, or for the guest OS, or UEFI firmware is not enabled, " +
-			"or insufficient compatibility level (4.6 required by default).")
+		return fail(
+			"TPM device is not supported on 'x86_64' architecture, or for the guest OS, or UEFI " +
+				"firmware is not enabled, " +
+				"or insufficient compatibility level (4.6 required by default).",
+		)
 	}
+
 	return nil
 }
 
 // timeZoneRegions are the first parts of the time zones of guests that are not Windows.
-var timeZoneRegions = []string{"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Etc", "Europe", "Indian", "Pacific"}
+var timeZoneRegions = []string{
+	"Africa",
+	"America",
+	"Antarctica",
+	"Arctic",
+	"Asia",
+	"Atlantic",
+	"Australia",
+	"Etc",
+	"Europe",
+	"Indian",
+	"Pacific",
+}
 
 // without is a copy of a structure that lacks some of its elements.
 func without(e *wire.Element, names []string) *wire.Element {

@@ -21,11 +21,14 @@ func activateHost(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if h.Status == store.HostUp {
 		return nil, wire.Conflict("Cannot activate Host. Host in Up status.")
 	}
+
 	c.fenced(h)
 	c.hostStatus(h, store.HostUp)
+
 	return c.complete(), nil
 }
 
@@ -34,9 +37,11 @@ func deactivateHost(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.Maintain(h); err != nil {
 		return nil, err
 	}
+
 	return c.complete(), nil
 }
 
@@ -45,15 +50,22 @@ func (s *Engine) Maintain(h *store.Host) error {
 	if h.Status != store.HostUp {
 		return wire.Conflict("Cannot switch Host to Maintenance mode. The Host is not up.")
 	}
+
 	vms := s.vmsOn(h.ID)
 	for _, v := range vms {
 		if v.PlacementAffinity == "pinned" {
-			return wire.Conflict("Cannot switch Host to Maintenance mode. The following VMs are set to run specifically only on this Host: %s.", v.Name)
+			return wire.Conflict(
+				"Cannot switch Host to Maintenance mode. The following VMs are set to run "+
+					"specifically only on this Host: %s.",
+				v.Name,
+			)
 		}
 	}
+
 	s.hostStatus(h, store.HostPreparing)
 	s.turnBack(h)
 	s.drain()
+
 	return nil
 }
 
@@ -63,7 +75,10 @@ func (s *Engine) turnBack(h *store.Host) {
 		if v.Destination == h.ID {
 			v.Destination = ""
 			s.settle(v, store.StatusUp)
-			s.event(65, "error", "Migration failed (VM: "+v.Name+", Destination: "+h.Name+").", eventOf{vm: v.ID, host: v.Host})
+			s.event(65, "error", "Migration failed (VM: "+v.Name+", Destination: "+h.Name+").", eventOf{
+				vm:   v.ID,
+				host: v.Host,
+			})
 		}
 	}
 }
@@ -75,12 +90,14 @@ func (s *Engine) drain() {
 		if h.Status != store.HostPreparing {
 			continue
 		}
+
 		vms := s.vmsOn(h.ID)
 		for _, v := range vms {
 			if v.Status == store.StatusUp {
 				_ = s.move(v, "") // no host takes it: it waits for one that does
 			}
 		}
+
 		if len(vms) == 0 {
 			s.hostStatus(h, store.HostMaintenance)
 		}
@@ -99,14 +116,17 @@ func fenceHost(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch kind := c.body.Value("fence_type"); {
 	case kind == "status":
 		return c.complete().Str("power_management_status", "on"), nil
 	case slices.Contains([]string{"restart", "stop", "start", ""}, kind):
 	}
+
 	c.Lose(h)
 	c.fenced(h)
 	c.hostStatus(h, store.HostUp)
+
 	return c.complete(), nil
 }
 
@@ -116,11 +136,13 @@ func (s *Engine) Lose(h *store.Host) {
 	s.store.Hosts.Put(h.ID, h)
 	s.event(12, "error", "Host "+h.Name+" is non responsive.", eventOf{host: h.ID})
 	s.turnBack(h)
+
 	for _, v := range s.vmsOn(h.ID) {
 		s.halt(v)
 		v.Destination = ""
 		s.settle(v, store.StatusUnknown)
 	}
+
 	failed := h.FailedAt
 	s.at(failed.Add(s.settings.Timings.Fence), func() {
 		if h.Status == store.HostNonResponsive && h.FailedAt.Equal(failed) {
@@ -135,6 +157,7 @@ func (s *Engine) fenced(h *store.Host) {
 		if v.Status != store.StatusUnknown {
 			continue
 		}
+
 		s.down(v)
 		if v.HighlyAvailable {
 			if err := s.launch(v); err != nil {

@@ -20,14 +20,17 @@ func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, er
 	case len(in.Kids) == 0:
 		return nil, nil
 	}
+
 	out := wire.El("initialization")
 	if there != nil {
 		out = there.Clone()
 	}
+
 	out.Merge(in, []string{"cloud_init", "configuration"})
 	if host := in.Value("cloud_init", "host", "address"); host != "" { // the form of old clients
 		out.Put(host, "host_name")
 	}
+
 	return out, checkInitialization(out, fail)
 }
 
@@ -49,25 +52,30 @@ func checkInitialization(e *wire.Element, fail failure) error {
 			return fail("Static IPv6 address is missing in cloud-init configuration.")
 		}
 	}
+
 	return nil
 }
 
-// shownInitialization is the initialization of a VM as the engine tells it: passwords as stars, and what was left out as
-// what it means.
+// shownInitialization is the initialization of a VM as the engine tells it: passwords as stars, and what was left out
+// as what it means.
 func shownInitialization(there *wire.Element) *wire.Element {
 	if there == nil || len(there.Kids) == 0 {
 		return nil
 	}
+
 	out := there.Clone()
 	if out.Has("root_password") {
 		out.Put("******", "root_password")
 	}
+
 	if !out.Has("regenerate_ssh_keys") {
 		out.Flag("regenerate_ssh_keys", false)
 	}
+
 	if !out.Has("nic_configurations") {
 		out.Add(wire.El("nic_configurations"))
 	}
+
 	for _, n := range out.List("nic_configurations", "nic_configuration") {
 		for _, name := range nicDefaults {
 			if ip := n.Get(name); ip != nil {
@@ -76,11 +84,13 @@ func shownInitialization(there *wire.Element) *wire.Element {
 				n.Add(wire.El(name))
 			}
 		}
+
 		for _, name := range []string{"boot_protocol", "ipv6_boot_protocol"} {
 			if !n.Has(name) {
 				n.Str(name, "none")
 			}
 		}
 	}
+
 	return out
 }

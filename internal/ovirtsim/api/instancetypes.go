@@ -14,21 +14,35 @@ var instanceTypeRoutes = []route{
 
 // instanceTypeDocument shows an instance type, which has no operating system and belongs to no cluster.
 func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
-	out := wire.Object("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).Str("description", t.Name+" instance type").Str("creation_time", stamp(t.Created))
+	out := wire.Object("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).
+		Str("description", t.Name+" instance type").Str("creation_time", stamp(t.Created))
 	described := wire.El("instance_type")
 	describeHardware(&t.Hardware, described, "", false)
-	described.Get("cpu").Kids = slices.DeleteFunc(described.Get("cpu").Kids, func(e *wire.Element) bool { return e.Name == "architecture" })
-	described.Get("os").Kids = slices.DeleteFunc(described.Get("os").Kids, func(e *wire.Element) bool { return e.Name == "type" })
+	described.Get("cpu").Kids = slices.DeleteFunc(described.Get("cpu").Kids, func(e *wire.Element) bool {
+		return e.Name == "architecture"
+	})
+	described.Get("os").Kids = slices.DeleteFunc(described.Get("os").Kids, func(e *wire.Element) bool {
+		return e.Name == "type"
+	})
 	described.Put("spice", "display", "type")
-	for _, name := range []string{"cpu", "display", "high_availability", "io", "memory", "memory_policy", "migration", "migration_downtime", "os", "placement_policy", "usb"} {
+
+	for _, name := range []string{"cpu", "display", "high_availability", "io", "memory", "memory_policy", "migration",
+		"migration_downtime", "os", "placement_policy", "usb"} {
 		out.Add(described.Get(name))
 	}
+
 	return out
 }
 
 func listInstanceTypes(c *call) (*wire.Element, error) {
-	of := fields[*store.InstanceType]{"name": val(func(t *store.InstanceType) string { return t.Name }), "id": val(func(t *store.InstanceType) string { return t.ID })}
-	return collect(c, "instance_types", c.store.InstanceTypes.Where(nil, func(t *store.InstanceType) string { return t.Name }), of, instanceTypeDocument)
+	of := fields[*store.InstanceType]{
+		"name": val(func(t *store.InstanceType) string { return t.Name }),
+		"id":   val(func(t *store.InstanceType) string { return t.ID }),
+	}
+
+	return collect(c, "instance_types", c.store.InstanceTypes.Where(nil, func(t *store.InstanceType) string {
+		return t.Name
+	}), of, instanceTypeDocument)
 }
 
 func getInstanceType(c *call) (*wire.Element, error) {
@@ -36,5 +50,6 @@ func getInstanceType(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return instanceTypeDocument(c, t), nil
 }

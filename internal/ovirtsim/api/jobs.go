@@ -30,10 +30,18 @@ const (
 // work notes an operation as a job. It ends with finish of the object that it waits for, at once where that is empty.
 func (c *call) work(description, waits string) {
 	now := time.Now()
-	made := &store.Job{ID: store.NewID(), Description: description, Status: "started", Correlation: c.correlationID, Started: now, Waits: waits}
+	made := &store.Job{
+		ID:          store.NewID(),
+		Description: description,
+		Status:      "started",
+		Correlation: c.correlationID,
+		Started:     now,
+		Waits:       waits,
+	}
 	if waits == "" {
 		made.Status, made.Ended = "finished", now
 	}
+
 	c.job = made.ID
 	c.store.Jobs.Put(made.ID, made)
 	trim(c.store.Jobs, maxJobs, store.JobKey)
@@ -54,27 +62,33 @@ func trim[T any](t *store.Table[T], limit int, key func(*T) string) {
 	if len(t.Rows) <= limit {
 		return
 	}
+
 	ids := make(map[*T]string, len(t.Rows))
 	for id, row := range t.Rows {
 		ids[row] = id
 	}
+
 	for _, row := range t.Where(nil, key)[:limit/4] {
 		t.Drop(ids[row])
 	}
 }
 
 func jobDocument(_ *call, j *store.Job) *wire.Element {
-	out := wire.Object("job", j.ID, "jobs", j.ID).Str("description", j.Description).Str("status", j.Status).Flag("auto_cleared", true).Flag("external", false).
-		Str("correlation_id", j.Correlation).Str("start_time", stamp(j.Started)).Str("last_updated", stamp(cmp.Or(j.Ended, j.Started)))
+	out := wire.Object("job", j.ID, "jobs", j.ID).Str("description", j.Description).Str("status", j.Status).
+		Flag("auto_cleared", true).Flag("external", false).
+		Str("correlation_id", j.Correlation).Str("start_time", stamp(j.Started)).
+		Str("last_updated", stamp(cmp.Or(j.Ended, j.Started)))
 	if !j.Ended.IsZero() {
 		out.Str("end_time", stamp(j.Ended))
 	}
+
 	return out
 }
 
-// noJobField is what the engine says of a search for jobs that has none of their fields. It was recorded for a name; for a status
-// only that it is refused.
-const noJobField = "statementcallback; bad sql grammar [select * from (select * from job where ( job id in (select distinct job.job id from " +
+// noJobField is what the engine says of a search for jobs that has none of their fields. It was recorded for a name;
+// for a status only that it is refused.
+const noJobField = "statementcallback; bad sql grammar [select * from (select * from job where ( job id in (select " +
+	"distinct job.job id from " +
 	" job   where  (  ) ))  order by start time asc) as t1 offset (1 -1) limit 2147483647]; nested exception is " +
 	"org.postgresql.util.psqlexception: error: syntax error at or near \")\"\n  position: 102"
 
@@ -86,8 +100,10 @@ func listJobs(c *call) (*wire.Element, error) {
 	if q, err := parseSearch(c.query.Get("search")); err == nil && !q.knows(of) {
 		return nil, wire.Failed(http.StatusBadRequest, "%s", noJobField)
 	}
+
 	items := c.store.Jobs.Where(nil, store.JobKey)
 	slices.Reverse(items)
+
 	return collect(c, "jobs", items, of, jobDocument)
 }
 
@@ -96,6 +112,7 @@ func getJob(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return jobDocument(c, j), nil
 }
 
@@ -105,22 +122,33 @@ type eventOf struct{ vm, host string }
 // event adds to the engine's audit log what a request has done.
 func (c *call) event(code int64, severity, description string, of eventOf) {
 	c.Engine.event(code, severity, description, of)
-	if last := c.store.Events.Get(fmt.Sprintf("%012d", c.store.Counters.Get("events").Value)); last != nil && c.r != nil {
+	last := c.store.Events.Get(fmt.Sprintf("%012d", c.store.Counters.Get("events").Value))
+	if last != nil && c.r != nil {
 		last.Correlation = c.correlationID
 	}
 }
 
 // event adds to the engine's audit log.
 func (s *Engine) event(code int64, severity, description string, of eventOf) {
-	made := &store.Event{ID: s.store.Next("events"), Code: code, Severity: severity, Description: description, VM: of.vm, Host: of.host, Time: time.Now()}
+	made := &store.Event{
+		ID:          s.store.Next("events"),
+		Code:        code,
+		Severity:    severity,
+		Description: description,
+		VM:          of.vm,
+		Host:        of.host,
+		Time:        time.Now(),
+	}
 	s.store.Events.Put(fmt.Sprintf("%012d", made.ID), made)
 	trim(s.store.Events, maxEvents, store.EventKey)
 }
 
 func eventDocument(c *call, e *store.Event) *wire.Element {
 	id := strconv.FormatInt(e.ID, 10)
-	out := wire.Object("event", id, "events", id).Str("description", e.Description).Num("code", e.Code).Opt("correlation_id", e.Correlation).Num("custom_id", -1).
-		Num("flood_rate", 0).Num("index", e.ID).Str("origin", "oVirt").Str("severity", e.Severity).Str("time", stamp(e.Time))
+	out := wire.Object("event", id, "events", id).Str("description", e.Description).Num("code", e.Code).
+		Opt("correlation_id", e.Correlation).Num("custom_id", -1).
+		Num("flood_rate", 0).Num("index", e.ID).Str("origin", "oVirt").Str("severity", e.Severity).
+		Str("time", stamp(e.Time))
 	if e.VM != "" {
 		out.Add(wire.Ref("vm", "vms", e.VM).Opt("name", c.store.VMName(e.VM)))
 		if v := c.store.VMs.Get(e.VM); v != nil {
@@ -129,21 +157,29 @@ func eventDocument(c *call, e *store.Event) *wire.Element {
 			out.Add(wire.Ref("data_center", "datacenters", center).Opt("name", c.store.DataCenterName(center)))
 		}
 	}
+
 	if e.Host != "" {
 		out.Add(wire.Ref("host", "hosts", e.Host).Opt("name", c.store.HostName(e.Host)))
 	}
+
 	return out
 }
 
 // eventFields are what events are found by. They are told by the objects that they are about.
 func eventFields(c *call) fields[*store.Event] {
 	severities := map[string]string{"normal": "0", "warning": "1", "error": "2", "alert": "10"}
+
 	return fields[*store.Event]{
-		"severity": func(e *store.Event) []string { return []string{e.Severity, severities[e.Severity]} }, "type": val(func(e *store.Event) string { return strconv.FormatInt(e.Code, 10) }),
-		"message": val(func(e *store.Event) string { return e.Description }), "id": val(func(e *store.Event) string { return strconv.FormatInt(e.ID, 10) }),
-		"correlation_id": val(func(e *store.Event) string { return e.Correlation }), "time": val(func(e *store.Event) string { return stamp(e.Time) }),
-		"vm.name": val(func(e *store.Event) string { return c.store.VMName(e.VM) }), "vms.name": val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
-		"host.name": val(func(e *store.Event) string { return c.store.HostName(e.Host) }), "hosts.name": val(func(e *store.Event) string { return c.store.HostName(e.Host) }),
+		"severity":       func(e *store.Event) []string { return []string{e.Severity, severities[e.Severity]} },
+		"type":           val(func(e *store.Event) string { return strconv.FormatInt(e.Code, 10) }),
+		"message":        val(func(e *store.Event) string { return e.Description }),
+		"id":             val(func(e *store.Event) string { return strconv.FormatInt(e.ID, 10) }),
+		"correlation_id": val(func(e *store.Event) string { return e.Correlation }),
+		"time":           val(func(e *store.Event) string { return stamp(e.Time) }),
+		"vm.name":        val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
+		"vms.name":       val(func(e *store.Event) string { return c.store.VMName(e.VM) }),
+		"host.name":      val(func(e *store.Event) string { return c.store.HostName(e.Host) }),
+		"hosts.name":     val(func(e *store.Event) string { return c.store.HostName(e.Host) }),
 	}
 }
 
@@ -155,14 +191,20 @@ func listEvents(c *call) (*wire.Element, error) {
 			return nil, notANumber(raw)
 		}
 	}
+
 	items := c.store.Events.Where(func(e *store.Event) bool { return e.ID > from }, store.EventKey)
 	slices.Reverse(items) // the newest first
+
 	return collect(c, "events", items, eventFields(c), eventDocument)
 }
 
 // notANumber is what the engine says of a number that is none, outside of documents.
 func notANumber(raw string) error {
-	return &wire.Refusal{Status: http.StatusBadRequest, Reason: "Operation failed", Detail: fmt.Sprintf("For input string: %q", raw)}
+	return &wire.Refusal{
+		Status: http.StatusBadRequest,
+		Reason: "Operation failed",
+		Detail: fmt.Sprintf("For input string: %q", raw),
+	}
 }
 
 func getEvent(c *call) (*wire.Element, error) {
@@ -170,9 +212,11 @@ func getEvent(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, notANumber(c.id("id"))
 	}
+
 	e, err := one(c.store.Events, fmt.Sprintf("%012d", n))
 	if err != nil {
 		return nil, err
 	}
+
 	return eventDocument(c, e), nil
 }

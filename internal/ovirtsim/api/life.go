@@ -63,6 +63,7 @@ func (s *Engine) at(when time.Time, change func()) {
 		if s.ctx.Err() != nil {
 			return
 		}
+
 		change()
 		_ = s.store.Flush()
 		s.settings.Changed()
@@ -87,22 +88,38 @@ func (s *Engine) advance(v *store.VM) {
 		if from == store.StatusMigrating {
 			v.Host, v.Destination = v.Destination, ""
 			s.settle(v, store.StatusUp)
-			s.event(63, "normal", "Migration completed (VM: "+v.Name+", Destination: "+s.store.HostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
+			s.event(
+				63,
+				"normal",
+				"Migration completed (VM: "+v.Name+", Destination: "+s.store.HostName(v.Host)+").",
+				eventOf{
+					vm:   v.ID,
+					host: v.Host,
+				},
+			)
 			s.drain()
+
 			return
 		}
+
 		if v.PauseAtStart && from == store.StatusPoweringUp {
 			v.PauseAtStart = false
 			s.settle(v, store.StatusPaused)
 			s.finish(v.ID)
+
 			return
 		}
+
 		s.settle(v, store.StatusUp)
 		if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine goes back to what it sees
 			return
 		}
+
 		s.finish(v.ID)
-		s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{vm: v.ID, host: v.Host})
+		s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{
+			vm:   v.ID,
+			host: v.Host,
+		})
 		s.boot(v)
 		s.drain()
 		if s.settings.GuestFault(GuestCrashes, v.Name) {
@@ -114,9 +131,11 @@ func (s *Engine) advance(v *store.VM) {
 			s.settle(v, store.StatusDown)
 			return
 		}
+
 		if from == store.StatusImageLocked && s.showPreview(v) {
 			return
 		}
+
 		if from == store.StatusImageLocked {
 			for _, a := range s.store.AttachmentsOf(v.ID) {
 				if d := s.store.Disks.Get(a.Disk); d.Status == store.StatusLocked && d.Until.Status == "" {
@@ -124,14 +143,26 @@ func (s *Engine) advance(v *store.VM) {
 					s.store.Disks.Put(d.ID, d)
 				}
 			}
+
 			s.event(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
 			s.settle(v, store.StatusDown)
 			s.finish(v.ID)
+
 			return
 		}
+
 		if from == store.StatusPoweringUp {
-			s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.", eventOf{vm: v.ID, host: v.Host})
+			s.event(
+				119,
+				"error",
+				"VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
+				eventOf{
+					vm:   v.ID,
+					host: v.Host,
+				},
+			)
 		}
+
 		s.down(v)
 	case store.StatusSuspended:
 		v.Host = ""
@@ -151,6 +182,7 @@ func (s *Engine) down(v *store.VM) {
 		v.Applied = waited
 		s.arrange(v, store.StatusDown, s.settings.Timings.PowerDown)
 	}
+
 	s.finish(v.ID)
 	s.drain()
 }
@@ -160,6 +192,7 @@ func notUpdating(v *store.VM, command string) error {
 	if v.Applied != nil {
 		return wire.Conflict("Cannot %s. VM is being updated.", command)
 	}
+
 	return nil
 }
 
@@ -168,8 +201,12 @@ func (s *Engine) Crash(v *store.VM) {
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp && v.Status != store.StatusRebootInProgress {
 		return
 	}
+
 	s.halt(v)
-	s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.", eventOf{vm: v.ID, host: v.Host})
+	s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.", eventOf{
+		vm:   v.ID,
+		host: v.Host,
+	})
 	restart := v.HighlyAvailable
 	s.down(v)
 	if restart {
@@ -185,16 +222,28 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 	if err != nil {
 		return err
 	}
+
 	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, store.StatusWaitForLaunch, "", nil, time.Now()
 	s.arrange(v, store.StatusPoweringUp, s.settings.Timings.Launch)
+
 	return nil
 }
 
 // statusTitles are the statuses of VMs as messages have them.
 var statusTitles = map[string]string{
-	store.StatusDown: "Down", store.StatusUp: "Up", store.StatusPoweringUp: "Powering Up", store.StatusPaused: "Paused", store.StatusMigrating: "Migrating", store.StatusUnknown: "Unknown",
-	store.StatusNotResponding: "Not Responding", store.StatusWaitForLaunch: "Wait for Launch", store.StatusRebootInProgress: "Reboot in Progress", store.StatusSavingState: "Saving State",
-	store.StatusSuspended: "Suspended", store.StatusImageLocked: "Image Locked", store.StatusPoweringDown: "Powering Down",
+	store.StatusDown:             "Down",
+	store.StatusUp:               "Up",
+	store.StatusPoweringUp:       "Powering Up",
+	store.StatusPaused:           "Paused",
+	store.StatusMigrating:        "Migrating",
+	store.StatusUnknown:          "Unknown",
+	store.StatusNotResponding:    "Not Responding",
+	store.StatusWaitForLaunch:    "Wait for Launch",
+	store.StatusRebootInProgress: "Reboot in Progress",
+	store.StatusSavingState:      "Saving State",
+	store.StatusSuspended:        "Suspended",
+	store.StatusImageLocked:      "Image Locked",
+	store.StatusPoweringDown:     "Powering Down",
 }
 
 // inStatus refuses an action for the status that a VM is in.
@@ -207,6 +256,7 @@ func (c *call) actionVM(command string) (*store.VM, error) {
 	if v := c.store.VMs.Get(c.id("vm")); v != nil {
 		return v, nil
 	}
+
 	return nil, wire.Invalid("Cannot %s. VM is not found.", command)
 }
 
@@ -214,20 +264,27 @@ func (c *call) actionVM(command string) (*store.VM, error) {
 func (c *call) done(v *store.VM) *wire.Element { return c.complete(wire.Ref("vm", "vms", v.ID)) }
 
 // noDiskText is what the engine says where a VM boots from disks and has none.
-const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, and rerun the VM.\n" +
-	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to select a different boot option and rerun the VM."
+const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, " +
+	"and rerun the VM.\n" +
+	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to " +
+	"select a different boot option and rerun the VM."
 
 // checkStart refuses what the engine refuses before it looks for a host.
 func (c *call) checkStart(v *store.VM) error {
 	if err := notUpdating(v, "run VM"); err != nil {
 		return err
 	}
+
 	if err := c.settledSnapshots(v, "run VM"); err != nil {
 		return err
 	}
+
 	if len(v.MediatedDevices) > 0 {
-		return wire.Conflict("Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:")
+		return wire.Conflict(
+			"Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:",
+		)
 	}
+
 	switch v.Status {
 	case store.StatusDown, store.StatusSuspended, store.StatusPaused:
 	case store.StatusImageLocked:
@@ -235,55 +292,76 @@ func (c *call) checkStart(v *store.VM) error {
 	default:
 		return inStatus(v, "run VM")
 	}
+
 	disks := 0
+
 	for _, a := range c.store.AttachmentsOf(v.ID) {
 		d := c.store.Disks.Get(a.Disk)
 		switch {
 		case !a.Active:
 		case d.Status == store.StatusLocked:
-			return wire.Conflict("Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.", d.Name)
+			return wire.Conflict(
+				"Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.",
+				d.Name,
+			)
 		case d.Status == store.StatusIllegal:
-			return wire.Conflict("Cannot run VM. The following attached disks are in ILLEGAL status: %s - please remove them and try again.", d.Name)
+			return wire.Conflict(
+				"Cannot run VM. The following attached disks are in ILLEGAL status: %s - please "+
+					"remove them and try again.",
+				d.Name,
+			)
 		default:
 			disks++
 		}
 	}
+
 	// Only a VM that boots from nothing else needs what it boots from.
 	order := c.body.List("vm", "os", "boot", "devices", "device")
 	if len(order) == 0 {
 		order = v.Settings.List("os", "boot", "devices", "device")
 	}
+
 	only := ""
 	if len(order) == 1 {
 		only = order[0].Text
 	}
+
 	switch {
 	case only == "hd" && disks == 0:
 		return wire.Conflict("%s", noDiskText)
 	case only == "network" && len(c.store.NICsOf(v.ID)) == 0:
 		return wire.Conflict("Cannot run VM. There is no network interface to boot from.")
 	}
+
 	return nil
 }
 
 func startVM(c *call) (*wire.Element, error) {
 	v := c.store.VMs.Get(c.id("vm"))
 	if v == nil {
-		return nil, wire.Failed(http.StatusInternalServerError, "java.lang.NullPointerException: Cannot invoke \"org.ovirt.engine.core.common.businessentities.VM.getStatus()\" "+
-			"because the return value of \"org.ovirt.engine.core.bll.RunVmCommand.getVm()\" is null")
+		return nil, wire.Failed(
+			http.StatusInternalServerError,
+			"java.lang.NullPointerException: Cannot invoke "+
+				"\"org.ovirt.engine.core.common.businessentities.VM.getStatus()\" "+
+				"because the return value of \"org.ovirt.engine.core.bll.RunVmCommand.getVm()\" is null",
+		)
 	}
+
 	if v.Status == store.StatusPaused {
 		c.settle(v, store.StatusUp)
 		return c.done(v), nil
 	}
+
 	if err := c.checkStart(v); err != nil {
 		return nil, err
 	}
+
 	once := c.body.Get("vm")
 	want, err := c.startHost(once)
 	if err != nil {
 		return nil, err
 	}
+
 	if once.Has("initialization") {
 		if _, err := layInitialization(nil, once.Get("initialization"), commandOn("run VM")); err != nil {
 			return nil, err
@@ -296,10 +374,20 @@ func startVM(c *call) (*wire.Element, error) {
 		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user.Name+").", eventOf{vm: v.ID})
 		return nil, err
 	}
+
 	v.OnceRun, v.RunOnce = once != nil, once.Get("initialization")
 	v.PauseAtStart = c.body.Yes("pause") || v.Settings.Yes("start_paused")
 	c.store.VMs.Put(v.ID, v)
-	c.event(153, "normal", "VM "+v.Name+" was started by "+c.user.Name+" (Host: "+c.store.HostName(v.Host)+").", eventOf{vm: v.ID, host: v.Host})
+	c.event(
+		153,
+		"normal",
+		"VM "+v.Name+" was started by "+c.user.Name+" (Host: "+c.store.HostName(v.Host)+").",
+		eventOf{
+			vm:   v.ID,
+			host: v.Host,
+		},
+	)
+
 	return c.done(v), nil
 }
 
@@ -309,13 +397,16 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 	if len(hosts) == 0 {
 		return "", nil
 	}
+
 	if err := checkRef(hosts[0]); err != nil {
 		return "", err
 	}
+
 	found := referred(c.store.Hosts, hosts[0], func(h *store.Host) string { return h.Name })
 	if found == nil {
 		return "", wire.EntityNotFound(cmp.Or(wire.RefID(hosts[0]), hosts[0].Value("name")))
 	}
+
 	return found.ID, nil
 }
 
@@ -326,6 +417,7 @@ func stopVM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case v.Status == store.StatusDown:
 		c.work("Stopping VM "+v.Name, "")
@@ -338,12 +430,14 @@ func stopVM(c *call) (*wire.Element, error) {
 	case v.Stopping:
 		return nil, wire.Invalid("Desktop does not exist")
 	}
+
 	reason := c.body.Value("reason")
 	v.StopReason, v.Stopping = &reason, true
 	c.work("Stopping VM "+v.Name, v.ID)
 	c.halt(v)
 	v.Destination = ""
 	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+
 	return c.done(v), nil
 }
 
@@ -353,6 +447,7 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch v.Status {
 	case store.StatusDown, store.StatusPoweringDown:
 		c.work("Shutting down VM "+v.Name, "")
@@ -367,12 +462,14 @@ func shutdownVM(c *call) (*wire.Element, error) {
 			return c.done(v), nil
 		}
 	}
+
 	reason := c.body.Value("reason")
 	v.StopReason = &reason
 	c.work("Shutting down VM "+v.Name, v.ID)
 	c.halt(v)
 	v.Status, v.Destination = store.StatusPoweringDown, ""
 	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+
 	return c.done(v), nil
 }
 
@@ -382,14 +479,17 @@ func (c *call) restart(command string) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
 		return nil, inStatus(v, command)
 	}
+
 	c.halt(v)
 	v.Status = store.StatusRebootInProgress
 	c.arrange(v, store.StatusUp, c.settings.Timings.PowerUp)
 	c.work("Restarting VM "+v.Name, "")
 	c.event(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
+
 	return c.done(v), nil
 }
 
@@ -402,15 +502,19 @@ func suspendVM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Status != store.StatusUp {
 		return nil, wire.Conflict("Cannot hibernate VM. VM is not up.")
 	}
+
 	c.halt(v)
 	v.Status = store.StatusSavingState
 	c.arrange(v, store.StatusSuspended, c.settings.Timings.PowerDown)
 	c.work("Hibernating VM "+v.Name, "")
 	c.status = http.StatusAccepted
-	return wire.El("action").Flag("async", true).Add(wire.Ref("job", "jobs", c.job), wire.Ref("vm", "vms", v.ID)).Str("status", "pending"), nil
+
+	return wire.El("action").Flag("async", true).Add(wire.Ref("job", "jobs", c.job), wire.Ref("vm", "vms", v.ID)).
+		Str("status", "pending"), nil
 }
 
 func migrateVM(c *call) (*wire.Element, error) {
@@ -418,14 +522,17 @@ func migrateVM(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	want := ""
 	if h := c.body.Get("host"); h != nil {
 		found := referred(c.store.Hosts, h, func(h *store.Host) string { return h.Name })
 		if found == nil {
 			return nil, wire.Invalid("Cannot migrate VM. Invalid Host Id.")
 		}
+
 		want = found.ID
 	}
+
 	switch {
 	case v.Status == store.StatusMigrating:
 		return nil, wire.Conflict("Cannot migrate VM. VM is already being migrated.")
@@ -434,9 +541,11 @@ func migrateVM(c *call) (*wire.Element, error) {
 	case v.PlacementAffinity == "pinned":
 		return nil, wire.Conflict("Cannot migrate VM. The VM is pinned to its host and cannot be migrated.")
 	}
+
 	if err := c.move(v, want); err != nil {
 		return nil, err
 	}
+
 	return c.done(v), nil
 }
 
@@ -445,11 +554,14 @@ func cancelMigration(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Status != store.StatusMigrating {
 		return nil, wire.Conflict("Cannot cancel migration for non migrating VM.")
 	}
+
 	v.Destination = ""
 	c.settle(v, store.StatusUp)
+
 	return c.done(v), nil
 }
 
@@ -462,9 +574,11 @@ func (c *call) frozen(command string) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Status != store.StatusUp {
 		return nil, inStatus(v, command)
 	}
+
 	return c.done(v), nil
 }
 
@@ -473,6 +587,7 @@ func logonVM(c *call) (*wire.Element, error) {
 	if _, err := c.actionVM("logon to VM"); err != nil {
 		return nil, err
 	}
+
 	return nil, wire.Invalid("")
 }
 
@@ -480,7 +595,8 @@ func detachVM(*call) (*wire.Element, error) { return nil, wire.Forbidden() }
 
 // cloneVM and exportVM are refused for what they lack; the simulator does not do more.
 func cloneVM(c *call) (*wire.Element, error) {
-	return nil, orError(mandatory(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"), wire.Failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
+	return nil, orError(mandatory(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
+		wire.Failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
 }
 
 func exportVM(*call) (*wire.Element, error) {
@@ -491,6 +607,7 @@ func orError(first, second error) error {
 	if first != nil {
 		return first
 	}
+
 	return second
 }
 
@@ -499,11 +616,15 @@ func ticketVM(c *call) (*wire.Element, error) {
 	if v == nil {
 		return nil, wire.Bare(wire.EntityNotFound("GetVmByVmId"))
 	}
+
 	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
 		return nil, wire.Bare(inStatus(v, "set Virtual Machine Ticket"))
 	}
+
 	asked := cmp.Or(c.body.Get("ticket"), wire.El("ticket"))
-	ticket := wire.El("ticket").Str("expiry", cmp.Or(asked.Value("expiry"), "7200")).Str("value", cmp.Or(asked.Value("value"), wire.RandomHex(6)))
+	ticket := wire.El("ticket").Str("expiry", cmp.Or(asked.Value("expiry"), "7200")).
+		Str("value", cmp.Or(asked.Value("value"), wire.RandomHex(6)))
+
 	return c.complete(ticket), nil
 }
 
@@ -516,18 +637,26 @@ func autoPinVM(c *call) (*wire.Element, error) {
 	case v == nil:
 		return nil, wire.Bare(wire.EntityNotFound("VM: id=" + c.id("vm")))
 	case !c.body.Yes("optimize_cpu_settings") && !c.atLeast(4, 5, 0):
-		return nil, wire.Bare(wire.Failed(http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported."))
+		return nil, wire.Bare(
+			wire.Failed(http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported."),
+		)
 	case !c.body.Yes("optimize_cpu_settings"):
-		return nil, wire.Bare(wire.Failed(http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported."))
+		return nil, wire.Bare(
+			wire.Failed(http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported."),
+		)
 	case !c.atLeast(4, 5, 0) && len(v.PlacementHosts) == 0:
-		return nil, wire.Bare(wire.Invalid("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning."))
+		return nil, wire.Bare(
+			wire.Invalid("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning."),
+		)
 	}
+
 	wanted := v.CopyOf()
 	wanted.CPUPinning = store.PinResize
 	v.Take(wanted, v.Running(), false)
 	c.store.VMs.Put(v.ID, v)
 	c.work("Editing VM "+v.Name, "")
 	answer := wire.El("action").Add(wire.Ref("job", "jobs", c.job))
+
 	return answer.Str("status", "complete"), nil
 }
 
@@ -537,9 +666,19 @@ func (s *Engine) move(v *store.VM, hostID string) error {
 	if err != nil {
 		return wire.Conflict("%s", "Cannot migrate VM. "+trimVerdict(err))
 	}
+
 	v.Status, v.Destination = store.StatusMigrating, to.ID
-	s.event(62, "normal", "Migration started (VM: "+v.Name+", Source: "+s.store.HostName(v.Host)+", Destination: "+to.Name+").", eventOf{vm: v.ID, host: v.Host})
+	s.event(
+		62,
+		"normal",
+		"Migration started (VM: "+v.Name+", Source: "+s.store.HostName(v.Host)+", Destination: "+to.Name+").",
+		eventOf{
+			vm:   v.ID,
+			host: v.Host,
+		},
+	)
 	s.arrange(v, store.StatusUp, s.settings.Timings.Migrate)
+
 	return nil
 }
 

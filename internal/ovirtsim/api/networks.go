@@ -20,11 +20,14 @@ var networkRoutes = []route{
 }
 
 func networkDocument(_ *call, n *store.Network) *wire.Element {
-	out := wire.Object("network", n.ID, "networks", n.ID).Str("name", n.Name).Str("description", n.Description).Str("comment", "").
-		Num("mtu", n.MTU).Flag("port_isolation", false).Flag("stp", false).Add(wire.El("usages").Items(wire.Leaf("usage", "vm"))).Str("vdsm_name", n.Name)
+	out := wire.Object("network", n.ID, "networks", n.ID).Str("name", n.Name).Str("description", n.Description).
+		Str("comment", "").
+		Num("mtu", n.MTU).Flag("port_isolation", false).Flag("stp", false).
+		Add(wire.El("usages").Items(wire.Leaf("usage", "vm"))).Str("vdsm_name", n.Name)
 	if n.VLAN != 0 {
 		out.Add(wire.El("vlan").Set("id", strconv.FormatInt(n.VLAN, 10)))
 	}
+
 	return out.Add(wire.Ref("data_center", "datacenters", n.DataCenter))
 }
 
@@ -33,26 +36,38 @@ func clusterNetworkDocument(c *call, n *store.Network) *wire.Element {
 	out := networkDocument(c, n)
 	id := c.id("cluster")
 	usages := wire.El("usages")
+
 	for _, usage := range []string{"vm", "display", "migration", "management", "default_route"} {
 		if usage == "vm" || n.Name == "ovirtmgmt" {
 			usages.Items(wire.Leaf("usage", usage))
 		}
 	}
+
 	out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool { return e.Name == "usages" })
-	return out.Add(usages).Flag("display", n.Name == "ovirtmgmt").Flag("required", n.Name == "ovirtmgmt").Str("status", "operational").Add(wire.Ref("cluster", "clusters", id))
+
+	return out.Add(usages).Flag("display", n.Name == "ovirtmgmt").Flag("required", n.Name == "ovirtmgmt").
+		Str("status", "operational").Add(wire.Ref("cluster", "clusters", id))
 }
 
 func networkFields(c *call) fields[*store.Network] {
 	center := val(func(n *store.Network) string { return c.store.DataCenterName(n.DataCenter) })
+
 	return fields[*store.Network]{
-		"name": val(func(n *store.Network) string { return n.Name }), "id": val(func(n *store.Network) string { return n.ID }),
-		"vlanid":      val(func(n *store.Network) string { return strconv.FormatInt(n.VLAN, 10) }),
-		"description": val(func(n *store.Network) string { return n.Description }), "datacenter": center, "datacenter.name": center, "datacenter_name": center,
+		"name":            val(func(n *store.Network) string { return n.Name }),
+		"id":              val(func(n *store.Network) string { return n.ID }),
+		"vlanid":          val(func(n *store.Network) string { return strconv.FormatInt(n.VLAN, 10) }),
+		"description":     val(func(n *store.Network) string { return n.Description }),
+		"datacenter":      center,
+		"datacenter.name": center,
+		"datacenter_name": center,
 	}
 }
 
-func networksOf(c *call, match func(*store.Network) bool, document func(*call, *store.Network) *wire.Element) (*wire.Element, error) {
-	return collect(c, "networks", c.store.Networks.Where(match, func(n *store.Network) string { return n.Name + n.ID }), networkFields(c), document)
+func networksOf(
+	c *call, match func(*store.Network) bool, document func(*call, *store.Network) *wire.Element,
+) (*wire.Element, error) {
+	return collect(c, "networks", c.store.Networks.Where(match, func(n *store.Network) string { return n.Name + n.ID }),
+		networkFields(c), document)
 }
 
 func listNetworks(c *call) (*wire.Element, error) { return networksOf(c, nil, networkDocument) }
@@ -63,7 +78,11 @@ func listDataCenterNetworks(c *call) (*wire.Element, error) {
 
 func listClusterNetworks(c *call) (*wire.Element, error) {
 	g := c.store.Clusters.Get(c.id("cluster"))
-	return networksOf(c, func(n *store.Network) bool { return g != nil && n.DataCenter == g.DataCenter }, clusterNetworkDocument)
+
+	return networksOf(c, func(n *store.Network) bool {
+		return g != nil &&
+			n.DataCenter == g.DataCenter
+	}, clusterNetworkDocument)
 }
 
 func getNetwork(c *call) (*wire.Element, error) {
@@ -71,6 +90,7 @@ func getNetwork(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return networkDocument(c, n), nil
 }
 
@@ -81,15 +101,23 @@ func (c *call) changeNetwork(n *store.Network, in *wire.Element, verb string) er
 	if in.Has("mtu") {
 		next.MTU = in.Number("mtu")
 	}
+
 	if vlan := in.Get("vlan"); vlan != nil {
 		next.VLAN, _ = strconv.ParseInt(wire.RefID(vlan), 10, 64)
 	}
+
 	for _, other := range c.store.Networks.Rows {
 		if other.ID != n.ID && other.DataCenter == next.DataCenter && other.Name == next.Name {
-			return wire.Conflict("Cannot %s Network. The logical network's name is already used by an existing logical network in the same data-center.\n-Please choose a different name.", verb)
+			return wire.Conflict(
+				"Cannot %s Network. The logical network's name is already used by an existing logical network in "+
+					"the same data-center.\n-Please choose a different name.",
+				verb,
+			)
 		}
 	}
+
 	*n = next
+
 	return nil
 }
 
@@ -98,17 +126,23 @@ func addNetwork(c *call) (*wire.Element, error) {
 	if err := require(c.body, "Network", "data_center.id|name", "name"); err != nil {
 		return nil, err
 	}
-	center := referred(c.store.DataCenters, c.body.Get("data_center"), func(d *store.DataCenter) string { return d.Name })
+
+	center := referred(c.store.DataCenters, c.body.Get("data_center"), func(d *store.DataCenter) string {
+		return d.Name
+	})
 	if center == nil {
 		return nil, wire.EntityNotFound("DataCenter: name=" + c.body.Value("data_center", "name"))
 	}
+
 	made := &store.Network{ID: store.NewID(), DataCenter: center.ID, Leases: map[string]string{}}
 	if err := c.changeNetwork(made, c.body, "add"); err != nil {
 		return nil, err
 	}
+
 	c.store.Networks.Put(made.ID, made)
 	profile := &store.VNICProfile{ID: store.NewID(), Name: made.Name, Network: made.ID}
 	c.store.VNICProfiles.Put(profile.ID, profile)
+
 	return c.created(networkDocument(c, made)), nil
 }
 
@@ -117,10 +151,13 @@ func updateNetwork(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.changeNetwork(n, c.body, "edit"); err != nil {
 		return nil, err
 	}
+
 	c.store.Networks.Put(n.ID, n)
+
 	return networkDocument(c, n), nil
 }
 
@@ -129,15 +166,21 @@ func removeNetwork(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	profiles := c.store.VNICProfiles.Where(func(p *store.VNICProfile) bool { return p.Network == n.ID }, func(p *store.VNICProfile) string { return p.ID })
+
+	profiles := c.store.VNICProfiles.Where(func(p *store.VNICProfile) bool {
+		return p.Network == n.ID
+	}, func(p *store.VNICProfile) string { return p.ID })
 	for _, p := range profiles {
 		if err := c.profileUnused(p, "remove Network. Several VMs or templates use this logical network"); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, p := range profiles {
 		c.store.VNICProfiles.Drop(p.ID)
 	}
+
 	c.store.Networks.Drop(n.ID)
+
 	return c.complete(), nil
 }

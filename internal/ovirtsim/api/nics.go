@@ -29,11 +29,13 @@ var nicRoutes = []route{
 // nicDocument shows an interface. Only in lists does it refer to where it is.
 func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
 	collection := owner + "s"
-	out := wire.Object("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).Str("interface", n.Interface).
+	out := wire.Object("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).
+		Str("interface", n.Interface).
 		Flag("linked", !n.Unlinked).Flag("plugged", !n.Unplugged).Flag("synced", true)
 	if n.MAC != "" {
 		out.Add(wire.El("mac").Str("address", n.MAC))
 	}
+
 	return out.Add(wire.Ref("vnic_profile", "vnicprofiles", n.Profile), wire.Ref(owner, collection, n.Owner))
 }
 
@@ -42,6 +44,7 @@ func nicsOf(c *call, ownerID, owner string) *wire.Element {
 	for _, n := range c.store.NICsOf(ownerID) {
 		out.Items(nicDocument(c, n, owner))
 	}
+
 	return out
 }
 
@@ -52,6 +55,7 @@ func (c *call) nic() (*store.VM, *store.NIC, error) {
 	if n == nil || n.Owner != c.id("vm") {
 		return nil, nil, wire.Gone()
 	}
+
 	return c.store.VMs.Get(n.Owner), n, nil
 }
 
@@ -60,6 +64,7 @@ func getNIC(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return nicDocument(c, n, "vm"), nil
 }
 
@@ -74,51 +79,71 @@ var (
 // changeNIC applies a request to a network interface, which stays as it was on an error.
 func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	in, next := c.body, *n
+
 	next.Name = textOr(in, "name", n.Name)
 	switch {
 	case len(next.Name) > maxNICName || next.Name == "":
 		return wire.Invalid("size must be between 1 and %d, Attribute: nic.name", maxNICName)
 	case !nicName.MatchString(next.Name):
-		return wire.Invalid("%s", `Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`)
+		return wire.Invalid(
+			"%s",
+			`Name must be formed of alphanumeric characters, numbers or "-_."., Attribute: nic.name`,
+		)
 	}
+
 	if err := c.changeMAC(v, n, &next); err != nil {
 		return err
 	}
+
 	for _, other := range c.store.NICsOf(v.ID) {
 		if other.ID != n.ID && other.Name == next.Name {
 			return wire.Conflict("Network interface name is already in use")
 		}
 	}
+
 	if p := in.Get("vnic_profile"); p != nil {
 		if err := checkRef(p); err != nil {
 			return err
 		}
+
 		next.Profile = wire.RefID(p)
+
 		profile := c.store.VNICProfiles.Get(next.Profile)
 		switch {
 		case next.Profile != "" && profile == nil:
 			return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
 		case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
-			return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.", verb)
+			return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.",
+				verb)
 		}
 	}
+
 	switch next.Interface = cmp.Or(in.Value("interface"), n.Interface); next.Interface {
 	case "rtl8139_virtio", "spapr_vlan":
-		return wire.Invalid("Cannot %s Interface. The network interface type is not compatible with the selected operating system.", verb)
+		return wire.Invalid(
+			"Cannot %s Interface. The network interface type is not compatible with the selected operating system.",
+			verb,
+		)
 	case "pci_passthrough":
 		return wire.Conflict("Cannot %s Interface. The network interface type doesn't match the profile. "+
-			"Virtual machine interface of type 'PCI Passthrough' should have 'Passthrough' profile and vice versa.", verb)
+			"Virtual machine interface of type 'PCI Passthrough' should have "+
+			"'Passthrough' profile and vice versa.", verb)
 	}
+
 	if in.Has("linked") {
 		next.Unlinked = !in.Yes("linked")
 	}
+
 	if in.Has("plugged") {
 		next.Unplugged = !in.Yes("plugged")
 	}
+
 	if n.MAC != next.MAC {
 		c.store.Release(n.MAC)
 	}
+
 	*n = next
+
 	return nil
 }
 
@@ -128,22 +153,34 @@ func (c *call) changeMAC(v *store.VM, n, next *store.NIC) error {
 	if mac == "" {
 		return nil
 	}
+
 	hardware, err := net.ParseMAC(mac)
 	switch {
 	case !macPattern.MatchString(mac) || err != nil || mac == "00:00:00:00:00:00":
-		return wire.Invalid("%s", `MAC address must be in format "HH:HH:HH:HH:HH:HH" where H is a hexadecimal character (either a digit or A-F, case is insignificant)., Attribute: nic.macAddress`)
+		return wire.Invalid(
+			"%s",
+			`MAC address must be in format "HH:HH:HH:HH:HH:HH" where H is a hexadecimal character `+
+				`(either a digit or A-F, case is insignificant)., Attribute: nic.macAddress`,
+		)
 	case hardware[0]&1 == 1:
 		return wire.Invalid("Multi-cast MAC address is not allowed., Attribute: nic.macAddress")
 	}
+
 	next.MAC = hardware.String()
 	if n.MAC != "" && n.MAC != next.MAC && v.Running() && !n.Unplugged {
-		return wire.Conflict("Cannot edit Interface. Updating the MAC address is not supported while the interface is plugged to a running VM.")
+		return wire.Conflict(
+			"Cannot edit Interface. Updating the MAC address is not supported while the interface is " +
+				"plugged to a running VM.",
+		)
 	}
+
 	for _, other := range c.store.NICs.Rows {
 		if other.ID != n.ID && other.MAC == next.MAC {
-			return wire.Conflict("MAC Address %s is already in use by VM or snapshot: %s.", next.MAC, c.store.VMName(other.Owner))
+			return wire.Conflict("MAC Address %s is already in use by VM or snapshot: %s.", next.MAC,
+				c.store.VMName(other.Owner))
 		}
 	}
+
 	return nil
 }
 
@@ -151,24 +188,35 @@ func addNIC(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "nic", "name"); err != nil {
 		return nil, err
 	}
+
 	if err := require(c.body, "Nic", "name"); err != nil {
 		return nil, err
 	}
+
 	v := c.store.VMs.Get(c.id("vm"))
 	if v == nil {
 		return nil, wire.Invalid("Cannot add Interface. VM is not found.")
 	}
+
 	made := &store.NIC{ID: store.NewID(), Owner: v.ID, Interface: "virtio", Order: c.store.Next("nics")}
 	if err := c.changeNIC(v, made, "add"); err != nil {
 		return nil, err
 	}
-	if v.Status == store.StatusImageLocked && v.Template == store.BlankTemplateID && c.store.AttachmentsOf(v.ID) != nil { // a clone holds its lock
-		return nil, wire.Conflict("Cannot add Interface. Related operation is currently in progress. Please try again later.")
+
+	// a clone holds its lock
+	if v.Status == store.StatusImageLocked && v.Template == store.BlankTemplateID &&
+		c.store.AttachmentsOf(v.ID) != nil {
+		return nil, wire.Conflict(
+			"Cannot add Interface. Related operation is currently in progress. Please try again later.",
+		)
 	}
+
 	if made.MAC == "" {
 		made.MAC = c.store.NextMAC()
 	}
+
 	c.store.NICs.Put(made.ID, made)
+
 	return c.created(nicDocument(c, made, "vm")), nil
 }
 
@@ -177,10 +225,13 @@ func updateNIC(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.changeNIC(v, n, "edit"); err != nil {
 		return nil, err
 	}
+
 	c.store.NICs.Put(n.ID, n)
+
 	return nicDocument(c, n, "vm"), nil
 }
 
@@ -189,11 +240,14 @@ func removeNIC(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Running() && !n.Unplugged {
 		return nil, wire.Conflict("Cannot remove Interface. The VM Network Interface is plugged to a running VM.")
 	}
+
 	c.store.Release(n.MAC)
 	c.store.NICs.Drop(n.ID)
+
 	return c.complete(), nil
 }
 
@@ -206,33 +260,43 @@ func (c *call) plug(in bool) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n.Unplugged = !in
 	c.store.NICs.Put(n.ID, n)
+
 	return c.complete(), nil
 }
 
 // devices shows the network interfaces of a VM as its guest agent reports them.
 func (c *call) devices(v *store.VM, mac string) *wire.Element {
 	out := wire.El("reported_devices")
+
 	for _, device := range v.Reported {
 		if mac != "" && device.MAC != mac {
 			continue
 		}
+
 		id := c.store.IDOf("", "reporteddevice", v.ID, device.Name)
 		ips := wire.El("ips")
+
 		for _, address := range device.Addresses {
 			version := "v4"
 			if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
 				version = "v6"
 			}
+
 			ips.Items(wire.El("ip").Str("address", address).Str("version", version))
 		}
-		made := wire.Object("reported_device", id, "vms", v.ID, "reporteddevices", id).Str("name", device.Name).Str("description", "guest reported data").Str("type", "network").Add(ips)
+
+		made := wire.Object("reported_device", id, "vms", v.ID, "reporteddevices", id).Str("name", device.Name).
+			Str("description", "guest reported data").Str("type", "network").Add(ips)
 		if device.MAC != "" {
 			made.Add(wire.El("mac").Str("address", device.MAC))
 		}
+
 		out.Items(made.Add(wire.Ref("vm", "vms", v.ID)))
 	}
+
 	return out
 }
 
@@ -240,6 +304,7 @@ func listReportedDevices(c *call) (*wire.Element, error) {
 	if v := c.store.VMs.Get(c.id("vm")); v != nil {
 		return c.devices(v, ""), nil
 	}
+
 	return wire.El("reported_devices"), nil
 }
 
@@ -248,6 +313,7 @@ func listNICReportedDevices(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return c.devices(v, n.MAC), nil
 }
 
@@ -256,10 +322,13 @@ func nicStatistics(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n := c.store.NICs.Get(c.id("id"))
 	if n == nil || n.Owner != v.ID {
 		return nil, wire.Gone()
 	}
+
 	owner := wire.El("nic").Set("href", wire.Href("vms", v.ID, "nics", n.ID)).Set("id", n.ID)
+
 	return c.statistics(nicStatisticNames, owner, nil), nil
 }

@@ -37,8 +37,20 @@ const (
 
 // onlyAdministrators are the services whose queries others may not make.
 var onlyAdministrators = []string{
-	"tags", "tag", "assigned_tags", "assigned_tag", "affinity_labels", "affinity_label", "affinity_groups", "affinity_group", "affinity_group_vms", "affinity_group_hosts",
-	"image_transfers", "image_transfer", "jobs", "job",
+	"tags",
+	"tag",
+	"assigned_tags",
+	"assigned_tag",
+	"affinity_labels",
+	"affinity_label",
+	"affinity_groups",
+	"affinity_group",
+	"affinity_group_vms",
+	"affinity_group_hosts",
+	"image_transfers",
+	"image_transfer",
+	"jobs",
+	"job",
 }
 
 // basicActions are the actions that the role UserRole has.
@@ -46,14 +58,19 @@ var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "t
 
 // administrator says whether a user's role is one of administrators.
 func administrator(u *store.User) bool {
-	return slices.ContainsFunc(catalog().roles, func(r role) bool { return r.name == u.Role && r.administrative == "true" })
+	return slices.ContainsFunc(catalog().roles, func(r role) bool {
+		return r.name == u.Role &&
+			r.administrative == "true"
+	})
 }
 
-// authorize refuses what the user may not ask for. A user who is no administrator is filtered, and so is one who wants to be.
+// authorize refuses what the user may not ask for. A user who is no administrator is filtered, and so is one who wants
+// to be.
 func (c *call) authorize() error {
 	filter := strings.ToLower(c.r.Header.Get("Filter"))
 	administrator := administrator(c.user)
 	c.filtered = filter == "true" || filter != "false" && !administrator
+
 	reading := c.r.Method == http.MethodGet || c.r.Method == http.MethodHead
 	switch {
 	case c.r.Method == http.MethodOptions || administrator && !c.filtered:
@@ -72,16 +89,27 @@ func (c *call) authorize() error {
 func userDocument(_ *call, u *store.User) *wire.Element {
 	name, domain, _ := strings.Cut(u.Name, "@")
 	domain += "-authz"
-	return wire.Object("user", u.ID, "users", u.ID).Str("name", name).Str("department", "").Str("domain_entry_id", hexID(u.ID)).Str("last_name", "").Str("namespace", "*").
-		Str("principal", name).Str("user_name", name+"@"+domain).Add(wire.El("domain").Set("href", wire.Href("domains", hexID(domain))).Set("id", hexID(domain)).Str("name", domain))
+
+	return wire.Object("user", u.ID, "users", u.ID).Str("name", name).Str("department", "").
+		Str("domain_entry_id", hexID(u.ID)).Str("last_name", "").Str("namespace", "*").
+		Str("principal", name).Str("user_name", name+"@"+domain).
+		Add(wire.El("domain").Set("href", wire.Href("domains", hexID(domain))).Set("id", hexID(domain)).
+			Str("name", domain))
 }
 
 func listUsers(c *call) (*wire.Element, error) {
 	short := func(u *store.User) string { name, _, _ := strings.Cut(u.Name, "@"); return name }
 	names := func(u *store.User) []string { return []string{short(u), u.Name + "-authz"} }
-	of := fields[*store.User]{"name": val(short), "usrname": names, "login": val(short), "id": val(func(u *store.User) string { return u.ID })}
+	of := fields[*store.User]{
+		"name":    val(short),
+		"usrname": names,
+		"login":   val(short),
+		"id":      val(func(u *store.User) string { return u.ID }),
+	}
 	seen := func(u *store.User) bool { return !c.filtered || u.ID == c.user.ID }
-	return collect(c, "users", c.store.Users.Where(seen, func(u *store.User) string { return u.Name }), of, userDocument)
+
+	return collect(c, "users", c.store.Users.Where(seen, func(u *store.User) string { return u.Name }), of,
+		userDocument)
 }
 
 func getUser(c *call) (*wire.Element, error) {
@@ -89,6 +117,7 @@ func getUser(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return userDocument(c, u), nil
 }
 
@@ -96,12 +125,17 @@ func (s *Engine) everyoneID() string { return s.store.IDOf("", "group", everyone
 
 func listGroups(c *call) (*wire.Element, error) {
 	id := c.everyoneID()
-	return wire.El("groups").Items(wire.Object("group", id, "groups", id).Str("name", everyone).Str("domain_entry_id", hexID(id)).Str("namespace", "*")), nil
+
+	return wire.El("groups").
+			Items(wire.Object("group", id, "groups", id).Str("name", everyone).Str("domain_entry_id", hexID(id)).
+				Str("namespace", "*")),
+		nil
 }
 
 func listDomains(c *call) (*wire.Element, error) {
 	out := wire.El("domains")
 	var seen []string
+
 	for _, u := range c.store.Users.Where(nil, func(u *store.User) string { return u.Name }) {
 		_, domain, _ := strings.Cut(u.Name, "@")
 		if domain += "-authz"; !slices.Contains(seen, domain) {
@@ -109,22 +143,26 @@ func listDomains(c *call) (*wire.Element, error) {
 			out.Items(wire.Object("domain", hexID(domain), "domains", hexID(domain)).Str("name", domain))
 		}
 	}
+
 	return out, nil
 }
 
 func roleDocument(c *call, r role) *wire.Element {
 	id := c.store.RoleID(r.name)
-	return wire.Object("role", id, "roles", id).Str("name", r.name).Str("description", r.description).Str("administrative", r.administrative).Str("mutable", r.mutable)
+	return wire.Object("role", id, "roles", id).Str("name", r.name).Str("description", r.description).
+		Str("administrative", r.administrative).Str("mutable", r.mutable)
 }
 
 // listRoles shows those who are no administrators only the roles that are for them.
 func listRoles(c *call) (*wire.Element, error) {
 	out := wire.El("roles")
+
 	for _, r := range catalog().roles {
 		if !c.filtered || r.administrative == "false" {
 			out.Items(roleDocument(c, r))
 		}
 	}
+
 	return out, nil
 }
 
@@ -138,12 +176,15 @@ func permissionsOf(owner, collection, parameter string) operation {
 			if owner != "" {
 				made.Add(wire.Ref(owner, collection, c.id(parameter)))
 			}
+
 			out.Items(made.Add(holder, wire.Ref("role", "roles", c.store.RoleID(roleName))))
 		}
 		add(everyone, everyonesRole, wire.Ref("group", "groups", c.everyoneID()))
+
 		for _, u := range c.store.Users.Where(nil, func(u *store.User) string { return u.Name }) {
 			add(u.ID, u.Role, wire.Ref("user", "users", u.ID))
 		}
+
 		return out, nil
 	}
 }
@@ -154,6 +195,11 @@ func userPermissions(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	id := c.store.IDOf("", "permission", u.ID, u.Role)
-	return wire.El("permissions").Items(wire.Object("permission", id, "permissions", id).Add(wire.Ref("role", "roles", c.store.RoleID(u.Role)), wire.Ref("user", "users", u.ID))), nil
+
+	return wire.El("permissions").
+			Items(wire.Object("permission", id, "permissions", id).
+				Add(wire.Ref("role", "roles", c.store.RoleID(u.Role)), wire.Ref("user", "users", u.ID))),
+		nil
 }

@@ -45,8 +45,8 @@ func routes() []route {
 	)
 }
 
-// newMux finds the operation of a request. A handler only leaves it in the call: who runs it holds the lock, and may also be a
-// link that is followed.
+// newMux finds the operation of a request. A handler only leaves it in the call: who runs it holds the lock, and may
+// also be a link that is followed.
 func newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, one := range routes() {
@@ -56,6 +56,7 @@ func newMux() *http.ServeMux {
 			}
 		})
 	}
+
 	return mux
 }
 
@@ -70,6 +71,7 @@ func ofVM(list operation) operation {
 		if _, err := c.vm(); err != nil {
 			return nil, err
 		}
+
 		return list(c)
 	}
 }

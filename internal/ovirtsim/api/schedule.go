@@ -18,29 +18,38 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 	for _, h := range s.store.Hosts.Rows {
 		free[h.ID] = h.Memory
 	}
+
 	for _, other := range s.store.VMs.Rows {
 		if other.Host != "" && other.ID != v.ID {
 			free[other.Host] -= other.Memory
 		}
+
 		if other.Destination != "" {
 			free[other.Destination] -= other.Memory
 		}
 	}
+
 	var best *store.Host
 	var bestScore int64
 	var why []string
-	hosts := s.store.Hosts.Where(func(h *store.Host) bool { return h.Cluster == v.Cluster }, func(h *store.Host) string { return h.Name })
+
+	hosts := s.store.Hosts.Where(func(h *store.Host) bool {
+		return h.Cluster == v.Cluster
+	}, func(h *store.Host) string { return h.Name })
 	for _, h := range hosts {
 		if h.Status != store.HostUp || want != "" && h.ID != want || want == "" && h.ID == v.Host {
 			continue
 		}
+
 		score := free[h.ID] >> 20
 		reason := ""
+
 		switch {
 		case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
 			reason = "internal filter PinToHost because it is not in the VM's list of hosts"
 		case free[h.ID] < v.Memory:
-			reason = fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM", max(free[h.ID], 0)>>20)
+			reason = fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM",
+				max(free[h.ID], 0)>>20)
 		case v.CPU.Count() > h.CPU.Count():
 			reason = "internal filter CPU because it does not have enough cores to run the VM"
 		default:
@@ -49,21 +58,26 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 				score += soft
 			}
 		}
+
 		if reason != "" {
 			why = append(why, fmt.Sprintf("The host %s did not satisfy %s.", h.Name, reason))
 			continue
 		}
+
 		if best == nil || score > bestScore {
 			best, bestScore = h, score
 		}
 	}
+
 	if best != nil {
 		return best, nil
 	}
+
 	detail := "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"
 	for _, line := range why {
 		detail += ", " + line
 	}
+
 	return nil, wire.Conflict("%s", detail)
 }
 
@@ -73,15 +87,19 @@ func trimVerdict(err error) string {
 	if errors.As(err, &refused) {
 		return strings.TrimPrefix(strings.Trim(refused.Detail, "[]"), "Cannot run VM. ")
 	}
+
 	return err.Error()
 }
 
 // softWeight outweighs any difference in free memory, in MiB.
 const softWeight = 1 << 40
 
-// affinity judges a host by the rules that the VM is under: the reason why it is ruled out, or the weight of soft rules.
+// affinity judges a host by the rules that the VM is under: the reason why it is ruled out, or the weight of soft
+// rules.
 func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int64) {
-	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool { return slices.Contains(g.VMs, v.ID) }, store.GroupKey) {
+	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool {
+		return slices.Contains(g.VMs, v.ID)
+	}, store.GroupKey) {
 		if g.VMsRule.Enabled {
 			good := s.vmsRuleHolds(g, v, h)
 			switch {
@@ -94,31 +112,38 @@ func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int
 				weight -= softWeight
 			}
 		}
+
 		if g.HostsRule.Enabled && len(g.Hosts) > 0 && slices.Contains(g.Hosts, h.ID) != g.HostsRule.Positive {
 			if g.HostsRule.Enforcing {
 				return "internal filter VmToHostsAffinityGroups because it did not match the host rules of " + g.Name, 0
 			}
+
 			weight -= softWeight
 		}
 	}
+
 	for _, l := range s.store.Labels.Rows {
 		if l.Implicit && slices.Contains(l.VMs, v.ID) && !slices.Contains(l.Hosts, h.ID) {
 			return "internal filter Label because it does not have the affinity label " + l.Name, 0
 		}
 	}
+
 	return "", weight
 }
 
 // vmsRuleHolds says whether the VM on this host would keep a group's rule among VMs.
 func (s *Engine) vmsRuleHolds(g *store.AffinityGroup, v *store.VM, h *store.Host) bool {
 	others := map[string]bool{}
+
 	for _, id := range g.VMs {
 		if other := s.store.VMs.Get(id); other != nil && other.ID != v.ID && other.Host != "" {
 			others[cmp.Or(other.Destination, other.Host)] = true
 		}
 	}
+
 	if g.VMsRule.Positive {
 		return len(others) == 0 || others[h.ID]
 	}
+
 	return !others[h.ID]
 }

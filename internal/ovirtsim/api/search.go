@@ -39,12 +39,13 @@ var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"(
 var errSearch = errors.New("the search is not understood")
 
 // parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
-// tighter and may be left out; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD asc|desc"
-// and "page N" at the end. Parentheses are not understood.
+// tighter and may be left out; values in quotes; * as wildcard; a value alone matches any field; "sortby FIELD
+// asc|desc" and "page N" at the end. Parentheses are not understood.
 func parseSearch(text string) (*query, error) {
 	if !utf8.ValidString(text) || strings.Count(text, `"`)%2 != 0 || strings.ContainsAny(text, "()':") {
 		return nil, errSearch
 	}
+
 	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
 	q := &query{any: [][]condition{nil}} // which holds for everything
 	if word := p.word(0); word != "" && word != "sortby" && word != "page" {
@@ -53,12 +54,14 @@ func parseSearch(text string) (*query, error) {
 			return nil, err
 		}
 	}
+
 	for p.word(0) != "" {
 		switch p.word(0) {
 		case "sortby":
 			if q.sort = p.word(1); q.sort == "" {
 				return nil, errSearch
 			}
+
 			p.at += 2
 			if order := p.word(0); order == "asc" || order == "desc" {
 				q.desc = order == "desc"
@@ -69,12 +72,14 @@ func parseSearch(text string) (*query, error) {
 			if err != nil || n < 0 || n > maxPage {
 				return nil, errSearch
 			}
+
 			q.page, q.paged = n, true
 			p.at += 2
 		default:
 			return nil, errSearch
 		}
 	}
+
 	return q, nil
 }
 
@@ -89,21 +94,25 @@ func (p *searchParser) word(distance int) string {
 	if p.at+distance < len(p.tokens) {
 		return strings.ToLower(p.tokens[p.at+distance])
 	}
+
 	return ""
 }
 
 // alternatives are joined by "or".
 func (p *searchParser) alternatives() ([][]condition, error) {
 	var out [][]condition
+
 	for {
 		conditions, err := p.conjunction()
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, conditions)
 		if p.word(0) != "or" {
 			return out, nil
 		}
+
 		p.at++
 	}
 }
@@ -111,12 +120,15 @@ func (p *searchParser) alternatives() ([][]condition, error) {
 // conjunction is what "and" joins, or what stands side by side.
 func (p *searchParser) conjunction() ([]condition, error) {
 	var out []condition
+
 	for {
 		one, err := p.term()
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, one)
+
 		switch p.word(0) {
 		case "and":
 			p.at++
@@ -132,20 +144,24 @@ func (p *searchParser) term() (condition, error) {
 	case "", "and", "or", "sortby", "page", "=", "!=", "<", ">", "<=", ">=":
 		return condition{}, errSearch
 	}
+
 	made := condition{operator: "=", value: p.tokens[p.at]}
 	switch operator := p.word(1); operator {
 	case "=", "!=", "<", ">", "<=", ">=":
 		if p.at+2 >= len(p.tokens) {
 			return condition{}, errSearch
 		}
+
 		made = condition{field: p.word(0), operator: operator, value: p.tokens[p.at+2]}
 		p.at += 3
 	default:
 		p.at++
 	}
+
 	made.value = strings.Trim(made.value, `"`)
 	made.pattern = regexp.MustCompile("^(?is:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
 	made.exact = regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(made.value), `\*`, ".*") + ")$")
+
 	return made, nil
 }
 
@@ -156,7 +172,9 @@ func (c *condition) holds(values []string) bool {
 	case "!=":
 		return !slices.ContainsFunc(values, c.pattern.MatchString)
 	}
+
 	want, _ := strconv.ParseFloat(c.value, 64)
+
 	return slices.ContainsFunc(values, func(value string) bool {
 		got, err := strconv.ParseFloat(value, 64)
 		switch {
@@ -181,33 +199,40 @@ const pageSize = 100
 const maxPage = 1 << 20
 
 // firstPageIsOne is what the engine says of page 0 of VMs, and of other lists as far as it is known.
-const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* from  vms  )  order by vm name asc ) as t1 " +
+const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* from  vms  )  " +
+	"order by vm name asc ) as t1 " +
 	"offset (-2147483646 -1) limit 2147483647]; error: offset must not be negative; nested exception is " +
 	"org.postgresql.util.psqlexception: error: offset must not be negative"
 
-// find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search that
-// is not understood, or has a field that the objects do not have, finds nothing.
+// find filters, sorts and limits a list as the parameters search, case_sensitive and max of a request ask. A search
+// that is not understood, or has a field that the objects do not have, finds nothing.
 func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	limit, err := c.max()
 	if err != nil {
 		return nil, err
 	}
+
 	if text := strings.TrimSpace(c.query.Get("search")); text != "" {
 		q, err := parseSearch(text)
 		if understood := err == nil && q.knows(of); !understood {
 			return nil, nil //nolint:nilerr // the engine says nothing of a search that it does not understand
 		}
+
 		if q.paged && q.page == 0 {
 			return nil, wire.Failed(http.StatusBadRequest, "%s", firstPageIsOne)
 		}
+
 		if c.flagParam("case_sensitive") {
 			q.matchCase()
 		}
+
 		items = applyQuery(q, items, of)
 	}
+
 	if limit >= 0 && len(items) > limit {
 		items = items[:limit]
 	}
+
 	return items, nil
 }
 
@@ -220,6 +245,7 @@ func (q *query) knows(of interface{ has(field string) bool }) bool {
 			}
 		}
 	}
+
 	return q.sort == "" || of.has(q.sort)
 }
 
@@ -242,10 +268,12 @@ func applyQuery[T any](q *query, items []T, of fields[T]) []T {
 		if one.field != "" {
 			return one.holds(of[one.field](item))
 		}
+
 		return slices.ContainsFunc(anyField, func(field string) bool {
 			return of[field] != nil && one.holds(of[field](item))
 		})
 	}
+
 	out := make([]T, 0, len(items))
 	for _, item := range items {
 		if slices.ContainsFunc(q.any, func(conditions []condition) bool {
@@ -254,6 +282,7 @@ func applyQuery[T any](q *query, items []T, of fields[T]) []T {
 			out = append(out, item)
 		}
 	}
+
 	if q.sort != "" {
 		first := func(item T) string { return strings.Join(of[q.sort](item), " ") }
 		slices.SortStableFunc(out, func(a, b T) int {
@@ -261,12 +290,15 @@ func applyQuery[T any](q *query, items []T, of fields[T]) []T {
 			if q.desc {
 				return -order
 			}
+
 			return order
 		})
 	}
+
 	if q.page > 0 {
 		from := min((q.page-1)*pageSize, len(out))
 		out = out[from:min(from+pageSize, len(out))]
 	}
+
 	return out
 }

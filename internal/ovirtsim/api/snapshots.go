@@ -29,6 +29,7 @@ func (s *Engine) notPreviewing(v *store.VM, command string) error {
 	if shown, _ := s.store.Preview(v); shown != nil {
 		return wire.Conflict("Cannot %s. VM is previewing a Snapshot.", command)
 	}
+
 	return nil
 }
 
@@ -39,7 +40,8 @@ func (s *Engine) lockForSnapshot(v *store.VM) {
 }
 
 func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element {
-	out := wire.Object("snapshot", shown.ID, "vms", v.ID, "snapshots", shown.ID).Str("description", shown.Description).Str("date", stamp(shown.Date)).
+	out := wire.Object("snapshot", shown.ID, "vms", v.ID, "snapshots", shown.ID).Str("description", shown.Description).
+		Str("date", stamp(shown.Date)).
 		Flag("persist_memorystate", shown.Memory).Str("snapshot_status", shown.Status).Str("snapshot_type", shown.Kind)
 	if shown.Kind == store.SnapshotActive {
 		out.Kids = slices.DeleteFunc(out.Kids, func(kid *wire.Element) bool { return kid.Name == "link" })
@@ -52,10 +54,14 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 	document := vmDocument(c, &then)
 	document.Attrs = nil
 	document.Set("id", v.ID)
-	document.Kids = slices.DeleteFunc(document.Kids, func(kid *wire.Element) bool { return kid.Name == "link" || kid.Name == "actions" })
+	document.Kids = slices.DeleteFunc(document.Kids, func(kid *wire.Element) bool {
+		return kid.Name == "link" ||
+			kid.Name == "actions"
+	})
 	if display := document.Get("display"); display != nil {
 		display.Kids = slices.DeleteFunc(display.Kids, func(kid *wire.Element) bool { return kid.Name == "type" })
 	}
+
 	return out.Add(document)
 }
 
@@ -66,10 +72,12 @@ func (c *call) snapshot() (*store.VM, *store.Snapshot, error) {
 		if active := c.store.Active(v); active.ID == id {
 			return v, active, nil
 		}
+
 		if found := c.store.Snapshots.Get(id); found != nil && found.VM == v.ID {
 			return v, found, nil
 		}
 	}
+
 	return nil, nil, noSnapshot(id)
 }
 
@@ -83,13 +91,16 @@ func listSnapshots(c *call) (*wire.Element, error) {
 	if v == nil {
 		return out, nil
 	}
+
 	all := c.store.SnapshotsOf(v.ID)
 	if len(all) == 0 {
 		all = []*store.Snapshot{c.store.Active(v)}
 	}
+
 	for _, shown := range all {
 		out.Items(snapshotDocument(c, v, shown))
 	}
+
 	return out, nil
 }
 
@@ -98,6 +109,7 @@ func getSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return snapshotDocument(c, v, found), nil
 }
 
@@ -106,15 +118,19 @@ func addSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := mandatory(c.body, "snapshot", "description"); err != nil {
 		return nil, err
 	}
+
 	if err := c.notPreviewing(v, "create Snapshot"); err != nil {
 		return nil, err
 	}
+
 	if err := c.settledSnapshots(v, "create Snapshot"); err != nil {
 		return nil, err
 	}
+
 	if v.Status == store.StatusImageLocked {
 		return nil, wire.Conflict("Cannot create Snapshot: VM is locked. Please try again in a few minutes.")
 	}
@@ -123,22 +139,34 @@ func addSnapshot(c *call) (*wire.Element, error) {
 	made := c.store.Take(v, store.SnapshotRegular, c.body.Value("description"))
 	made.Memory, made.Status = v.Running() && c.body.Value("persist_memorystate") != "false", store.StatusLocked
 	c.store.Snapshots.Drop(active.ID)
-	active.ID, active.Date, active.Order = store.NewID(), made.Date, 0 // it comes first, until a preview is undone or committed
+
+	// it comes first, until a preview is undone or committed
+	active.ID, active.Date, active.Order = store.NewID(), made.Date, 0
 	c.store.Snapshots.Put(active.ID, &active)
 	c.store.Keep(made)
 	c.work("Creating VM Snapshot "+made.Description+" for VM "+v.Name, made.ID)
-	c.event(45, "normal", "Snapshot '"+made.Description+"' creation for VM '"+v.Name+"' was initiated by "+c.user.Name+".", eventOf{vm: v.ID})
+	c.event(
+		45,
+		"normal",
+		"Snapshot '"+made.Description+"' creation for VM '"+v.Name+"' was initiated by "+c.user.Name+".",
+		eventOf{
+			vm: v.ID,
+		},
+	)
 	c.arrangeSnapshot(made, store.StatusOK)
 
 	out := wire.Object("snapshot", made.ID, "vms", v.ID, "snapshots", made.ID).Str("description", made.Description).
 		Add(wire.El("initialization").Add(wire.El("configuration").Str("data", c.ovf(v)).Str("type", "ovf"))).
-		Str("date", stamp(made.Date)).Flag("persist_memorystate", made.Memory).Str("snapshot_status", made.Status).Str("snapshot_type", made.Kind).Add(wire.Ref("vm", "vms", v.ID))
+		Str("date", stamp(made.Date)).Flag("persist_memorystate", made.Memory).Str("snapshot_status", made.Status).
+		Str("snapshot_type", made.Kind).Add(wire.Ref("vm", "vms", v.ID))
+
 	return c.created(out), nil
 }
 
 // arrangeSnapshot locks a snapshot until an operation on it ends.
 func (s *Engine) arrangeSnapshot(of *store.Snapshot, status string) {
-	of.Status, of.Until = store.StatusLocked, store.Transition{Status: status, At: time.Now().Add(s.settings.Timings.Clone)}
+	of.Status = store.StatusLocked
+	of.Until = store.Transition{Status: status, At: time.Now().Add(s.settings.Timings.Clone)}
 	s.store.Snapshots.Put(of.ID, of)
 	s.wakeSnapshot(of)
 }
@@ -149,12 +177,14 @@ func (s *Engine) wakeSnapshot(of *store.Snapshot) {
 		if s.store.Snapshots.Get(of.ID) != of || of.Until != due {
 			return
 		}
+
 		if due.Status == StatusRemoved {
 			s.store.Snapshots.Drop(of.ID)
 		} else {
 			of.Status, of.Until = due.Status, store.Transition{}
 			s.store.Snapshots.Put(of.ID, of)
 		}
+
 		s.finish(of.ID)
 	})
 }
@@ -170,6 +200,7 @@ func (s *Engine) settledSnapshots(v *store.VM, command string) error {
 			return wire.Conflict("Cannot %s. %s", command, store.SnapshotWaitText)
 		}
 	}
+
 	return nil
 }
 
@@ -178,32 +209,40 @@ func removeSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.notPreviewing(v, "remove Snapshot"); err != nil {
 		return nil, err
 	}
+
 	if err := c.settledSnapshots(v, "remove Snapshot"); err != nil {
 		return nil, err
 	}
+
 	if found.Kind != store.SnapshotRegular {
 		return nil, wire.Conflict("Cannot remove Snapshot. Removing the VM active Snapshot is not allowed.")
 	}
+
 	c.work("Removing Snapshot "+found.Description+" of VM "+v.Name, found.ID)
 	c.arrangeSnapshot(found, StatusRemoved)
+
 	return c.complete(), nil
 }
 
 // previewable refuses to show or restore a snapshot.
 func (c *call) previewable(v *store.VM) error {
 	const command = "preview Snapshot"
+
 	switch {
 	case v.Running() || v.Status == store.StatusSuspended:
 		return wire.Conflict("Cannot preview Snapshot. At least one of the VMs is not down.")
 	case v.Status == store.StatusImageLocked:
 		return wire.Conflict("Cannot preview Snapshot: VM is locked. Please try again in a few minutes.")
 	}
+
 	if err := c.settledSnapshots(v, command); err != nil {
 		return err
 	}
+
 	return c.notPreviewing(v, command)
 }
 
@@ -213,15 +252,19 @@ func restoreSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := c.previewable(v); err != nil {
 		return nil, withAsync(err)
 	}
+
 	c.store.DropNewer(v, found)
 	v.Hardware = found.Hardware.CopyOf()
 	c.store.RestoreDisks(found, false)
 	c.work("Restoring VM "+v.Name+" to Snapshot "+found.Description, v.ID)
 	c.lockForSnapshot(v)
-	restored := wire.El("snapshot").Set("href", wire.Href("vms", v.ID, "snapshots", found.ID)).Set("id", found.ID).Add(wire.Ref("vm", "vms", v.ID))
+	restored := wire.El("snapshot").Set("href", wire.Href("vms", v.ID, "snapshots", found.ID)).Set("id", found.ID).
+		Add(wire.Ref("vm", "vms", v.ID))
+
 	return c.complete(wire.Leaf("async", "false"), restored), nil
 }
 
@@ -230,6 +273,7 @@ func withAsync(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Beside = wire.Leaf("async", "false")
 	}
+
 	return err
 }
 
@@ -238,12 +282,15 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := mandatoryRef(c.body.Get("snapshot"), "snapshot"); err != nil {
 		return nil, err
 	}
+
 	if err := c.previewable(v); err != nil {
 		return nil, err
 	}
+
 	id := wire.RefID(c.body.Get("snapshot"))
 	found := c.store.Snapshots.Get(id)
 	if found == nil || found.VM != v.ID {
@@ -255,13 +302,21 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	was.ID = c.store.Active(v).ID
 	c.store.Snapshots.Drop(was.ID)
 	c.store.Keep(was)
-	now := &store.Snapshot{ID: store.NewID(), VM: v.ID, Description: store.ActiveText, Kind: store.SnapshotActive, Status: store.StatusOK, Date: time.Now()}
+	now := &store.Snapshot{
+		ID:          store.NewID(),
+		VM:          v.ID,
+		Description: store.ActiveText,
+		Kind:        store.SnapshotActive,
+		Status:      store.StatusOK,
+		Date:        time.Now(),
+	}
 	c.store.Snapshots.Put(now.ID, now)
 	v.Hardware = found.Hardware.CopyOf()
 	c.store.RestoreDisks(found, false)
 	found.Previews = true
 	c.work("Previewing Snapshot "+found.Description+" of VM "+v.Name, v.ID)
 	c.lockForSnapshot(v)
+
 	return c.pending(), nil
 }
 
@@ -274,11 +329,14 @@ func (s *Engine) showPreview(v *store.VM) bool {
 			s.store.Snapshots.Put(found.ID, found)
 		}
 	}
+
 	if len(all) == 0 {
 		return false
 	}
+
 	s.settle(v, store.StatusDown)
 	s.finish(v.ID)
+
 	return true
 }
 
@@ -289,6 +347,7 @@ func (c *call) pending() *wire.Element {
 	if c.body != nil {
 		out.Add(c.body.Kids...)
 	}
+
 	return out.Str("status", "pending")
 }
 
@@ -296,30 +355,37 @@ func (c *call) endPreview() (v *store.VM, shown, before *store.Snapshot, err err
 	if v, err = c.actionVM("revert to Snapshot"); err != nil {
 		return nil, nil, nil, err
 	}
+
 	if shown, before = c.store.Preview(v); shown == nil || before == nil {
 		return nil, nil, nil, wire.Invalid("Cannot revert to Snapshot. VM's Snapshot does not exist.")
 	}
+
 	if v.Status != store.StatusDown {
 		return nil, nil, nil, wire.Conflict("Cannot revert to Snapshot. At least one of the VMs is not down.")
 	}
+
 	shown.Status = store.StatusOK
 	c.store.Snapshots.Put(shown.ID, shown)
 	c.store.Snapshots.Drop(c.store.Active(v).ID)
+
 	return v, shown, before, nil
 }
 
-// undoSnapshot goes back to the VM as it was before the preview. The VM looks settled at once; its active snapshot is locked.
+// undoSnapshot goes back to the VM as it was before the preview. The VM looks settled at once; its active snapshot is
+// locked.
 func undoSnapshot(c *call) (*wire.Element, error) {
 	v, _, before, err := c.endPreview()
 	if err != nil {
 		return nil, err
 	}
+
 	v.Hardware = before.Hardware.CopyOf()
 	c.store.VMs.Put(v.ID, v)
 	c.store.RestoreDisks(before, true)
 	before.Kind, before.Description = store.SnapshotActive, store.ActiveText
 	c.work("Undoing the preview of VM "+v.Name, before.ID)
 	c.arrangeSnapshot(before, store.StatusOK)
+
 	return c.pending(), nil
 }
 
@@ -329,11 +395,20 @@ func commitSnapshot(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c.store.DropNewer(v, shown)
 	c.store.Snapshots.Drop(before.ID)
-	c.store.Keep(&store.Snapshot{ID: store.NewID(), VM: v.ID, Description: store.ActiveText, Kind: store.SnapshotActive, Status: store.StatusOK, Date: time.Now()})
+	c.store.Keep(&store.Snapshot{
+		ID:          store.NewID(),
+		VM:          v.ID,
+		Description: store.ActiveText,
+		Kind:        store.SnapshotActive,
+		Status:      store.StatusOK,
+		Date:        time.Now(),
+	})
 	c.work("Committing the preview of VM "+v.Name, v.ID)
 	c.lockForSnapshot(v)
+
 	return c.pending(), nil
 }
 
@@ -343,26 +418,37 @@ func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 	if err := require(in, "Vm", "name"); err != nil {
 		return nil, err
 	}
+
 	home, err := c.clusterOf(in.Get("cluster"))
 	if err != nil {
 		return nil, err
 	}
+
 	asked := in.List("snapshots", "snapshot")
 	if len(asked) == 0 {
 		return nil, require(in, "Vm", "snapshots.snapshot")
 	}
+
 	found := c.store.Snapshots.Get(wire.RefID(asked[0]))
 	if found == nil {
 		return nil, noSnapshot(wire.RefID(asked[0]))
 	}
+
 	v := c.store.VMs.Get(found.VM)
 	if err := c.settledSnapshots(v, "add VM"); err != nil {
 		return nil, err
 	}
 
 	then := &store.Template{
-		Hardware: found.Hardware.CopyOf(), ID: v.ID, Cluster: v.Cluster, Kubernetes: v.Kubernetes, Ignition: v.Ignition, Consoles: v.Consoles, Initialization: v.Initialization,
+		Hardware:       found.Hardware.CopyOf(),
+		ID:             v.ID,
+		Cluster:        v.Cluster,
+		Kubernetes:     v.Kubernetes,
+		Ignition:       v.Ignition,
+		Consoles:       v.Consoles,
+		Initialization: v.Initialization,
 	}
+
 	return c.makeVM(then, home, true, true)
 }
 
@@ -371,19 +457,27 @@ func listSnapshotDisks(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := wire.El("disks")
+
 	for _, was := range found.Disks {
 		d := c.store.Disks.Get(was.Disk)
 		if d == nil {
 			continue
 		}
-		one := wire.El("disk").Set("id", d.ID).Str("name", d.Name).Str("description", d.Description).Num("actual_size", d.Actual).Str("alias", d.Name).
-			Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).Str("format", d.Format).Str("image_id", c.store.IDOf("", "image", d.ID, found.ID)).
-			Flag("propagate_errors", false).Num("provisioned_size", was.Provisioned).Flag("shareable", d.Shareable).Flag("sparse", d.Sparse).Str("status", store.StatusOK).
-			Str("storage_type", "image").Num("total_size", 0).Flag("wipe_after_delete", d.WipeAfterDelete).Add(wire.El("snapshot").Set("id", found.ID))
+
+		one := wire.El("disk").Set("id", d.ID).Str("name", d.Name).Str("description", d.Description).
+			Num("actual_size", d.Actual).Str("alias", d.Name).
+			Str("backup", cmp.Or(d.Backup, "none")).Str("content_type", d.ContentType).Str("format", d.Format).
+			Str("image_id", c.store.IDOf("", "image", d.ID, found.ID)).
+			Flag("propagate_errors", false).Num("provisioned_size", was.Provisioned).Flag("shareable", d.Shareable).
+			Flag("sparse", d.Sparse).Str("status", store.StatusOK).
+			Str("storage_type", "image").Num("total_size", 0).Flag("wipe_after_delete", d.WipeAfterDelete).
+			Add(wire.El("snapshot").Set("id", found.ID))
 		one.Add(wire.El("storage_domains").Items(wire.El("storage_domain").Set("id", d.Domain)))
 		out.Items(one)
 	}
+
 	return out, nil
 }
 
@@ -393,6 +487,7 @@ func ofSnapshot(list operation) operation {
 		if _, _, err := c.snapshot(); err != nil {
 			return nil, err
 		}
+
 		return list(c)
 	}
 }

@@ -30,7 +30,8 @@ type session struct {
 func localeCookie(w http.ResponseWriter) {
 	const never = 1<<31 - 1
 	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
-	w.Header().Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
+	w.Header().
+		Add("Set-Cookie", fmt.Sprintf("locale=en_US; path=/; secure; HttpOnly; Max-Age=%d; Expires=%s", never, expires))
 }
 
 // secured sets the headers of the pages of the single sign-on.
@@ -65,24 +66,40 @@ func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code, text string) {
 		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error_code": code, "error": text})
 	}
-	const unsupported, unsupportedText = "unsupported_grant_type", "The authorization grant type is not supported by the authorization server."
-	if err := r.ParseForm(); err != nil || strings.TrimSpace(strings.Join(slices.Collect(maps.Keys(r.Form)), "")) == "" {
-		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error": unsupported, "error_description": unsupportedText})
+	const unsupported, unsupportedText = "unsupported_grant_type", "The authorization grant type is not supported " +
+		"by the authorization server."
+	err := r.ParseForm()
+	if err != nil || strings.TrimSpace(strings.Join(slices.Collect(maps.Keys(r.Form)), "")) == "" {
+		wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
+			"error":             unsupported,
+			"error_description": unsupportedText,
+		})
+
 		return
 	}
+
 	switch grant := r.Form.Get("grant_type"); {
 	case r.Header.Get("Accept") != "application/json":
 		refuse("invalid_request", "Missing parameter: 'Accept Header'")
 		return
 	case grant == "urn:ovirt:params:oauth:grant-type:http": // for browsers with Kerberos
-		target := s.URL() + "/oauth2-callback?error=unauthorized_client&error_description=" + url.QueryEscape("Authentication required.")
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: wire.RandomHex(16), Path: wire.EnginePath + "/sso", HttpOnly: true}) //nolint:gosec // as the engine has it
+		target := s.URL() + "/oauth2-callback?error=unauthorized_client&error_description=" + url.QueryEscape(
+			"Authentication required.",
+		)
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // as the engine has it
+			Name:     sessionCookie,
+			Value:    wire.RandomHex(16),
+			Path:     wire.EnginePath + "/sso",
+			HttpOnly: true,
+		})
 		http.Redirect(w, r, target, http.StatusFound)
+
 		return
 	case grant != "password":
 		refuse(unsupported, unsupportedText)
 		return
 	}
+
 	for _, needed := range []string{"username", "password"} {
 		if !r.Form.Has(needed) {
 			refuse("invalid_request", "Missing parameter: '"+needed+"'")
@@ -95,8 +112,12 @@ func (s *Engine) token(w http.ResponseWriter, r *http.Request) {
 		refuse(refused.code, refused.text)
 		return
 	}
+
 	wire.AnswerJSON(w, http.StatusOK, map[string]any{
-		"access_token": s.openSession(name), "token_type": "bearer", "scope": grantedScope(r.Form.Get("scope")), "exp": "9223372036854775807",
+		"access_token": s.openSession(name),
+		"token_type":   "bearer",
+		"scope":        grantedScope(r.Form.Get("scope")),
+		"exp":          "9223372036854775807",
 	})
 }
 
@@ -106,10 +127,14 @@ func grantedScope(asked string) string {
 	if slices.Contains(words, "ovirt-app-admin") {
 		words = append(words, "ovirt-ext=revoke:revoke-all")
 	}
+
 	if slices.Contains(words, "ovirt-app-api") || slices.Contains(words, "ovirt-app-admin") {
-		words = append(words, "ovirt-ext=token-info:authz-search", "ovirt-ext=token-info:public-authz-search", "ovirt-ext=token-info:validate", "ovirt-ext=token:password-access")
+		words = append(words, "ovirt-ext=token-info:authz-search", "ovirt-ext=token-info:public-authz-search",
+			"ovirt-ext=token-info:validate", "ovirt-ext=token:password-access")
 	}
+
 	slices.Sort(words)
+
 	return strings.Join(slices.Compact(words), " ")
 }
 
@@ -122,6 +147,7 @@ func (s *Engine) login(name, password string) *loginError {
 	if at := strings.LastIndex(name, "@"); at >= 0 {
 		user, profile = name[:at], name[at+1:]
 	}
+
 	switch found := s.store.UserNamed(name); {
 	case user == "":
 		return accessDenied("", cmp.Or(profile, "N/A"), noUserName)
@@ -136,14 +162,17 @@ func (s *Engine) login(name, password string) *loginError {
 		found.Locked = found.Failures >= maxFailures
 		s.store.Users.Put(found.ID, found)
 		s.event(30, "warning", "User "+name+" failed to log in.", eventOf{})
+
 		return accessDenied(user, profile, unableToLogIn)
 	case found.Failures > 0:
 		found.Failures = 0
 		s.store.Users.Put(found.ID, found)
 	}
+
 	s.sessionsMu.Lock()
 	s.logins++
 	s.sessionsMu.Unlock()
+
 	return nil
 }
 
@@ -153,6 +182,7 @@ func (s *Engine) openSession(user string) (token string) {
 	defer s.sessionsMu.Unlock()
 	s.forgetExpired() // those of clients that never log out must not pile up
 	s.sessions[token] = session{user: user, expiry: time.Now().Add(s.settings.TokenLifetime)}
+
 	return token
 }
 
@@ -162,19 +192,26 @@ func (s *Engine) logout(w http.ResponseWriter, r *http.Request) {
 	if r.ParseForm() == nil {
 		s.CloseSession(r.Form.Get("token"))
 	}
+
 	wire.AnswerJSON(w, http.StatusOK, struct{}{})
 }
 
 // revoke is for the engine's own clients, which have an ID and a secret that others do not know.
 func revoke(w http.ResponseWriter, _ *http.Request) {
 	secured(w)
-	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error_code": "invalid_request", "error": "Missing parameter: 'client_id'"})
+	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
+		"error_code": "invalid_request",
+		"error":      "Missing parameter: 'client_id'",
+	})
 }
 
 // tokenInfo is for the engine's own clients, too.
 func tokenInfo(w http.ResponseWriter, _ *http.Request) {
 	secured(w)
-	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_request", "error_description": "Missing parameter: 'client_id'"})
+	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
+		"error":             "invalid_request",
+		"error_description": "Missing parameter: 'client_id'",
+	})
 }
 
 // sessionCookie holds the session of a client that logged in with HTTP Basic and asked for one.
@@ -186,6 +223,7 @@ func setSession(w http.ResponseWriter, value string) {
 	if value == "" {
 		cookie += "; Max-Age=0; Expires=" + time.Unix(0, 0).UTC().Format(http.TimeFormat)
 	}
+
 	w.Header().Add("Set-Cookie", cookie)
 }
 
@@ -200,7 +238,8 @@ const (
 // first request with the cookie and without that header ends the session, which is how such clients log out.
 func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
 	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
-	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak), "persistent-auth")
+	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak),
+		"persistent-auth")
 	authorization := r.Header.Get("Authorization")
 	cookie, err := r.Cookie(sessionCookie)
 	if err == nil && authorization == "" {
@@ -214,8 +253,10 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 			if persistent || cookie != nil { // it opens nothing that the token does not
 				setSession(w, wire.RandomHex(16))
 			}
+
 			return user, ""
 		}
+
 		return "", sessionEnded
 	case "Basic":
 		decoded, _ := base64.StdEncoding.DecodeString(credentials)
@@ -223,12 +264,15 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 		if refused := s.login(name, password); refused != nil {
 			return "", refused.Error()
 		}
+
 		if persistent {
 			token := s.openSession(name)
 			setSession(w, token)
 		}
+
 		return name, ""
 	}
+
 	return "", nothingSent
 }
 
@@ -243,6 +287,7 @@ func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persist
 	case !persistent:
 		setSession(w, wire.RandomHex(16))
 	}
+
 	return "", nothingSent
 }
 
@@ -269,8 +314,10 @@ func (s *Engine) useSession(token string) (string, bool) {
 		delete(s.sessions, token)
 		return "", false
 	}
+
 	found.expiry = time.Now().Add(s.settings.TokenLifetime)
 	s.sessions[token] = found
+
 	return found.user, true
 }
 
@@ -293,6 +340,7 @@ func (s *Engine) Sessions() (live, logins int) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
 	s.forgetExpired()
+
 	return len(s.sessions), s.logins
 }
 
@@ -307,7 +355,11 @@ func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 	localeCookie(w)
 	query := r.URL.Query()
 	resource, format := query.Get("resource"), query.Get("format")
-	content := map[string][]byte{"ca-certificate": s.settings.CA, "engine-certificate": s.settings.Certificate}[resource]
+
+	content := map[string][]byte{
+		"ca-certificate":     s.settings.CA,
+		"engine-certificate": s.settings.Certificate,
+	}[resource]
 	switch {
 	case resource == "":
 		errorPage(w, http.StatusBadRequest, "Missing resource name")
@@ -318,19 +370,27 @@ func (s *Engine) pkiResource(w http.ResponseWriter, r *http.Request) {
 	}
 
 	media := map[string]string{
-		"X509-PEM-CA": "application/x-x509-ca-cert", "X509-PEM": "application/x-x509-cert", "OPENSSH-PUBKEY": "text/plain",
-		"": map[string]string{"ca-certificate": "application/x-x509-ca-cert", "engine-certificate": "application/x-x509-cert"}[resource],
+		"X509-PEM-CA":    "application/x-x509-ca-cert",
+		"X509-PEM":       "application/x-x509-cert",
+		"OPENSSH-PUBKEY": "text/plain",
+		"": map[string]string{
+			"ca-certificate":     "application/x-x509-ca-cert",
+			"engine-certificate": "application/x-x509-cert",
+		}[resource],
 	}[format]
 	if media == "" {
 		errorPage(w, http.StatusBadRequest, "Format '"+format+"' is invalid")
 		return
 	}
+
 	if format == "OPENSSH-PUBKEY" {
 		content = s.settings.SSHKeys[resource]
 	}
+
 	if r.Method != http.MethodHead {
 		media += "; charset=ISO-8859-1"
 	}
+
 	w.Header().Set("Content-Type", media)
 	_, _ = w.Write(content)
 }

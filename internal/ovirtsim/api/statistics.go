@@ -20,12 +20,14 @@ type statisticName struct {
 func (n statisticName) document(c *call, owner *wire.Element, value int64) *wire.Element {
 	id := c.store.IDOf("", "statistic", owner.Attr("id"), n.name)
 	base := owner.Attr("href")
-	out := wire.El("statistic").Set("href", base+"/statistics/"+id).Set("id", id).Str("name", n.name).Str("description", n.description).
+	out := wire.El("statistic").Set("href", base+"/statistics/"+id).Set("id", id).Str("name", n.name).
+		Str("description", n.description).
 		Str("kind", map[bool]string{true: "counter", false: "gauge"}[n.counter]).Str("type", n.kind).Str("unit", n.unit)
 	values := wire.El("values")
 	if !n.silent {
 		values.Items(wire.El("value").Num("datum", value))
 	}
+
 	return out.Add(values, owner.Clone())
 }
 
@@ -35,6 +37,7 @@ func (c *call) statistics(names []statisticName, owner *wire.Element, values map
 	for _, one := range names {
 		out.Items(one.document(c, owner, values[one.name]))
 	}
+
 	return out
 }
 
@@ -46,7 +49,14 @@ var hostStatisticNames = []statisticName{
 	{"memory.total", "Total memory", asInteger, "bytes", false, false},
 	{"memory.used", "Used memory", asInteger, "bytes", false, false},
 	{"memory.free", "Free memory", asInteger, "bytes", false, false},
-	{"memory.shared", "The amount of memory, in bytes, shared among Virtual-Machines on this Host by Kernel Same-page Merging (KSM)", asInteger, "bytes", false, false},
+	{
+		"memory.shared",
+		"The amount of memory, in bytes, shared among Virtual-Machines on this Host by Kernel Same-page Merging (KSM)",
+		asInteger,
+		"bytes",
+		false,
+		false,
+	},
 	{"swap.total", "Total swap", asInteger, "bytes", false, false},
 	{"swap.free", "Free swap", asInteger, "bytes", false, false},
 	{"swap.used", "Used swap", asInteger, "bytes", false, false},
@@ -76,9 +86,30 @@ var vmStatisticNames = []statisticName{
 	{"network.current.total", "Total network used", asDecimal, "percent", false, false},
 	{"disks.usage", "Disk usage, in bytes, per filesystem as JSON (agent)", "string", "none", false, true},
 	{"elapsed.time", "Elapsed VM runtime", asInteger, "seconds", true, false},
-	{"cpu.usage.history", "List of CPU usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
-	{"memory.usage.history", "List of memory usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
-	{"network.usage.history", "List of network usage history, sorted by date from newest to oldest, at intervals of 30 seconds", asDecimal, "percent", false, true},
+	{
+		"cpu.usage.history",
+		"List of CPU usage history, sorted by date from newest to oldest, at intervals of 30 seconds",
+		asDecimal,
+		"percent",
+		false,
+		true,
+	},
+	{
+		"memory.usage.history",
+		"List of memory usage history, sorted by date from newest to oldest, at intervals of 30 seconds",
+		asDecimal,
+		"percent",
+		false,
+		true,
+	},
+	{
+		"network.usage.history",
+		"List of network usage history, sorted by date from newest to oldest, at intervals of 30 seconds",
+		asDecimal,
+		"percent",
+		false,
+		true,
+	},
 }
 
 var nicStatisticNames = []statisticName{
@@ -107,6 +138,7 @@ func diskStatistics(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return c.statistics(diskStatisticNames, wire.Ref("disk", "disks", d.ID), nil), nil
 }
 
@@ -115,10 +147,18 @@ func hostStatistics(c *call) (*wire.Element, error) {
 	if h == nil {
 		return nil, wire.EntityNotFound(c.id("host"))
 	}
+
 	owner := wire.Ref("host", "hosts", h.ID)
 	used := h.Memory - hostDocument(c, h).Number("max_scheduling_memory")
 	share := 100 * used / max(h.Memory, 1)
-	values := map[string]int64{"memory.total": h.Memory, "memory.used": used, "memory.free": h.Memory - used, "cpu.current.user": share, "cpu.current.idle": 100 - share}
+	values := map[string]int64{
+		"memory.total":     h.Memory,
+		"memory.used":      used,
+		"memory.free":      h.Memory - used,
+		"cpu.current.user": share,
+		"cpu.current.idle": 100 - share,
+	}
+
 	return c.statistics(hostStatisticNames, owner, values), nil
 }
 
@@ -127,12 +167,15 @@ func vmStatistics(c *call) (*wire.Element, error) {
 	if v == nil {
 		return nil, wire.EntityNotFound(c.id("vm"))
 	}
+
 	values := map[string]int64{"memory.installed": v.Memory}
 	if v.Status == store.StatusUp {
 		values["memory.used"] = v.Memory / 2
 	}
+
 	if v.Host != "" {
 		values["elapsed.time"] = int64(time.Since(v.Started).Seconds())
 	}
+
 	return c.statistics(vmStatisticNames, wire.Ref("vm", "vms", v.ID), values), nil
 }

@@ -27,27 +27,44 @@ var storageDomainRoutes = []route{
 // storageDomainDocument shows a storage domain. Its status is told only where it is seen through its data center.
 func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 	used, committed := c.store.Usage(d.ID)
-	return wire.Object("storage_domain", d.ID, "storagedomains", d.ID).Str("name", d.Name).Str("description", "").Str("comment", "").
-		Num("available", d.Bytes-used).Flag("backup", false).Num("block_size", 512).Num("committed", committed).Num("critical_space_action_blocker", 5).
-		Flag("discard_after_delete", false).Str("external_status", "ok").Flag("master", c.store.IsMaster(d)).Add(storageElement("storage", d)).
-		Str("storage_format", "v5").Flag("supports_discard", false).Flag("supports_discard_zeroes_data", false).Str("type", "data").Num("used", used).
+
+	return wire.Object("storage_domain", d.ID, "storagedomains", d.ID).Str("name", d.Name).Str("description", "").
+		Str("comment", "").
+		Num("available", d.Bytes-used).Flag("backup", false).Num("block_size", 512).Num("committed", committed).
+		Num("critical_space_action_blocker", 5).
+		Flag("discard_after_delete", false).Str("external_status", "ok").Flag("master", c.store.IsMaster(d)).
+		Add(storageElement("storage", d)).
+		Str("storage_format", "v5").Flag("supports_discard", false).Flag("supports_discard_zeroes_data", false).
+		Str("type", "data").Num("used", used).
 		Num("warning_low_space_indicator", 10).Flag("wipe_after_delete", false).
 		Add(wire.El("data_centers").Items(wire.Ref("data_center", "datacenters", d.DataCenter)))
 }
 
 // storageElement is where a storage domain is.
 func storageElement(name string, d *store.StorageDomain) *wire.Element {
-	return wire.El(name).Str("address", d.Name+".storage.example.com").Str("path", "/export/"+d.Name).Str("type", d.StorageType)
+	return wire.El(name).Str("address", d.Name+".storage.example.com").Str("path", "/export/"+d.Name).
+		Str("type", d.StorageType)
 }
 
-func storageDomainsOf(c *call, match func(*store.StorageDomain) bool, document func(*call, *store.StorageDomain) *wire.Element) (*wire.Element, error) {
+func storageDomainsOf(
+	c *call, match func(*store.StorageDomain) bool, document func(*call, *store.StorageDomain) *wire.Element,
+) (*wire.Element, error) {
 	center := val(func(d *store.StorageDomain) string { return c.store.DataCenterName(d.DataCenter) })
 	of := fields[*store.StorageDomain]{
-		"name": val(func(d *store.StorageDomain) string { return d.Name }), "id": val(func(d *store.StorageDomain) string { return d.ID }), "type": val(func(*store.StorageDomain) string { return "data" }),
-		"status": val(func(*store.StorageDomain) string { return "active" }), "datacenter": center, "datacenter.name": center, "datacenter_name": center,
-		"comment": val(func(*store.StorageDomain) string { return "" }), "description": val(func(*store.StorageDomain) string { return "" }),
+		"name":            val(func(d *store.StorageDomain) string { return d.Name }),
+		"id":              val(func(d *store.StorageDomain) string { return d.ID }),
+		"type":            val(func(*store.StorageDomain) string { return "data" }),
+		"status":          val(func(*store.StorageDomain) string { return "active" }),
+		"datacenter":      center,
+		"datacenter.name": center,
+		"datacenter_name": center,
+		"comment":         val(func(*store.StorageDomain) string { return "" }),
+		"description":     val(func(*store.StorageDomain) string { return "" }),
 	}
-	return collect(c, "storage_domains", c.store.StorageDomains.Where(match, func(d *store.StorageDomain) string { return d.Name + d.ID }), of, document)
+
+	return collect(c, "storage_domains", c.store.StorageDomains.Where(match, func(d *store.StorageDomain) string {
+		return d.Name + d.ID
+	}), of, document)
 }
 
 func listStorageDomains(c *call) (*wire.Element, error) {
@@ -70,6 +87,7 @@ func getStorageDomain(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return storageDomainDocument(c, d), nil
 }
 
@@ -78,14 +96,19 @@ func getDataCenterStorageDomain(c *call) (*wire.Element, error) {
 	if d == nil || d.DataCenter != c.id("id") {
 		return nil, wire.Gone()
 	}
+
 	return attachedDomain(c, d), nil
 }
 
 func listStorageDomainDisks(c *call) (*wire.Element, error) {
 	if c.store.StorageDomains.Get(c.id("id")) == nil {
-		return nil, wire.Failed(http.StatusBadRequest,
-			`cannot invoke "org.ovirt.engine.core.common.businessentities.storagedomain.getstoragetype()" because "storagedomain" is null`)
+		return nil, wire.Failed(
+			http.StatusBadRequest,
+			`cannot invoke "org.ovirt.engine.core.common.businessentities.storagedomain.getstoragetype()" `+
+				`because "storagedomain" is null`,
+		)
 	}
+
 	return disksWhere(c, func(d *store.Disk) bool { return d.On(c.id("id")) })
 }
 
@@ -95,6 +118,7 @@ func ofDomain(op operation) operation {
 		if d := c.store.Disks.Get(c.id("id")); d != nil && !d.On(c.id("domain")) {
 			return nil, wire.Gone()
 		}
+
 		return op(c)
 	}
 }
@@ -104,6 +128,7 @@ func listStorageConnections(c *call) (*wire.Element, error) {
 	for _, d := range c.store.StorageDomains.Where(nil, func(d *store.StorageDomain) string { return d.Name + d.ID }) {
 		out.Items(connectionDocument(c, d))
 	}
+
 	return out, nil
 }
 
@@ -115,10 +140,19 @@ func connectionDocument(c *call, d *store.StorageDomain) *wire.Element {
 
 func diskProfilesOf(c *call, domainID string) (*wire.Element, error) {
 	out := wire.El("disk_profiles")
-	for _, d := range c.store.StorageDomains.Where(func(d *store.StorageDomain) bool { return domainID == "" || d.ID == domainID }, func(d *store.StorageDomain) string { return d.Name + d.ID }) {
+
+	for _, d := range c.store.StorageDomains.Where(func(d *store.StorageDomain) bool {
+		return domainID == "" ||
+			d.ID == domainID
+	}, func(d *store.StorageDomain) string { return d.Name + d.ID }) {
 		id := c.store.DiskProfileID(d.ID)
-		out.Items(wire.Object("disk_profile", id, "diskprofiles", id).Str("name", d.Name).Add(wire.Ref("storage_domain", "storagedomains", d.ID)))
+		out.Items(
+			wire.Object("disk_profile", id, "diskprofiles", id).
+				Str("name", d.Name).
+				Add(wire.Ref("storage_domain", "storagedomains", d.ID)),
+		)
 	}
+
 	return out, nil
 }
 

@@ -37,6 +37,7 @@ func tagDocument(_ *call, t *store.Tag) *wire.Element {
 	if t.Description != nil {
 		out.Str("description", *t.Description)
 	}
+
 	return out.Add(wire.Ref("parent", "tags", t.Parent))
 }
 
@@ -46,6 +47,7 @@ func listTags(c *call) (*wire.Element, error) {
 	for _, t := range c.store.Tags.Where(nil, store.TagKey) {
 		out.Items(tagDocument(c, t))
 	}
+
 	return out, nil
 }
 
@@ -56,6 +58,7 @@ func getTag(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return tagDocument(c, t), nil
 }
 
@@ -67,32 +70,43 @@ func (c *call) changeTag(t *store.Tag) error {
 	if in.Has("name") {
 		next.Name = in.Value("name")
 	}
+
 	if in.Has("description") {
 		description := in.Value("description")
 		next.Description = &description
 	}
+
 	if length := utf8.RuneCountInString(next.Name); length < 1 || length > maxTagName {
 		return wire.Invalid("size must be between 1 and %d, Attribute: _tag.name", maxTagName)
 	}
+
 	if !store.PlainName(next.Name) {
-		return wire.Invalid("Invalid tag name. Only letters, numbers, '-', and '_' are valid characters., Attribute: _tag.name")
+		return wire.Invalid(
+			"Invalid tag name. Only letters, numbers, '-', and '_' are valid characters., Attribute: _tag.name",
+		)
 	}
+
 	for _, other := range c.store.Tags.Rows {
 		if other.ID != t.ID && other.Name == next.Name && !c.missed(other.Made) {
 			return wire.Conflict("The specified Tag name already exists.")
 		}
 	}
+
 	if parent := in.Get("parent"); parent != nil {
 		above := c.store.Tags.Get(wire.RefID(parent))
 		if above == nil {
 			return wire.Conflict("The specified Tag name already exists.")
 		}
+
 		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
 			return wire.Invalid("Cannot edit tag. The parent tag is one of its children.")
 		}
+
 		next.Parent = above.ID
 	}
+
 	*t = next
+
 	return nil
 }
 
@@ -100,14 +114,18 @@ func addTag(c *call) (*wire.Element, error) {
 	if err := mandatory(c.body, "tag", "name"); err != nil {
 		return nil, err
 	}
+
 	if err := require(c.body, "Tag", "name"); err != nil {
 		return nil, err
 	}
+
 	made := &store.Tag{ID: store.NewID(), Parent: store.RootTagID, Made: time.Now()}
 	if err := c.changeTag(made); err != nil {
 		return nil, err
 	}
+
 	c.store.Tags.Put(made.ID, made)
+
 	return c.created(tagDocument(c, made)), nil
 }
 
@@ -116,13 +134,17 @@ func updateTag(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if t.ID == store.RootTagID {
 		return nil, wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
 	}
+
 	if err := c.changeTag(t); err != nil {
 		return nil, err
 	}
+
 	c.store.Tags.Put(t.ID, t)
+
 	return tagDocument(c, t), nil
 }
 
@@ -132,10 +154,13 @@ func removeTag(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if t.ID == store.RootTagID {
 		return nil, wire.Invalid("Cannot remove tag. Tag does not exist.")
 	}
+
 	c.store.DropTag(t)
+
 	return c.complete(), nil
 }
 
@@ -150,9 +175,15 @@ type tagged struct {
 }
 
 var (
-	taggedVM       = tagged{"vm", "vms", "vm", func(t *store.Tag) *[]string { return &t.VMs }, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
-	taggedHost     = tagged{"host", "hosts", "host", func(t *store.Tag) *[]string { return &t.Hosts }, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
-	taggedTemplate = tagged{"template", "templates", "template", func(t *store.Tag) *[]string { return &t.Templates }, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
+	taggedVM = tagged{"vm", "vms", "vm", func(t *store.Tag) *[]string {
+		return &t.VMs
+	}, func(c *call, id string) bool { return c.store.VMs.Get(id) != nil }}
+	taggedHost = tagged{"host", "hosts", "host", func(t *store.Tag) *[]string {
+		return &t.Hosts
+	}, func(c *call, id string) bool { return c.store.Hosts.Get(id) != nil }}
+	taggedTemplate = tagged{"template", "templates", "template", func(t *store.Tag) *[]string {
+		return &t.Templates
+	}, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
 )
 
 func (k tagged) document(c *call, t *store.Tag) *wire.Element {
@@ -163,9 +194,12 @@ func (k tagged) document(c *call, t *store.Tag) *wire.Element {
 
 func (k tagged) list(c *call) (*wire.Element, error) {
 	out := wire.El("tags")
-	for _, t := range c.store.Tags.Where(func(t *store.Tag) bool { return slices.Contains(*k.of(t), c.id(k.id)) }, store.TagKey) {
+	for _, t := range c.store.Tags.Where(func(t *store.Tag) bool {
+		return slices.Contains(*k.of(t), c.id(k.id))
+	}, store.TagKey) {
 		out.Items(k.document(c, t))
 	}
+
 	return out, nil
 }
 
@@ -173,9 +207,11 @@ func (k tagged) add(c *call) (*wire.Element, error) {
 	if err := mandatoryRef(c.body, "tag"); err != nil {
 		return nil, err
 	}
+
 	if err := checkRef(c.body); err != nil {
 		return nil, err
 	}
+
 	t := referred(c.store.Tags, c.body, func(t *store.Tag) string { return t.Name })
 	switch {
 	case t == nil && wire.RefID(c.body) == "":
@@ -183,8 +219,10 @@ func (k tagged) add(c *call) (*wire.Element, error) {
 	case t == nil || !k.there(c, c.id(k.id)):
 		return nil, wire.InternalError()
 	}
+
 	store.Member(k.of(t), c.id(k.id), true)
 	c.store.Tags.Put(t.ID, t)
+
 	return c.created(k.document(c, t)), nil
 }
 
@@ -192,6 +230,7 @@ func (k tagged) tag(c *call) (*store.Tag, error) {
 	if t := c.store.Tags.Get(c.id("id")); t != nil && slices.Contains(*k.of(t), c.id(k.id)) {
 		return t, nil
 	}
+
 	return nil, wire.Gone()
 }
 
@@ -200,6 +239,7 @@ func (k tagged) get(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return k.document(c, t), nil
 }
 
@@ -208,18 +248,22 @@ func (k tagged) remove(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	store.Member(k.of(t), c.id(k.id), false)
 	c.store.Tags.Put(t.ID, t)
+
 	return c.complete(), nil
 }
 
 // tagsOf are the names of the tags of an object. A tag stands for those above it.
 func (s *Engine) tagsOf(id string, k tagged) []string {
 	var names []string
+
 	for _, t := range s.store.Tags.Rows {
 		if slices.Contains(*k.of(t), id) {
 			names = append(names, s.store.TagLine(t)...)
 		}
 	}
+
 	return names
 }

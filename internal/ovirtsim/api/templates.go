@@ -30,50 +30,69 @@ var templateRoutes = []route{
 
 func templateDocument(c *call, t *store.Template) *wire.Element {
 	full := c.allContent()
-	out := wire.Object("template", t.ID, "templates", t.ID).Str("name", t.Name).Str("description", t.Description).Str("comment", t.Comment)
+	out := wire.Object("template", t.ID, "templates", t.ID).Str("name", t.Name).Str("description", t.Description).
+		Str("comment", t.Comment)
 	architecture := "x86_64"
 	if t.ID == store.BlankTemplateID {
 		architecture = "undefined"
 	}
+
 	describeHardware(&t.Hardware, out, architecture, full)
 	if t.ID != store.BlankTemplateID && !out.Has("bios", "type") {
 		out.Put(store.DefaultBios, "bios", "type")
 	}
+
 	if len(t.Consoles) > 0 {
 		out.Put(t.Consoles[0].Protocol, "display", "type")
 	}
+
 	large, small := c.icons(strings.SplitN(t.OSType, "_", 2)[0])
 	out.Str("creation_time", stamp(t.Created)).Add(large, small).Str("status", t.Status)
 	if t.Cluster != "" {
-		out.Add(wire.Ref("cluster", "clusters", t.Cluster), wire.Ref("cpu_profile", "cpuprofiles", c.store.CPUProfileID(t.Cluster))).
+		out.Add(wire.Ref("cluster", "clusters", t.Cluster),
+			wire.Ref("cpu_profile", "cpuprofiles", c.store.CPUProfileID(t.Cluster))).
 			Add(wire.El("quota").Set("id", c.store.QuotaID(t.Cluster)))
 	}
+
 	out.Add(shownInitialization(t.Initialization))
 	number := t.Version
 	if t.ID == store.BlankTemplateID {
 		number = 0
 	}
-	return out.Add(wire.El("version").Str("version_name", t.VersionName).Num("version_number", number).Add(wire.Ref("base_template", "templates", t.Base)))
+
+	return out.Add(
+		wire.El("version").
+			Str("version_name", t.VersionName).
+			Num("version_number", number).
+			Add(wire.Ref("base_template", "templates", t.Base)),
+	)
 }
 
 func listTemplates(c *call) (*wire.Element, error) {
 	of := fields[*store.Template]{
-		"name": val(func(t *store.Template) string { return t.Name }), "id": val(func(t *store.Template) string { return t.ID }), "status": val(func(t *store.Template) string { return t.Status }),
-		"description": val(func(t *store.Template) string { return t.Description }), "comment": val(func(t *store.Template) string { return t.Comment }),
-		"cluster": val(func(t *store.Template) string { return c.store.ClusterName(t.Cluster) }), "os": val(func(t *store.Template) string { return t.OSType }),
+		"name":           val(func(t *store.Template) string { return t.Name }),
+		"id":             val(func(t *store.Template) string { return t.ID }),
+		"status":         val(func(t *store.Template) string { return t.Status }),
+		"description":    val(func(t *store.Template) string { return t.Description }),
+		"comment":        val(func(t *store.Template) string { return t.Comment }),
+		"cluster":        val(func(t *store.Template) string { return c.store.ClusterName(t.Cluster) }),
+		"os":             val(func(t *store.Template) string { return t.OSType }),
 		"datacenter":     val(func(t *store.Template) string { return c.store.DataCenterName(t.DataCenter) }),
 		"version_name":   val(func(t *store.Template) string { return t.VersionName }),
 		"version_number": val(func(t *store.Template) string { return strconv.FormatInt(t.Version, 10) }),
 		"vm.name": func(t *store.Template) []string {
 			var names []string
+
 			for _, v := range c.store.VMs.Rows {
 				if v.Original == t.ID {
 					names = append(names, v.Name)
 				}
 			}
+
 			return names
 		},
 	}
+
 	return collect(c, "templates", c.store.Templates.Where(nil, store.TemplateKey), of, templateDocument)
 }
 
@@ -86,6 +105,7 @@ func getTemplate(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return templateDocument(c, t), nil
 }
 
@@ -98,6 +118,7 @@ func getTemplateNIC(c *call) (*wire.Element, error) {
 	if n == nil || n.Owner != c.id("template") {
 		return nil, wire.Gone()
 	}
+
 	return nicDocument(c, n, "template"), nil
 }
 
@@ -110,6 +131,7 @@ func getTemplateAttachment(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return attachmentDocument(a, "template"), nil
 }
 
@@ -119,8 +141,12 @@ func checkTemplateName(name string) error {
 	case utf8.RuneCountInString(name) > 255:
 		return wire.Invalid("VM Template name must not exceed 255 characters, Attribute: name")
 	case !store.PlainName(name):
-		return wire.Invalid("Can not add Template. The given name contains special characters. Only lower-case and upper-case letters, numbers, '_', '-', '.' are allowed., Attribute: name")
+		return wire.Invalid(
+			"Can not add Template. The given name contains special characters. Only lower-case and upper-case " +
+				"letters, numbers, '_', '-', '.' are allowed., Attribute: name",
+		)
 	}
+
 	return nil
 }
 
@@ -130,57 +156,85 @@ func addTemplate(c *call) (*wire.Element, error) {
 	if err := mandatory(in, "template", "name"); err != nil {
 		return nil, err
 	}
+
 	if err := require(in, "Template", "name", "vm.id|name"); err != nil {
 		return nil, err
 	}
+
 	if err := checkRef(in.Get("vm")); err != nil {
 		return nil, err
 	}
+
 	v := referred(c.store.VMs, in.Get("vm"), func(v *store.VM) string { return v.Name })
 	if v == nil {
 		return nil, wire.EntityNotFound("GetVmByVmId")
 	}
+
 	if err := checkTemplateName(in.Value("name")); err != nil {
 		return nil, err
 	}
+
 	made := c.templateOf(v, in)
 	if err := c.versionOf(made, in); err != nil {
 		return nil, err
 	}
+
 	switch {
 	case v.Status == store.StatusImageLocked:
 		return nil, wire.Conflict("Cannot add Template: VM is locked. Please try again in a few minutes.")
 	case v.Running():
 		return nil, wire.Conflict("Cannot add Template. VM is not down.")
 	}
+
 	var origins []*store.Disk
+
 	for _, a := range c.store.AttachmentsOf(v.ID) {
 		origin := c.store.Disks.Get(a.Disk)
 		if origin.Status != store.StatusOK {
-			return nil, wire.Conflict("Cannot add Template: The following disks are locked: %s. Please try again in a few minutes.", origin.Name)
+			return nil, wire.Conflict(
+				"Cannot add Template: The following disks are locked: %s. Please try again in a few minutes.",
+				origin.Name,
+			)
 		}
+
 		origins = append(origins, origin)
 	}
+
 	if err := c.room(origins); err != nil {
 		return nil, err
 	}
+
 	c.copyInto(made, v)
 	wait := 2 * c.settings.Timings.Clone
 	v.Status = store.StatusImageLocked
 	c.arrange(v, store.StatusDown, wait)
 	c.arrangeTemplate(made, store.StatusOK, wait)
 	c.work("Creating Template "+made.Name+" from VM "+v.Name, made.ID)
+
 	return c.created(templateDocument(c, made)), nil
 }
 
 // templateOf is a new template with what its VM gives it; it is not stored yet.
 func (c *call) templateOf(v *store.VM, in *wire.Element) *store.Template {
 	made := &store.Template{
-		Hardware: v.CopyOf(), ID: store.NewID(), Name: in.Value("name"), Description: in.Value("description"), Comment: textOr(in, "comment", v.Comment),
-		Cluster: v.Cluster, DataCenter: c.store.DataCenterOf(v.Cluster), Status: store.StatusLocked, Version: 1, VersionName: cmp.Or(in.Value("version", "version_name"), store.BaseVersion),
-		Created: time.Now(), Consoles: slices.Clone(v.Consoles), Initialization: v.Initialization.Clone(), Kubernetes: v.Kubernetes, Ignition: v.Ignition,
+		Hardware:       v.CopyOf(),
+		ID:             store.NewID(),
+		Name:           in.Value("name"),
+		Description:    in.Value("description"),
+		Comment:        textOr(in, "comment", v.Comment),
+		Cluster:        v.Cluster,
+		DataCenter:     c.store.DataCenterOf(v.Cluster),
+		Status:         store.StatusLocked,
+		Version:        1,
+		VersionName:    cmp.Or(in.Value("version", "version_name"), store.BaseVersion),
+		Created:        time.Now(),
+		Consoles:       slices.Clone(v.Consoles),
+		Initialization: v.Initialization.Clone(),
+		Kubernetes:     v.Kubernetes,
+		Ignition:       v.Ignition,
 	}
 	made.Base = made.ID
+
 	return made
 }
 
@@ -190,14 +244,18 @@ func (c *call) versionOf(made *store.Template, in *wire.Element) error {
 	if base != "" && c.store.Templates.Get(base) == nil {
 		return wire.Invalid("Cannot add Template. The relevant Template doesn't exist.")
 	}
+
 	for _, other := range c.store.Templates.Rows {
 		switch {
 		case base != "" && other.Base == base:
 			made.Base, made.Name, made.Version = base, other.Name, max(made.Version, other.Version+1)
 		case base == "" && other.Name == made.Name && other.DataCenter == made.DataCenter:
-			return wire.Conflict("Cannot add Template. The Template name is already in use, please choose a unique name and try again.")
+			return wire.Conflict(
+				"Cannot add Template. The Template name is already in use, please choose a unique name and try again.",
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -207,8 +265,15 @@ func (c *call) copyInto(made *store.Template, v *store.VM) {
 		copied := *c.store.Disks.Get(a.Disk)
 		copied.ID, copied.Parent, copied.Status = store.NewID(), "", store.StatusLocked
 		c.store.Disks.Put(copied.ID, &copied)
-		c.store.Attachments.Put(made.ID+"/"+copied.ID, &store.Attachment{Owner: made.ID, Disk: copied.ID, Interface: a.Interface, Bootable: a.Bootable, Active: true})
+		c.store.Attachments.Put(made.ID+"/"+copied.ID, &store.Attachment{
+			Owner:     made.ID,
+			Disk:      copied.ID,
+			Interface: a.Interface,
+			Bootable:  a.Bootable,
+			Active:    true,
+		})
 	}
+
 	for _, n := range c.store.NICsOf(v.ID) {
 		copied := *n
 		copied.ID, copied.Owner, copied.MAC = store.NewID(), made.ID, ""
@@ -228,17 +293,20 @@ func (s *Engine) wakeTemplate(t *store.Template) {
 		if s.store.Templates.Get(t.ID) != t || t.Until != due {
 			return
 		}
+
 		if due.Status == StatusRemoved {
 			s.dropTemplate(t)
 		} else {
 			t.Status, t.Until = due.Status, store.Transition{}
 			s.store.Templates.Put(t.ID, t)
+
 			for _, a := range s.store.AttachmentsOf(t.ID) {
 				d := s.store.Disks.Get(a.Disk)
 				d.Status = store.StatusOK
 				s.store.Disks.Put(d.ID, d)
 			}
 		}
+
 		s.finish(t.ID)
 	})
 }
@@ -247,9 +315,11 @@ func (s *Engine) dropTemplate(t *store.Template) {
 	for _, a := range s.store.AttachmentsOf(t.ID) {
 		s.dropDisk(s.store.Disks.Get(a.Disk))
 	}
+
 	for _, n := range s.store.NICsOf(t.ID) {
 		s.store.NICs.Drop(n.ID)
 	}
+
 	s.store.Templates.Drop(t.ID)
 }
 
@@ -258,29 +328,40 @@ func updateTemplate(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if t.Status != store.StatusOK {
 		return nil, wire.Conflict("Cannot edit Template. Template ${TemplateName} is being created.")
 	}
+
 	next := *t
 	next.Hardware = t.CopyOf()
-	next.Name, next.Description, next.Comment = textOr(c.body, "name", t.Name), textOr(c.body, "description", t.Description), textOr(c.body, "comment", t.Comment)
+	next.Name = textOr(c.body, "name", t.Name)
+	next.Description = textOr(c.body, "description", t.Description)
+	next.Comment = textOr(c.body, "comment", t.Comment)
 	if err := checkTemplateName(next.Name); err != nil {
 		return nil, err
 	}
+
 	for _, other := range c.store.Templates.Rows {
 		if other.Base != t.Base && other.Name == next.Name && other.DataCenter == t.DataCenter {
-			return nil, wire.Conflict("Cannot edit Template. The Template name is already in use, please choose a unique name and try again.")
+			return nil, wire.Conflict(
+				"Cannot edit Template. The Template name is already in use, please choose a unique name and try again.",
+			)
 		}
 	}
+
 	fail := commandOn("edit Template")
 	if err := c.changeHardware(&next.Hardware, c.body, false, nil, fail); err != nil {
 		return nil, err
 	}
+
 	if next.Initialization, err = layInitialization(t.Initialization, c.body.Get("initialization"), fail); err != nil {
 		return nil, err
 	}
+
 	*t = next
 	c.store.Templates.Put(t.ID, t)
+
 	return templateDocument(c, t), nil
 }
 
@@ -290,29 +371,43 @@ func removeTemplate(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	const command = "Cannot remove Template. "
-	versions := c.store.Templates.Where(func(o *store.Template) bool { return o.Base == t.ID && o.ID != t.ID }, store.TemplateKey)
+
+	versions := c.store.Templates.Where(func(o *store.Template) bool {
+		return o.Base == t.ID &&
+			o.ID != t.ID
+	}, store.TemplateKey)
 	switch {
 	case t.NotDeletable:
 		return nil, wire.Invalid("%s", command+"The relevant Cluster doesn't exist.")
 	case t.Status == store.StatusLocked:
 		return nil, wire.Conflict("%s", command+"Template ${TemplateName} is being created.")
 	case len(versions) > 0:
-		return nil, wire.Conflict("%s", command+"The template has the following versions: "+joinSome(names(versions))+". Please remove them first.")
+		return nil, wire.Conflict(
+			"%s",
+			command+"The template has the following versions: "+joinSome(names(versions))+". Please remove them first.",
+		)
 	}
+
 	var users []string
+
 	for _, v := range c.store.VMs.Where(func(v *store.VM) bool { return v.Template == t.ID }, store.VMKey) {
 		if v.Status == store.StatusImageLocked {
 			return nil, wire.Conflict("%s", command+"This template is currently in use to create VM "+v.Name+".")
 		}
+
 		users = append(users, v.Name)
 	}
+
 	if len(users) > 0 {
 		return nil, wire.Conflict("%s", command+"The following VMs depend on it: "+joinSome(users)+".")
 	}
+
 	if based := c.disksBasedOn(t); len(based) > 0 {
 		return nil, wire.Conflict("%s", command+"The following Disk(s) are based on it: "+strings.Join(based, ", ")+".")
 	}
+
 	c.work("Removing Template "+t.Name, t.ID)
 	if wait := c.settings.Timings.Remove; wait > 0 {
 		c.arrangeTemplate(t, StatusRemoved, wait)
@@ -320,17 +415,22 @@ func removeTemplate(c *call) (*wire.Element, error) {
 		c.dropTemplate(t)
 		c.finish(t.ID)
 	}
+
 	return c.complete(), nil
 }
 
 // disksBasedOn are the disks that depend on those of a template, as the engine names them.
 func (c *call) disksBasedOn(t *store.Template) []string {
 	var out []string
+
 	for _, a := range c.store.AttachmentsOf(t.ID) {
-		for _, d := range c.store.Disks.Where(func(d *store.Disk) bool { return d.Parent == a.Disk }, func(d *store.Disk) string { return d.Name + d.ID }) {
+		for _, d := range c.store.Disks.Where(func(d *store.Disk) bool {
+			return d.Parent == a.Disk
+		}, func(d *store.Disk) string { return d.Name + d.ID }) {
 			out = append(out, d.Name+"(Disk ID: "+d.ID+")")
 		}
 	}
+
 	return out
 }
 
@@ -339,6 +439,7 @@ func names(templates []*store.Template) []string {
 	for _, t := range templates {
 		out = append(out, t.Name)
 	}
+
 	return out
 }
 
@@ -347,5 +448,6 @@ func joinSome(names []string) string {
 	if len(names) > shown {
 		names = append(slices.Clone(names[:shown]), "...")
 	}
+
 	return strings.Join(names, ", ")
 }

@@ -26,13 +26,21 @@ type Timings struct {
 
 // DefaultTimings are short enough for a person to watch and long enough for every status to be seen.
 func DefaultTimings() Timings {
-	return Timings{Clone: 700 * time.Millisecond, Launch: 300 * time.Millisecond, PowerUp: time.Second, PowerDown: 500 * time.Millisecond, Remove: 200 * time.Millisecond}
+	return Timings{
+		Clone:     700 * time.Millisecond,
+		Launch:    300 * time.Millisecond,
+		PowerUp:   time.Second,
+		PowerDown: 500 * time.Millisecond,
+		Remove:    200 * time.Millisecond,
+	}
 }
 
 // Faster divides all timings by a factor.
 func (t Timings) Faster(factor float64) Timings {
-	for _, d := range []*time.Duration{&t.Clone, &t.Launch, &t.PowerUp, &t.PowerDown, &t.Disk, &t.Migrate, &t.Fence, &t.Remove} {
+	for _, d := range []*time.Duration{&t.Clone, &t.Launch, &t.PowerUp, &t.PowerDown, &t.Disk, &t.Migrate, &t.Fence,
+		&t.Remove} {
 		*d = time.Duration(float64(*d) / factor)
 	}
+
 	return t
 }

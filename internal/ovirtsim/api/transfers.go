@@ -41,14 +41,23 @@ func (s *Engine) transferURL(t *store.ImageTransfer) string {
 }
 
 // hasTicket are the phases in which data can be sent, and the URLs are told.
-var hasTicket = []string{store.PhaseTransferring, store.PhaseResuming, store.PhasePausedSystem, store.PhasePausedUser, store.PhaseFinalizing}
+var hasTicket = []string{
+	store.PhaseTransferring,
+	store.PhaseResuming,
+	store.PhasePausedSystem,
+	store.PhasePausedUser,
+	store.PhaseFinalizing,
+}
 
 func transferDocument(c *call, t *store.ImageTransfer) *wire.Element {
-	out := wire.Object("image_transfer", t.ID, "imagetransfers", t.ID).Flag("active", false).Str("direction", t.Direction).Str("format", t.Format).
-		Num("inactivity_timeout", t.InactivityTimeout).Str("phase", t.Phase).Flag("shallow", false).Str("timeout_policy", t.TimeoutPolicy).Num("transferred", t.Transferred)
+	out := wire.Object("image_transfer", t.ID, "imagetransfers", t.ID).Flag("active", false).
+		Str("direction", t.Direction).Str("format", t.Format).
+		Num("inactivity_timeout", t.InactivityTimeout).Str("phase", t.Phase).Flag("shallow", false).
+		Str("timeout_policy", t.TimeoutPolicy).Num("transferred", t.Transferred)
 	if slices.Contains(hasTicket, t.Phase) && !t.TicketGone { // from the first answer: some clients keep it
 		out.Str("transfer_url", c.transferURL(t)).Str("proxy_url", c.transferURL(t))
 	}
+
 	return out.Add(wire.El("image").Set("id", t.Disk), wire.Ref("host", "hosts", t.Host))
 }
 
@@ -58,7 +67,11 @@ func ended(t *store.ImageTransfer) bool {
 }
 
 func listTransfers(c *call) (*wire.Element, error) {
-	of := fields[*store.ImageTransfer]{"id": val(func(t *store.ImageTransfer) string { return t.ID }), "phase": val(func(t *store.ImageTransfer) string { return t.Phase })}
+	of := fields[*store.ImageTransfer]{
+		"id":    val(func(t *store.ImageTransfer) string { return t.ID }),
+		"phase": val(func(t *store.ImageTransfer) string { return t.Phase }),
+	}
+
 	return collect(c, "image_transfers", c.store.Transfers.Where(nil, store.TransferKey), of, transferDocument)
 }
 
@@ -67,6 +80,7 @@ func getTransfer(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return transferDocument(c, t), nil
 }
 
@@ -76,44 +90,65 @@ func addTransfer(c *call) (*wire.Element, error) {
 	if named == nil && !in.Has("snapshot") {
 		return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
 	}
+
 	if err := checkRef(named); err != nil {
 		return nil, err
 	}
+
 	d := c.store.Disks.Get(wire.RefID(named))
 	if d == nil {
 		return nil, wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
 	}
+
 	const command = "transfer Virtual Disk"
 	if err := c.busy(d, command); err != nil {
 		return nil, err
 	}
+
 	if d.Status == store.StatusIllegal && in.Value("direction") == "download" {
-		return nil, wire.Conflict("Cannot transfer Virtual Disk. The following disks are in ILLEGAL status: %s - please remove them and try again.", d.Name)
+		return nil, wire.Conflict(
+			"Cannot transfer Virtual Disk. The following disks are in ILLEGAL status: %s - please "+
+				"remove them and try again.",
+			d.Name,
+		)
 	}
+
 	for _, a := range c.store.AttachmentsOfDisk(d.ID) {
 		if v := c.store.VMs.Get(a.Owner); v != nil && v.Running() {
 			return nil, wire.Conflict("Cannot transfer Virtual Disk. At least one of the VMs is not down.")
 		}
 	}
+
 	made := &store.ImageTransfer{
-		ID: store.NewID(), Disk: d.ID, Direction: cmp.Or(in.Value("direction"), "upload"), Phase: store.PhaseTransferring, Format: cmp.Or(in.Value("format"), d.Format), Ticket: store.NewID(),
-		Host: c.transferHost(d), TimeoutPolicy: cmp.Or(in.Value("timeout_policy"), "legacy"), InactivityTimeout: cmp.Or(in.Number("inactivity_timeout"), 60), LastActivity: time.Now(),
+		ID:                store.NewID(),
+		Disk:              d.ID,
+		Direction:         cmp.Or(in.Value("direction"), "upload"),
+		Phase:             store.PhaseTransferring,
+		Format:            cmp.Or(in.Value("format"), d.Format),
+		Ticket:            store.NewID(),
+		Host:              c.transferHost(d),
+		TimeoutPolicy:     cmp.Or(in.Value("timeout_policy"), "legacy"),
+		InactivityTimeout: cmp.Or(in.Number("inactivity_timeout"), 60),
+		LastActivity:      time.Now(),
 	}
 	d.Status, d.Until = store.StatusLocked, store.Transition{}
 	c.store.Disks.Put(d.ID, d)
 	c.store.Transfers.Put(made.ID, made)
 	c.work("Transferring Disk "+d.Name, made.ID)
 	c.watchActivity(made)
+
 	return c.created(transferDocument(c, made)), nil
 }
 
 // transferHost is the host whose daemon moves the data of a disk.
 func (c *call) transferHost(d *store.Disk) string {
 	center := c.store.StorageDomains.Get(d.Domain).DataCenter
+
 	up := func(h *store.Host) bool { return h.Status == store.HostUp && c.store.DataCenterOf(h.Cluster) == center }
 	for _, h := range c.store.Hosts.Where(up, func(h *store.Host) string { return h.Name }) {
 		return h.ID
 	}
+
 	return ""
 }
 
@@ -129,11 +164,13 @@ func (s *Engine) wakeTransfer(t *store.ImageTransfer) {
 		if s.store.Transfers.Get(t.ID) != t || t.Until != due {
 			return
 		}
+
 		t.Until = store.Transition{}
 		if due.Status == StatusRemoved {
 			s.store.Transfers.Drop(t.ID)
 			return
 		}
+
 		s.enter(t, due.Status)
 	})
 }
@@ -143,12 +180,16 @@ func (s *Engine) step() time.Duration { return s.settings.Timings.Disk / 2 }
 
 // afterwards are the phases that follow by themselves.
 var afterwards = map[string]string{
-	store.PhaseCancelledUser: store.PhaseCleaning, store.PhaseCleaning: store.PhaseFinishedCleanup, store.PhaseFinishedCleanup: store.PhaseFinishedFailure,
-	store.PhaseCancelledSystem: store.PhaseFailing, store.PhaseFailing: store.PhaseFinishedFailure, store.PhaseResuming: store.PhaseTransferring,
+	store.PhaseCancelledUser:   store.PhaseCleaning,
+	store.PhaseCleaning:        store.PhaseFinishedCleanup,
+	store.PhaseFinishedCleanup: store.PhaseFinishedFailure,
+	store.PhaseCancelledSystem: store.PhaseFailing,
+	store.PhaseFailing:         store.PhaseFinishedFailure,
+	store.PhaseResuming:        store.PhaseTransferring,
 }
 
-// enter is the beginning of a phase. The disk of an upload that comes to nothing is illegal for a moment, then locked while it
-// is removed, then gone; that of a download stays.
+// enter is the beginning of a phase. The disk of an upload that comes to nothing is illegal for a moment, then locked
+// while it is removed, then gone; that of a download stays.
 func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 	t.Phase = phase
 	s.store.Transfers.Put(t.ID, t)
@@ -160,6 +201,7 @@ func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 		}
 	}
 	upload := t.Direction != "download"
+
 	switch phase {
 	case store.PhaseTransferring:
 		t.LastActivity = time.Now()
@@ -179,9 +221,11 @@ func (s *Engine) enter(t *store.ImageTransfer, phase string) {
 		default:
 			status(store.StatusOK)
 		}
+
 		s.finish(t.ID)
 		s.arrangeTransfer(t, StatusRemoved, time.Minute)
 	}
+
 	if next := afterwards[phase]; next != "" {
 		s.arrangeTransfer(t, next, s.step())
 	}
@@ -204,6 +248,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	if t.InactivityTimeout <= 0 {
 		return
 	}
+
 	s.at(t.LastActivity.Add(time.Duration(t.InactivityTimeout)*time.Second), func() {
 		switch {
 		case s.store.Transfers.Get(t.ID) != t || t.Phase != store.PhaseTransferring:
@@ -227,6 +272,7 @@ func steered(act func(c *call, t *store.ImageTransfer) error) operation {
 				return nil, err
 			}
 		}
+
 		return c.complete(), nil
 	}
 }
@@ -238,6 +284,7 @@ func finalizeTransfer(c *call, t *store.ImageTransfer) error {
 		c.store.Transfers.Put(t.ID, t)
 		c.verify(t)
 	}
+
 	return nil
 }
 
@@ -247,17 +294,23 @@ func cancelTransfer(c *call, t *store.ImageTransfer) error {
 		t.Until = store.Transition{}
 		c.enter(t, store.PhaseCancelledUser)
 	}
+
 	return nil
 }
 
 func pauseTransfer(c *call, t *store.ImageTransfer) error {
 	if t.Direction == "download" {
-		return wire.Invalid("Cannot pause image download as it's handled by the client. In order to stop the download, please cancel it.")
+		return wire.Invalid(
+			"Cannot pause image download as it's handled by the client. In order to stop the " +
+				"download, please cancel it.",
+		)
 	}
+
 	if t.Phase == store.PhaseTransferring {
 		t.Phase = store.PhasePausedUser
 		c.store.Transfers.Put(t.ID, t)
 	}
+
 	return nil
 }
 
@@ -265,7 +318,9 @@ func resumeTransfer(c *call, t *store.ImageTransfer) error {
 	if t.Phase != store.PhasePausedSystem && t.Phase != store.PhasePausedUser {
 		return wire.Conflict("Cannot resume image transfer as it's not in a paused state.")
 	}
+
 	c.enter(t, store.PhaseResuming)
+
 	return nil
 }
 
@@ -283,11 +338,13 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 		s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
 		return
 	}
+
 	d := s.store.Disks.Get(t.Disk)
 	if d == nil {
 		s.arrangeTransfer(t, store.PhaseFinishedFailure, 0)
 		return
 	}
+
 	path, format, provisioned := s.imagePath(t.Disk), d.Format, d.Provisioned
 	go func() {
 		sum, size, err := inspect(path, format, provisioned)
@@ -296,6 +353,7 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 		if s.ctx.Err() != nil || s.store.Transfers.Get(t.ID) != t {
 			return
 		}
+
 		if err != nil {
 			s.event(1035, "error", "Image of disk "+d.Name+" is not valid: "+err.Error(), eventOf{})
 			s.arrangeTransfer(t, store.PhaseFailing, s.step())
@@ -304,11 +362,13 @@ func (s *Engine) verify(t *store.ImageTransfer) {
 			if d.Sparse {
 				d.Actual = (size + fileBlock - 1) / fileBlock * fileBlock
 			}
+
 			// The disk can be used a moment before the transfer has ended.
 			d.Status, t.TicketGone = store.StatusOK, true
 			s.store.Disks.Put(d.ID, d)
 			s.arrangeTransfer(t, store.PhaseFinishedSuccess, s.step())
 		}
+
 		_ = s.store.Flush()
 		s.settings.Changed()
 	}()
@@ -320,29 +380,36 @@ func inspect(path, format string, provisioned int64) (sum string, size int64, er
 	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is as it was
 		return "", thinBytes, nil
 	}
+
 	if err != nil {
 		return "", 0, err
 	}
+
 	defer file.Close()
 	if format == "cow" {
 		header := make([]byte, 32)
 		if _, err := io.ReadFull(file, header); err != nil || string(header[:4]) != "QFI\xfb" {
 			return "", 0, errors.New("it is not a qcow2 image")
 		}
+
 		if binary.BigEndian.Uint64(header[8:]) != 0 {
 			return "", 0, errors.New("it has a backing file")
 		}
+
 		if virtual := binary.BigEndian.Uint64(header[24:]); virtual > uint64(provisioned) { //nolint:gosec // positive
 			return "", 0, fmt.Errorf("its virtual size %d is larger than the disk's %d", virtual, provisioned)
 		}
+
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return "", 0, err
 		}
 	}
+
 	hash := sha256.New()
 	if size, err = io.Copy(hash, file); err != nil {
 		return "", 0, err
 	}
+
 	return hex.EncodeToString(hash.Sum(nil)), size, nil
 }
 
@@ -356,21 +423,27 @@ type ticket struct {
 func (s *Engine) ticket(id string) (*ticket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, t := range s.store.Transfers.Rows {
 		if t.Ticket != id {
 			continue
 		}
+
 		d := s.store.Disks.Get(t.Disk)
 		if d == nil || !slices.Contains(hasTicket, t.Phase) {
 			break
 		}
+
 		size := d.Provisioned
 		if t.Format == "cow" { // with its tables a full image is a little larger than what it shows
 			size = max(d.Initial, d.Provisioned+d.Provisioned/10+1<<20)
 		}
+
 		t.LastActivity = time.Now()
+
 		return &ticket{transfer: t, path: s.imagePath(d.ID), direction: t.Direction, size: size}, nil
 	}
+
 	return nil, fmt.Errorf("No such ticket %s", id) //nolint:staticcheck // the daemon's words
 }
 
@@ -379,22 +452,28 @@ func (s *Engine) touch(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store.Transfers.Get(t.transfer.ID) != t.transfer || !slices.Contains(hasTicket, t.transfer.Phase) {
-		return dataError(http.StatusForbidden, "You are not allowed to access this resource: No such ticket %s", t.transfer.Ticket)
+		return dataError(http.StatusForbidden, "You are not allowed to access this resource: No such ticket %s",
+			t.transfer.Ticket)
 	}
+
 	t.transfer.LastActivity = time.Now()
 	t.transfer.Covered = cover(t.transfer.Covered, first, end)
+
 	t.transfer.Transferred = 0
 	for _, r := range t.transfer.Covered {
 		t.transfer.Transferred += r[1] - r[0]
 	}
+
 	s.store.Transfers.Put(t.transfer.ID, t.transfer)
 	s.settings.Changed()
+
 	return s.store.Flush()
 }
 
 // cover adds a range to a sorted list of ranges that do not overlap.
 func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 	var out [][2]int64
+
 	for _, r := range ranges {
 		switch {
 		case r[1] < first:
@@ -406,6 +485,7 @@ func cover(ranges [][2]int64, first, end int64) [][2]int64 {
 			first, end = min(first, r[0]), max(end, r[1])
 		}
 	}
+
 	return append(out, [2]int64{first, end})
 }
 
@@ -416,21 +496,32 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", "OPTIONS,GET,PUT,PATCH")
-		wire.AnswerJSON(w, http.StatusOK, map[string]any{"unix_socket": nil, "features": []string{"extents", "flush", "zero"}, "max_readers": 8, "max_writers": 8})
+		wire.AnswerJSON(w, http.StatusOK, map[string]any{
+			"unix_socket": nil,
+			"features":    []string{"extents", "flush", "zero"},
+			"max_readers": 8,
+			"max_writers": 8,
+		})
+
 		return
 	}
+
 	t, err := s.ticket(id)
 	if err != nil {
 		plainError(w, "You are not allowed to access this resource: "+err.Error(), http.StatusForbidden)
 		return
 	}
+
 	switch {
 	case r.Method == http.MethodPut && extra == "":
 		err = s.putImage(t, r)
 	case r.Method == http.MethodPatch && extra == "":
 		err = s.patchImage(t, r)
 	case r.Method == http.MethodGet && extra == "extents":
-		wire.AnswerJSON(w, http.StatusOK, []map[string]any{{"start": 0, "length": t.size, "zero": false, "hole": false}})
+		wire.AnswerJSON(w, http.StatusOK, []map[string]any{
+			{"start": 0, "length": t.size, "zero": false, "hole": false},
+		})
+
 		return
 	case r.Method == http.MethodGet && extra == "":
 		if err = t.send(w, r); err == nil {
@@ -441,12 +532,14 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		plainError(w, "Method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
+
 	var refused *wire.Refusal
 	switch {
 	case errors.As(err, &refused):
 		if refused.Status == http.StatusRequestedRangeNotSatisfiable {
 			w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", t.size))
 		}
+
 		plainError(w, refused.Detail, refused.Status)
 	case err != nil: // the connection broke: nobody listens
 		plainError(w, err.Error(), http.StatusInternalServerError)
@@ -459,6 +552,7 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
 	var written io.ReaderAt = bytes.NewReader(nil)
 	size := int64(0)
+
 	file, err := os.Open(t.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist): // nothing was ever sent
@@ -470,14 +564,18 @@ func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+
 		written, size = file, info.Size()
 	}
+
 	if t.transfer.Format != "cow" {
 		size = t.size
 	}
+
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment")
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(padded{written}, 0, size))
+
 	return nil
 }
 
@@ -490,6 +588,7 @@ func (p padded) ReadAt(into []byte, at int64) (int, error) {
 		clear(into[n:])
 		return len(into), nil
 	}
+
 	return n, err
 }
 
@@ -509,25 +608,30 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	if t.direction != "upload" {
 		return dataError(http.StatusForbidden, "%s", "the ticket is for downloads")
 	}
+
 	offset := int64(0)
 	if header := r.Header.Get("Content-Range"); header != "" {
 		match := contentRange.FindStringSubmatch(header)
 		if match == nil {
 			return dataError(http.StatusBadRequest, "%s", "Invalid Content-Range: "+header)
 		}
+
 		offset, _ = strconv.ParseInt(match[1], 10, 64)
 	}
+
 	switch {
 	case r.ContentLength < 0:
 		return dataError(http.StatusBadRequest, "%s", "Content-Length is required")
 	case offset+r.ContentLength > t.size:
 		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", "Requested range out of allowed range")
 	}
+
 	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+
 	// In pieces, so that a slow upload is seen to move.
 	const piece = 4 << 20
 	for at := offset; at < offset+r.ContentLength; {
@@ -536,13 +640,16 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 		if gone := s.touch(t, offset, at); gone != nil {
 			return gone
 		}
+
 		if err != nil {
 			return fmt.Errorf("the upload broke off: %w", err)
 		}
 	}
+
 	if r.URL.Query().Get("flush") != "n" {
 		return file.Sync()
 	}
+
 	return nil
 }
 
@@ -556,14 +663,17 @@ func (s *Engine) patchImage(t *ticket, r *http.Request) error {
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<16)).Decode(&in); err != nil {
 		return dataError(http.StatusBadRequest, "%s", "Invalid JSON: "+err.Error())
 	}
+
 	switch {
 	case in.Op == "flush":
 		return nil
 	case in.Op != "zero":
-		return dataError(http.StatusBadRequest, "Unsupported value '%s' for 'op', expecting one of ['flush', 'zero']", in.Op)
+		return dataError(http.StatusBadRequest, "Unsupported value '%s' for 'op', expecting one of ['flush', 'zero']",
+			in.Op)
 	case in.Offset < 0 || in.Size <= 0 || in.Offset+in.Size > t.size:
 		return dataError(http.StatusRequestedRangeNotSatisfiable, "%s", "Requested range out of allowed range")
 	}
+
 	file, err := os.OpenFile(t.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -573,17 +683,21 @@ func (s *Engine) patchImage(t *ticket, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	if end := in.Offset + in.Size; info.Size() < end { // a hole reads as zeros
 		if err := file.Truncate(end); err != nil {
 			return err
 		}
 	}
+
 	for at, end := in.Offset, min(in.Offset+in.Size, info.Size()); at < end; {
 		n := min(int64(1<<20), end-at)
 		if _, err := file.WriteAt(make([]byte, n), at); err != nil {
 			return err
 		}
+
 		at += n
 	}
+
 	return s.touch(t, in.Offset, in.Offset+in.Size)
 }

@@ -16,7 +16,8 @@ var watchdogRoutes = []route{
 }
 
 func (c *call) watchdogDocument(v *store.VM) *wire.Element {
-	return wire.Object("watchdog", v.Watchdog.ID, "vms", v.ID, "watchdogs", v.Watchdog.ID).Add(wire.Ref("vm", "vms", v.ID)).Str("action", v.Watchdog.Action).Str("model", v.Watchdog.Model)
+	return wire.Object("watchdog", v.Watchdog.ID, "vms", v.ID, "watchdogs", v.Watchdog.ID).
+		Add(wire.Ref("vm", "vms", v.ID)).Str("action", v.Watchdog.Action).Str("model", v.Watchdog.Model)
 }
 
 // watchdog is the VM whose watchdog the path names.
@@ -25,6 +26,7 @@ func (c *call) watchdog() (*store.VM, error) {
 	if v == nil || v.Watchdog == nil || v.Watchdog.ID != c.id("id") {
 		return nil, wire.Gone()
 	}
+
 	return v, nil
 }
 
@@ -33,6 +35,7 @@ func listWatchdogs(c *call) (*wire.Element, error) {
 	if v := c.store.VMs.Get(c.id("vm")); v != nil && v.Watchdog != nil {
 		out.Items(c.watchdogDocument(v))
 	}
+
 	return out, nil
 }
 
@@ -41,6 +44,7 @@ func getWatchdog(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return c.watchdogDocument(v), nil
 }
 
@@ -50,27 +54,35 @@ func addWatchdog(c *call) (*wire.Element, error) {
 			return nil, err
 		}
 	}
+
 	v, err := c.vm()
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Watchdog != nil {
 		return nil, wire.Conflict("watchdog already exists")
 	}
+
 	made := &store.Watchdog{ID: store.NewID(), Model: c.body.Value("model"), Action: c.body.Value("action")}
 	if err := checkWatchdog(made); err != nil {
 		return nil, err
 	}
+
 	v.Watchdog = made
 	c.store.VMs.Put(v.ID, v)
+
 	return c.created(c.watchdogDocument(v)), nil
 }
 
 // check refuses a model that no operating system here has.
 func checkWatchdog(w *store.Watchdog) error {
 	if w.Model != "i6300esb" {
-		return wire.Invalid("Cannot ${action} ${type}. Selected watchdog model is not supported by the operating system.")
+		return wire.Invalid(
+			"Cannot ${action} ${type}. Selected watchdog model is not supported by the operating system.",
+		)
 	}
+
 	return nil
 }
 
@@ -79,13 +91,16 @@ func updateWatchdog(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	next := *v.Watchdog
 	next.Model, next.Action = textOr(c.body, "model", next.Model), textOr(c.body, "action", next.Action)
 	if err := checkWatchdog(&next); err != nil {
 		return nil, err
 	}
+
 	v.Watchdog = &next
 	c.store.VMs.Put(v.ID, v)
+
 	return c.watchdogDocument(v), nil
 }
 
@@ -94,8 +109,10 @@ func removeWatchdog(c *call) (*wire.Element, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v.Watchdog = nil
 	c.store.VMs.Put(v.ID, v)
 	c.work("Removing the watchdog of VM "+v.Name, "")
+
 	return c.complete(), nil
 }

@@ -31,12 +31,14 @@ type Control struct {
 // random. It has an engine once watch has given it one.
 func New(faults []Fault, seed uint64) (*Control, error) {
 	s := &Control{watchers: newWatchers(), random: newRandom(seed)}
+
 	s.mux = s.routes()
 	for _, fault := range faults {
 		if err := s.Inject(fault); err != nil {
 			return nil, fmt.Errorf("fault: %w", err)
 		}
 	}
+
 	return s, nil
 }
 
@@ -59,17 +61,21 @@ func (s *Control) ExpireSessions() { s.engine.ExpireSessions() }
 func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
+
 	v := st.VMs.Get(idOrName)
 	for _, other := range st.VMs.Rows {
 		if v == nil && other.Name == idOrName {
 			v = other
 		}
 	}
+
 	if v == nil {
 		return fmt.Errorf("there is no VM %q", idOrName)
 	}
+
 	err := change(v)
 	s.Changed()
+
 	return errors.Join(err, st.Flush())
 }
 
@@ -79,7 +85,9 @@ func (s *Control) Crash(vm string) error {
 		if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
 			return fmt.Errorf("VM %s is %s, not up", v.Name, v.Status)
 		}
+
 		s.engine.Crash(v)
+
 		return nil
 	})
 }
@@ -89,6 +97,7 @@ func (s *Control) SetNodeReady(vm, status, reason string) error {
 	if s.engine.Guest() == nil {
 		return errors.New("nothing runs in the VMs")
 	}
+
 	id := ""
 	if err := s.withVM(vm, func(v *store.VM) error {
 		id = v.ID
@@ -96,13 +105,16 @@ func (s *Control) SetNodeReady(vm, status, reason string) error {
 	}); err != nil {
 		return err
 	}
+
 	defer s.Changed()
+
 	return s.engine.Guest().SetNodeReady(id, status, reason)
 }
 
 func (s *Control) withHost(name string, change func(*store.Host) error) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
+
 	for _, h := range st.Hosts.Rows {
 		if h.Name == name || h.ID == name {
 			err := change(h)
@@ -110,6 +122,7 @@ func (s *Control) withHost(name string, change func(*store.Host) error) error {
 			return errors.Join(err, st.Flush())
 		}
 	}
+
 	return fmt.Errorf("there is no host %q", name)
 }
 
@@ -142,8 +155,10 @@ func (s *Control) UnlockUser(name string) error {
 	if u == nil {
 		return fmt.Errorf("there is no user %q", name)
 	}
+
 	u.Failures, u.Locked = 0, false
 	st.Users.Put(u.ID, u)
+
 	return st.Flush()
 }
 
@@ -155,7 +170,9 @@ func (s *Control) SetPassword(name, password string) error {
 	if u == nil {
 		return fmt.Errorf("there is no user %q", name)
 	}
+
 	u.Password = password
 	st.Users.Put(u.ID, u)
+
 	return st.Flush()
 }

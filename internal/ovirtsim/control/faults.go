@@ -69,7 +69,14 @@ const (
 
 var (
 	faultActions = []string{"", actionHang, actionCutBefore, actionCutAfter, actionExpireToken, actionMalformed}
-	guestFaults  = []string{"", api.GuestNeverBoots, api.GuestLostBoot, api.GuestNoAgent, api.GuestIgnoresShutdown, api.GuestCrashes}
+	guestFaults  = []string{
+		"",
+		api.GuestNeverBoots,
+		api.GuestLostBoot,
+		api.GuestNoAgent,
+		api.GuestIgnoresShutdown,
+		api.GuestCrashes,
+	}
 )
 
 // compile checks a rule.
@@ -78,9 +85,11 @@ func (f *Fault) compile() error {
 	if f.path, err = regexp.Compile(f.Path); err != nil {
 		return fmt.Errorf("path is not a regular expression: %w", err)
 	}
+
 	if f.vm, err = regexp.Compile(f.VM); err != nil {
 		return fmt.Errorf("vm is not a regular expression: %w", err)
 	}
+
 	switch {
 	case !slices.Contains(faultActions, f.Action):
 		return fmt.Errorf("action %q is none of %s", f.Action, strings.Join(faultActions[1:], ", "))
@@ -99,6 +108,7 @@ func (f *Fault) compile() error {
 	case f.Guest != "" && (f.Action != "" || f.Status != 0):
 		return errors.New("guest cannot be combined with action or status")
 	}
+
 	return nil
 }
 
@@ -108,10 +118,13 @@ func (s *Control) hit(f *Fault) bool {
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
 		return false
 	}
+
 	if f.Probability > 0 && s.random.Float64() >= f.Probability {
 		return false
 	}
+
 	f.Hits++
+
 	return true
 }
 
@@ -120,12 +133,14 @@ func (s *Control) Inject(fault Fault) error {
 	if err := fault.compile(); err != nil {
 		return err
 	}
+
 	defer s.Changed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faultIDs++
 	fault.ID, fault.Seen, fault.Hits = s.faultIDs, 0, 0
 	s.faults = append([]*Fault{&fault}, s.faults...)
+
 	return nil
 }
 
@@ -133,10 +148,12 @@ func (s *Control) Inject(fault Fault) error {
 func (s *Control) Faults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	out := make([]Fault, 0, len(s.faults))
 	for _, f := range s.faults {
 		out = append(out, *f)
 	}
+
 	return out
 }
 
@@ -146,6 +163,7 @@ func (s *Control) Hits() int {
 	for _, f := range s.Faults() {
 		hits += f.Hits
 	}
+
 	return hits
 }
 
@@ -162,12 +180,14 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 	path := strings.TrimPrefix(r.URL.Path, wire.EnginePath)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, f := range s.faults {
 		if f.Guest == "" && (f.Method == "" || f.Method == r.Method) && f.path.MatchString(path) && s.hit(f) {
 			applied := *f
 			return &applied
 		}
 	}
+
 	return nil
 }
 
@@ -175,11 +195,13 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 func (s *Control) GuestFault(kind, vmName string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, f := range s.faults {
 		if f.Guest == kind && f.vm.MatchString(vmName) && s.hit(f) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -192,6 +214,7 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
 	case <-s.engine.Done(): // not the request's: an engine finishes what a client gave up on
 	}
+
 	switch {
 	case f.Action == actionHang:
 		_, _ = io.Copy(io.Discard, r.Body) // the client's leaving is seen only behind the body
@@ -199,6 +222,7 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 		case <-r.Context().Done():
 		case <-s.engine.Done():
 		}
+
 		cut()
 	case f.Action == actionCutBefore:
 		cut()
@@ -211,9 +235,12 @@ func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answ
 		// A failing engine is seen through the web server before it, which speaks HTML.
 		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 		w.WriteHeader(f.Status)
-		_, _ = fmt.Fprintf(w, "<html><head><title>%[1]d</title></head><body><h1>%[1]d %[2]s</h1></body></html>", f.Status, http.StatusText(f.Status))
+		_, _ = fmt.Fprintf(w, "<html><head><title>%[1]d</title></head><body><h1>%[1]d %[2]s</h1></body></html>",
+			f.Status, http.StatusText(f.Status))
+
 		return true
 	}
+
 	return false
 }
 
@@ -244,9 +271,11 @@ func (f *Fault) after(h *held, w http.ResponseWriter) {
 	if f.Action == actionCutAfter {
 		cut()
 	}
+
 	for name, values := range h.header {
 		w.Header()[name] = values
 	}
+
 	w.WriteHeader(cmp.Or(h.status, http.StatusOK))
 	_, _ = w.Write(h.body.Bytes()[:h.body.Len()*2/3])
 }
@@ -256,5 +285,6 @@ func newRandom(seed uint64) *rand.Rand {
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // faults, not secrets
 	}
+
 	return rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // as above
 }

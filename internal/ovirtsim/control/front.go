@@ -14,14 +14,17 @@ func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for strings.Contains(path, "//") { // clients append "/vms" to a URL that ends in a slash
 		path = strings.ReplaceAll(path, "//", "/")
 	}
+
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
 	}
+
 	r.URL.Path, r.URL.RawPath = path, ""
 	if strings.HasPrefix(path, Path) {
 		s.mux.ServeHTTP(w, r)
 		return
 	}
+
 	recorder := &wire.StatusRecorder{ResponseWriter: w}
 	r = api.Arrived(r)
 	entry := s.record(r)
@@ -33,10 +36,12 @@ func (s *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	if !fault.late() {
 		s.engine.ServeHTTP(recorder, r)
 		return
 	}
+
 	back := &held{header: http.Header{}}
 	s.engine.ServeHTTP(back, r)
 	fault.after(back, recorder)

@@ -35,9 +35,17 @@ func (s *Control) record(r *http.Request) *Request {
 	if len(s.requests) >= maxRequests {
 		s.requests = append([]*Request(nil), s.requests[maxRequests/2:]...)
 	}
+
 	s.received++
-	entry := &Request{Seq: s.received, Time: time.Now(), Method: r.Method, Path: strings.TrimPrefix(r.URL.Path, wire.EnginePath), Query: r.URL.RawQuery}
+	entry := &Request{
+		Seq:    s.received,
+		Time:   time.Now(),
+		Method: r.Method,
+		Path:   strings.TrimPrefix(r.URL.Path, wire.EnginePath),
+		Query:  r.URL.RawQuery,
+	}
 	s.requests = append(s.requests, entry)
+
 	return entry
 }
 
@@ -61,10 +69,12 @@ func (s *Control) requestsAfter(seq int) []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := []Request{}
+
 	for _, r := range s.requests {
 		if r.Seq > seq {
 			out = append(out, *r)
 		}
 	}
+
 	return out
 }

@@ -28,7 +28,9 @@ const controlHelp = `known:
 func (s *Control) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
-		mux.HandleFunc("GET "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { wire.AnswerJSON(w, http.StatusOK, what(r)) })
+		mux.HandleFunc("GET "+Path+pattern, func(w http.ResponseWriter, r *http.Request) {
+			wire.AnswerJSON(w, http.StatusOK, what(r))
+		})
 	}
 	do := func(pattern string, what func(*http.Request) error) {
 		method, path, _ := strings.Cut(pattern, " ")
@@ -37,6 +39,7 @@ func (s *Control) routes() *http.ServeMux {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
+
 			wire.AnswerJSON(w, http.StatusOK, struct{}{})
 		})
 	}
@@ -54,6 +57,7 @@ func (s *Control) routes() *http.ServeMux {
 		if err := readStrict(r.Body, &fault); err != nil {
 			return err
 		}
+
 		return s.Inject(fault)
 	})
 	do("DELETE /faults", func(*http.Request) error {
@@ -68,6 +72,7 @@ func (s *Control) routes() *http.ServeMux {
 		if len(s.faults) == before {
 			return fmt.Errorf("there is no fault %s", r.PathValue("id"))
 		}
+
 		return nil
 	})
 	do("POST /expire-sessions", func(*http.Request) error {
@@ -84,12 +89,16 @@ func (s *Control) routes() *http.ServeMux {
 		if err := readStrict(r.Body, &in); err != nil {
 			return err
 		}
+
 		return s.SetNodeReady(r.PathValue("name"), in.Ready, cmp.Or(in.Reason, "SetByTest"))
 	})
 	do("POST /hosts/{name}/fail", func(r *http.Request) error { return s.FailHost(r.PathValue("name")) })
 	do("POST /hosts/{name}/recover", func(r *http.Request) error { return s.RecoverHost(r.PathValue("name")) })
 	do("POST /hosts/{name}/maintenance", func(r *http.Request) error { return s.MaintainHost(r.PathValue("name")) })
-	mux.HandleFunc(Path+"/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, controlHelp, http.StatusNotFound) })
+	mux.HandleFunc(Path+"/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, controlHelp, http.StatusNotFound)
+	})
+
 	return mux
 }
 

@@ -26,25 +26,35 @@ type Summary struct {
 // Summary counts what is in the engine now.
 func (s *Control) Summary() Summary {
 	st := s.engine.Lock()
-	out := Summary{VMs: len(st.VMs.Rows), Templates: len(st.Templates.Rows) - 1, Tags: len(st.Tags.Rows) - 1, AffinityGroups: len(st.Groups.Rows)}
+
+	out := Summary{
+		VMs:            len(st.VMs.Rows),
+		Templates:      len(st.Templates.Rows) - 1,
+		Tags:           len(st.Tags.Rows) - 1,
+		AffinityGroups: len(st.Groups.Rows),
+	}
 	for _, n := range st.NICs.Rows {
 		if st.VMs.Get(n.Owner) != nil {
 			out.NICs++
 		}
 	}
+
 	for _, d := range st.Disks.Rows {
 		if !st.OfTemplate(d) {
 			out.Disks++
 		}
 	}
+
 	for _, t := range st.Transfers.Rows {
 		if t.Until.Status != api.StatusRemoved {
 			out.Transfers++
 		}
 	}
+
 	s.engine.Unlock()
 
 	out.Sessions, out.Logins = s.engine.Sessions()
+
 	return out
 }
 
@@ -98,37 +108,60 @@ type DiskInfo struct {
 }
 
 func diskInfo(st *store.Store, d *store.Disk) DiskInfo {
-	out := DiskInfo{ID: d.ID, Name: d.Name, Status: d.Status, Format: d.Format, Sparse: d.Sparse, ProvisionedBytes: d.Provisioned, ActualBytes: d.Actual, SHA256: d.SHA256}
+	out := DiskInfo{
+		ID:               d.ID,
+		Name:             d.Name,
+		Status:           d.Status,
+		Format:           d.Format,
+		Sparse:           d.Sparse,
+		ProvisionedBytes: d.Provisioned,
+		ActualBytes:      d.Actual,
+		SHA256:           d.SHA256,
+	}
 	if domain := st.StorageDomains.Get(d.Domain); domain != nil {
 		out.StorageDomain = domain.Name
 	}
+
 	return out
 }
 
 // vmInfo is all but the node, which the guest knows.
 func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	out := VMInfo{
-		ID: v.ID, Name: v.Name, Comment: v.Comment, Status: v.Status, DataCenter: st.DataCenterName(st.DataCenterOf(v.Cluster)),
-		Cluster: st.ClusterName(v.Cluster), Host: st.HostName(v.Host),
-		MemoryBytes: v.Memory, CPUs: v.CPU.Count(), Addresses: v.Addresses(), GuestError: v.GuestError, Boots: v.Boots, Tags: tags[v.ID],
+		ID:         v.ID,
+		Name:       v.Name,
+		Comment:    v.Comment,
+		Status:     v.Status,
+		DataCenter: st.DataCenterName(st.DataCenterOf(v.Cluster)),
+		Cluster:    st.ClusterName(v.Cluster), Host: st.HostName(v.Host),
+		MemoryBytes: v.Memory,
+		CPUs:        v.CPU.Count(),
+		Addresses:   v.Addresses(),
+		GuestError:  v.GuestError,
+		Boots:       v.Boots,
+		Tags:        tags[v.ID],
 	}
 	for _, n := range st.NICsOf(v.ID) {
 		info := NICInfo{Name: n.Name, MAC: n.MAC}
 		if p := st.VNICProfiles.Get(n.Profile); p != nil {
 			info.Network = st.Networks.Get(p.Network).Name
 		}
+
 		for _, device := range v.Reported {
 			if device.MAC == n.MAC {
 				info.Addresses = device.Addresses
 			}
 		}
+
 		out.NICs = append(out.NICs, info)
 	}
+
 	for _, a := range st.AttachmentsOf(v.ID) {
 		info := diskInfo(st, st.Disks.Get(a.Disk))
 		info.Bootable = a.Bootable
 		out.Disks = append(out.Disks, info)
 	}
+
 	return out
 }
 
@@ -136,16 +169,20 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 func (s *Control) VMs() []VMInfo {
 	st := s.engine.Lock()
 	tags := map[string][]string{}
+
 	for _, t := range st.Tags.Where(nil, store.TagKey) {
 		for _, id := range t.VMs {
 			tags[id] = append(tags[id], t.Name)
 		}
 	}
+
 	vms := st.VMs.Where(nil, store.VMKey)
+
 	out := make([]VMInfo, 0, len(vms))
 	for _, v := range vms {
 		out = append(out, vmInfo(st, v, tags))
 	}
+
 	s.engine.Unlock()
 	if s.engine.Guest() != nil { // not under our lock: guests have one of their own
 		for i := range out {
@@ -154,6 +191,7 @@ func (s *Control) VMs() []VMInfo {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -161,10 +199,14 @@ func (s *Control) VMs() []VMInfo {
 func (s *Control) Disks() []DiskInfo {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
+
 	out := []DiskInfo{}
-	for _, d := range st.Disks.Where(func(d *store.Disk) bool { return !st.OfTemplate(d) }, func(d *store.Disk) string { return d.Name + d.ID }) {
+	for _, d := range st.Disks.Where(func(d *store.Disk) bool {
+		return !st.OfTemplate(d)
+	}, func(d *store.Disk) string { return d.Name + d.ID }) {
 		out = append(out, diskInfo(st, d))
 	}
+
 	return out
 }
 
@@ -237,52 +279,103 @@ const latest = 40
 
 // State describes the site now.
 func (s *Control) State() State {
-	out := State{Version: s.engine.Version(), URL: s.engine.URL(), Time: time.Now(), Summary: s.Summary(), VMs: s.VMs(), Disks: []DiskInfo{}, Faults: s.Faults(), Events: []EventInfo{}, DataCenters: []DataCenterInfo{}}
+	out := State{
+		Version:     s.engine.Version(),
+		URL:         s.engine.URL(),
+		Time:        time.Now(),
+		Summary:     s.Summary(),
+		VMs:         s.VMs(),
+		Disks:       []DiskInfo{},
+		Faults:      s.Faults(),
+		Events:      []EventInfo{},
+		DataCenters: []DataCenterInfo{},
+	}
 	requests := s.Requests()
 	slices.Reverse(requests)
 	out.Requests = requests[:min(len(requests), latest)]
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
+
 	for _, d := range st.Disks.Where(nil, func(d *store.Disk) string { return d.Name + d.ID }) {
 		if len(st.AttachmentsOfDisk(d.ID)) == 0 {
 			out.Disks = append(out.Disks, diskInfo(st, d))
 		}
 	}
+
 	events := st.Events.Where(nil, store.EventKey)
 	slices.Reverse(events)
+
 	for _, e := range events[:min(len(events), latest)] {
 		out.Events = append(out.Events, EventInfo{Time: e.Time, Severity: e.Severity, Description: e.Description})
 	}
+
 	used := map[string]int64{}
 	for _, v := range st.VMs.Rows {
 		used[v.Host] += v.Memory
 	}
+
 	for _, dc := range st.DataCenters.Where(nil, func(d *store.DataCenter) string { return d.Name }) {
-		center := DataCenterInfo{Name: dc.Name, Networks: []string{}, StorageDomains: []StorageDomainInfo{}, Clusters: []ClusterInfo{}}
-		for _, n := range st.Networks.Where(func(n *store.Network) bool { return n.DataCenter == dc.ID }, func(n *store.Network) string { return n.Name }) {
+		center := DataCenterInfo{
+			Name:           dc.Name,
+			Networks:       []string{},
+			StorageDomains: []StorageDomainInfo{},
+			Clusters:       []ClusterInfo{},
+		}
+		for _, n := range st.Networks.Where(func(n *store.Network) bool {
+			return n.DataCenter == dc.ID
+		}, func(n *store.Network) string { return n.Name }) {
 			center.Networks = append(center.Networks, n.Name)
 		}
-		for _, d := range st.StorageDomains.Where(func(d *store.StorageDomain) bool { return d.DataCenter == dc.ID }, func(d *store.StorageDomain) string { return d.Name }) {
+
+		for _, d := range st.StorageDomains.Where(func(d *store.StorageDomain) bool {
+			return d.DataCenter == dc.ID
+		}, func(d *store.StorageDomain) string { return d.Name }) {
 			taken, _ := st.Usage(d.ID)
-			center.StorageDomains = append(center.StorageDomains, StorageDomainInfo{Name: d.Name, Bytes: d.Bytes, UsedBytes: taken})
+			center.StorageDomains = append(center.StorageDomains, StorageDomainInfo{
+				Name:      d.Name,
+				Bytes:     d.Bytes,
+				UsedBytes: taken,
+			})
 		}
-		for _, g := range st.Clusters.Where(func(g *store.Cluster) bool { return g.DataCenter == dc.ID }, store.ClusterKey) {
+
+		for _, g := range st.Clusters.Where(func(g *store.Cluster) bool {
+			return g.DataCenter == dc.ID
+		}, store.ClusterKey) {
 			group := ClusterInfo{Name: g.Name, Hosts: []HostInfo{}, AffinityGroups: []AffinityGroupInfo{}}
-			for _, h := range st.Hosts.Where(func(h *store.Host) bool { return h.Cluster == g.ID }, func(h *store.Host) string { return h.Name }) {
-				group.Hosts = append(group.Hosts, HostInfo{Name: h.Name, Status: h.Status, MemoryBytes: h.Memory, UsedBytes: used[h.ID]})
+			for _, h := range st.Hosts.Where(func(h *store.Host) bool {
+				return h.Cluster == g.ID
+			}, func(h *store.Host) string { return h.Name }) {
+				group.Hosts = append(group.Hosts, HostInfo{
+					Name:        h.Name,
+					Status:      h.Status,
+					MemoryBytes: h.Memory,
+					UsedBytes:   used[h.ID],
+				})
 			}
-			for _, a := range st.Groups.Where(func(a *store.AffinityGroup) bool { return a.Cluster == g.ID }, store.GroupKey) {
-				info := AffinityGroupInfo{Name: a.Name, Positive: a.VMsRule.Positive, Enforcing: a.VMsRule.Enforcing, VMs: []string{}}
+
+			for _, a := range st.Groups.Where(func(a *store.AffinityGroup) bool {
+				return a.Cluster == g.ID
+			}, store.GroupKey) {
+				info := AffinityGroupInfo{
+					Name:      a.Name,
+					Positive:  a.VMsRule.Positive,
+					Enforcing: a.VMsRule.Enforcing,
+					VMs:       []string{},
+				}
 				for _, id := range a.VMs {
 					if v := st.VMs.Get(id); v != nil {
 						info.VMs = append(info.VMs, v.Name)
 					}
 				}
+
 				group.AffinityGroups = append(group.AffinityGroups, info)
 			}
+
 			center.Clusters = append(center.Clusters, group)
 		}
+
 		out.DataCenters = append(out.DataCenters, center)
 	}
+
 	return out
 }

@@ -33,6 +33,7 @@ func (u *UI) URL() string {
 	if u == nil {
 		return ""
 	}
+
 	return "http://" + u.address + "/"
 }
 
@@ -48,26 +49,36 @@ func (s *Control) ServeUI(address string) (*UI, error) {
 	if address == "" {
 		return nil, nil
 	}
+
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the page %q is not HOST:PORT: %w", address, err)
 	}
+
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
 	}
+
 	listener, err := net.Listen("tcp", address) //nolint:noctx // at once
 	if err != nil {
 		return nil, fmt.Errorf("failed to listen on %s for the page: %w", address, err)
 	}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		http.ServeFileFS(w, r, page, "page/index.html")
 	})
-	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) { wire.AnswerJSON(w, http.StatusOK, s.State()) })
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
+		wire.AnswerJSON(w, http.StatusOK, s.State())
+	})
 	mux.HandleFunc("GET /events", s.stream)
-	out := &UI{server: &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: QuietLog()}, address: listener.Addr().String()}
+	out := &UI{
+		server:  &http.Server{Handler: guarded(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: QuietLog()},
+		address: listener.Addr().String(),
+	}
 	go func() { _ = out.server.Serve(listener) }()
+
 	return out, nil
 }
 
@@ -79,11 +90,16 @@ func guarded(next http.Handler) http.Handler {
 		if err != nil {
 			host = r.Host
 		}
+
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			http.Error(w, "this page is for loopback", http.StatusForbidden)
 			return
 		}
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+
+		w.Header().
+			Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src "+
+				"'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri "+
+				"'none'; form-action 'none'")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		next.ServeHTTP(w, r)
@@ -100,14 +116,15 @@ const (
 	streamShare = 4
 )
 
-// stream sends the state whenever it has changed, as server-sent events, and else an event "same" now and then, by which
-// the page knows that the engine is there.
+// stream sends the state whenever it has changed, as server-sent events, and else an event "same" now and then, by
+// which the page knows that the engine is there.
 func (s *Control) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	controller := http.NewResponseController(w)
 	_, _ = io.WriteString(w, "retry: 1000\n\n") // an engine that was restarted is found again soon
 	var sent State
+
 	for {
 		changed, begin := s.watchers.next(), time.Now()
 		state := s.State()
@@ -120,12 +137,16 @@ func (s *Control) stream(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return
 			}
+
 			sent, event = state, "data: "+string(encoded)+"\n\n"
 		}
+
 		if _, err := io.WriteString(w, event); err != nil || controller.Flush() != nil {
 			return
 		}
-		if !pause(r, s, time.After(max(streamPause, streamShare*time.Since(begin))), nil) || !pause(r, s, time.After(streamIdle), changed) {
+
+		if !pause(r, s, time.After(max(streamPause, streamShare*time.Since(begin))),
+			nil) || !pause(r, s, time.After(streamIdle), changed) {
 			return
 		}
 	}
@@ -141,5 +162,6 @@ func pause(r *http.Request, s *Control, wait <-chan time.Time, changed <-chan st
 	case <-wait:
 	case <-changed:
 	}
+
 	return true
 }

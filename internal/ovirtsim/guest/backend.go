@@ -18,17 +18,19 @@ var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/apis/apps/v1/namespaces/kube-system/(deployments/coredns|daemonsets/kube-proxy)$` +
 	`|^/apis/rbac\.authorization\.k8s\.io/v1/(clusterroles|clusterrolebindings)/kubeadm:[^/]*$`)
 
-// UseBackend has workload clusters answer requests for whatever is not about their nodes from a real API server, so that add-ons
-// and providers can be installed in them. All workload clusters share it. To be called before a VM starts.
+// UseBackend has workload clusters answer requests for whatever is not about their nodes from a real API server, so
+// that add-ons and providers can be installed in them. All workload clusters share it. To be called before a VM starts.
 func (g *Guests) UseBackend(config *rest.Config) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return fmt.Errorf("failed to parse the address of the backend: %w", err)
 	}
+
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return fmt.Errorf("failed to reach the backend: %w", err)
 	}
+
 	g.backend = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, // watches
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -39,5 +41,6 @@ func (g *Guests) UseBackend(config *rest.Config) error {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
 	}
+
 	return nil
 }

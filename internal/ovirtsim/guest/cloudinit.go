@@ -27,34 +27,41 @@ type cloudConfig struct {
 	RunCmd []any `json:"runcmd"`
 }
 
-// readCloudInit does what cloud-init does with the user data of a new VM: it writes write_files, and notes runcmd. Users,
-// disks and all else are the guest's own business and are passed over. The system is never nil: a guest whose user data
-// is bad still has a network.
+// readCloudInit does what cloud-init does with the user data of a new VM: it writes write_files, and notes runcmd.
+// Users, disks and all else are the guest's own business and are passed over. The system is never nil: a guest whose
+// user data is bad still has a network.
 func readCloudInit(userData string) (*system, error) {
 	out := newSystem()
+
 	// The engine puts the custom script behind its own "#cloud-config" line, so a jinja header has no effect on oVirt.
 	var config cloudConfig
 	if err := yaml.Unmarshal([]byte(userData), &config); err != nil {
 		return out, fmt.Errorf("cloud-init: user data is not a cloud-config: %w", err)
 	}
+
 	for _, written := range config.WriteFiles {
 		content, err := decode(written.Encoding, written.Content)
 		if err != nil {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
+
 		mode, err := permissions(written.Permissions)
 		if err != nil {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
+
 		out.write(written.Path, content, mode, written.Append)
 	}
+
 	for _, entry := range config.RunCmd {
 		command, err := shellText(entry)
 		if err != nil {
 			return out, fmt.Errorf("cloud-init: runcmd: %w", err)
 		}
+
 		out.commands = append(out.commands, command)
 	}
+
 	return out, nil
 }
 
@@ -68,12 +75,14 @@ func permissions(raw any) (uint32, error) {
 		if err != nil {
 			return 0, fmt.Errorf("permissions %q are not an octal number", mode)
 		}
+
 		return uint32(parsed), nil
 	case float64:
 		if mode >= 0 && mode <= 0o7777 {
 			return uint32(mode), nil
 		}
 	}
+
 	return 0, fmt.Errorf("permissions %v are not a mode", raw)
 }
 
@@ -89,17 +98,21 @@ func shellText(entry any) (string, error) {
 		for _, word := range command {
 			words = append(words, fmt.Sprint(word))
 		}
+
 		if len(words) == 3 && words[1] == "-c" {
 			return words[2], nil
 		}
+
 		return strings.Join(words, " "), nil
 	}
+
 	return "", fmt.Errorf("%v is neither text nor a list", entry)
 }
 
 // decode undoes the encoding of a file's content.
 func decode(encoding, content string) (string, error) {
 	raw := []byte(content)
+
 	switch encoding {
 	case "", "text/plain":
 		return content, nil
@@ -110,11 +123,13 @@ func decode(encoding, content string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+
 		raw = []byte(plain)
 	case "gz", "gzip":
 	default:
 		return "", fmt.Errorf("unknown encoding %q", encoding)
 	}
+
 	return unpack(raw)
 }
 
@@ -128,9 +143,11 @@ func unpack(raw []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("failed to unpack: %w", err)
 	}
+
 	plain, err := io.ReadAll(io.LimitReader(reader, maxUnpacked))
 	if err != nil {
 		return "", fmt.Errorf("failed to unpack: %w", err)
 	}
+
 	return string(plain), nil
 }

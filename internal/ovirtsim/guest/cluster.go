@@ -57,11 +57,13 @@ type workloadCluster struct {
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, cloudv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		cloudv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("failed to build the scheme: %w", err)
 		}
 	}
+
 	return scheme, nil
 }
 
@@ -71,6 +73,7 @@ func listenAddress(endpoint string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the control plane endpoint %s does not resolve: %w", endpoint, err)
 	}
+
 	return address.String(), nil
 }
 
@@ -79,33 +82,49 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	if g.ctx.Err() != nil {
 		return nil, errClosed
 	}
+
 	if g.clusters[address] != nil {
 		return nil, fmt.Errorf("another cluster already serves %s", n.endpoint)
 	}
+
 	host, _, _ := net.SplitHostPort(n.endpoint)
 	key, err := certs.NewPrivateKey()
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a key: %w", err)
 	}
+
 	g.founded++
 	c := &workloadCluster{
-		guests: g, address: address, group: fmt.Sprintf("%s#%d", address, g.founded), host: host, clusterCA: n.clusterCA, etcdCA: n.etcdCA, key: key,
+		guests:     g,
+		address:    address,
+		group:      fmt.Sprintf("%s#%d", address, g.founded),
+		host:       host,
+		clusterCA:  n.clusterCA,
+		etcdCA:     n.etcdCA,
+		key:        key,
 		apiServers: map[string]bool{}, etcdCert: map[string]*tls.Certificate{},
 	}
 	ip, _, _ := net.SplitHostPort(address)
-	names := certs.AltNames{DNSNames: []string{"localhost", "kubernetes", "kubernetes.default"}, IPs: []net.IP{net.ParseIP(ip), net.IPv4(127, 0, 0, 1)}}
+	names := certs.AltNames{
+		DNSNames: []string{"localhost", "kubernetes", "kubernetes.default"},
+		IPs:      []net.IP{net.ParseIP(ip), net.IPv4(127, 0, 0, 1)},
+	}
 	if net.ParseIP(host) == nil {
 		names.DNSNames = append(names.DNSNames, host)
 	}
+
 	if c.serving, err = c.sign(n.clusterCA, "kube-apiserver", names); err != nil {
 		return nil, err
 	}
+
 	g.manager.AddResourceGroup(c.group)
+
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
 		if err := c.create(g.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return nil, err
 		}
 	}
+
 	return c, nil
 }
 
@@ -118,19 +137,26 @@ func (c *workloadCluster) create(ctx context.Context, object client.Object) erro
 	if err := c.client().Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("failed to create %T %s: %w", object, object.GetName(), err)
 	}
+
 	return nil
 }
 
 func (c *workloadCluster) sign(ca *authority, name string, names certs.AltNames) (*tls.Certificate, error) {
-	config := certs.Config{CommonName: name, AltNames: names, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	config := certs.Config{
+		CommonName: name,
+		AltNames:   names,
+		Usages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	cert, err := config.NewSignedCert(c.key, ca.cert, ca.key)
 	if err != nil {
 		return nil, fmt.Errorf("failed to sign the certificate of %s: %w", name, err)
 	}
+
 	pair, err := tls.X509KeyPair(certs.EncodeCertPEM(cert), certs.EncodePrivateKeyPEM(c.key))
 	if err != nil {
 		return nil, fmt.Errorf("failed to load the certificate of %s: %w", name, err)
 	}
+
 	return &pair, nil
 }
 
@@ -140,6 +166,7 @@ func (c *workloadCluster) serve() error {
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: failed to listen on the control plane endpoint: %w", err)
 	}
+
 	group := func(string) (string, error) { return c.group, nil }
 	logger := c.guests.log.WithValues("cluster", c.address)
 	api := inmemoryapi.NewAPIServerHandler(c.guests.manager, logger, group)
@@ -153,17 +180,21 @@ func (c *workloadCluster) serve() error {
 				etcd.ServeHTTP(w, r)
 				return
 			}
+
 			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
 				c.guests.backend.ServeHTTP(w, r)
 				return
 			}
+
 			// The in-memory server answers the discovery of a group that it does not know with an error of its own.
 			if strings.HasPrefix(r.URL.Path, "/apis/"+certificatesv1.GroupName) {
 				http.NotFound(w, r)
 				return
 			}
+
 			// Port forwarding tunnels back to the host of the request, which must be this listener.
 			r.Host = c.address
+
 			// The in-memory server keeps the status with the object.
 			r.URL.Path = strings.TrimSuffix(r.URL.Path, "/status")
 			api.ServeHTTP(w, r)
@@ -171,6 +202,7 @@ func (c *workloadCluster) serve() error {
 	}
 	server := c.server
 	go func() { _ = server.ServeTLS(listener, "", "") }()
+
 	return nil
 }
 
@@ -181,6 +213,7 @@ func (c *workloadCluster) certificate(hello *tls.ClientHelloInfo) (*tls.Certific
 	if cert, ok := c.etcdCert[hello.ServerName]; ok {
 		return cert, nil
 	}
+
 	return c.serving, nil
 }
 
@@ -203,6 +236,7 @@ func (c *workloadCluster) start(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
 	}
+
 	return c.addNode(ctx, n)
 }
 
@@ -212,25 +246,31 @@ func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 	if err := c.addNode(ctx, n); err != nil {
 		return err
 	}
+
 	if err := c.addEtcdMember(ctx, n); err != nil {
 		return err
 	}
+
 	for _, component := range staticPods[1:] {
 		if err := c.create(ctx, staticPod(component, n, nil)); err != nil {
 			return err
 		}
 	}
+
 	for _, object := range kubeadmObjects(n) {
 		if err := c.create(ctx, object); err != nil {
 			return err
 		}
 	}
+
 	if c.server == nil {
 		if err := c.serve(); err != nil {
 			return err
 		}
 	}
+
 	c.apiServers[n.name] = true
+
 	return nil
 }
 
@@ -247,8 +287,11 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 			Namespace: metav1.NamespaceSystem, Name: component + "-" + n.name, Annotations: annotations,
 			Labels: map[string]string{"component": component, "tier": "control-plane"},
 		},
-		Spec:   corev1.PodSpec{NodeName: n.name},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Spec: corev1.PodSpec{NodeName: n.name},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -261,16 +304,33 @@ func kubeadmObjects(n *node) []client.Object {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: image}}}}
 	}
 	getNodes := metav1.ObjectMeta{Name: "kubeadm:get-nodes"}
+
 	return []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: getNodes, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}}}},
+		&rbacv1.ClusterRole{
+			ObjectMeta: getNodes,
+			Rules: []rbacv1.PolicyRule{
+				{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			},
+		},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: getNodes,
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: getNodes.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "system:bootstrappers:kubeadm:default-node-token"}},
+			Subjects: []rbacv1.Subject{
+				{Kind: rbacv1.GroupKind, Name: "system:bootstrappers:kubeadm:default-node-token"},
+			},
 		},
 		&corev1.ConfigMap{ObjectMeta: system("kubeadm-config"), Data: map[string]string{"ClusterConfiguration": ""}},
-		&corev1.ConfigMap{ObjectMeta: system("coredns"), Data: map[string]string{"Corefile": ".:53 {\n    errors\n}\n"}},
-		&appsv1.Deployment{ObjectMeta: system("coredns"), Spec: appsv1.DeploymentSpec{Template: pod("coredns", n.coreDNS)}},
-		&appsv1.DaemonSet{ObjectMeta: system("kube-proxy"), Spec: appsv1.DaemonSetSpec{Template: pod("kube-proxy", "registry.k8s.io/kube-proxy:"+n.version)}},
+		&corev1.ConfigMap{
+			ObjectMeta: system("coredns"),
+			Data:       map[string]string{"Corefile": ".:53 {\n    errors\n}\n"},
+		},
+		&appsv1.Deployment{
+			ObjectMeta: system("coredns"),
+			Spec:       appsv1.DeploymentSpec{Template: pod("coredns", n.coreDNS)},
+		},
+		&appsv1.DaemonSet{
+			ObjectMeta: system("kube-proxy"),
+			Spec:       appsv1.DaemonSetSpec{Template: pod("kube-proxy", "registry.k8s.io/kube-proxy:"+n.version)},
+		},
 	}
 }

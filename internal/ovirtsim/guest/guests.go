@@ -61,15 +61,21 @@ func New(log logr.Logger) (*Guests, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &Guests{
-		log: log, manager: inmemoryruntime.NewManager(scheme), ctx: ctx, cancel: cancel, joinTimeout: defaultJoinTimeout,
-		clusters: map[string]*workloadCluster{}, members: map[string]*member{}, boots: map[string]*boot{},
+		log:         log,
+		manager:     inmemoryruntime.NewManager(scheme),
+		ctx:         ctx,
+		cancel:      cancel,
+		joinTimeout: defaultJoinTimeout,
+		clusters:    map[string]*workloadCluster{}, members: map[string]*member{}, boots: map[string]*boot{},
 	}
 	if err := g.manager.Start(ctx); err != nil {
 		cancel()
 		return nil, fmt.Errorf("failed to start the in-memory runtime: %w", err)
 	}
+
 	return g, nil
 }
 
@@ -81,7 +87,13 @@ func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	if m == nil {
 		return api.GuestNode{}, false
 	}
-	out := api.GuestNode{Name: m.node.name, Endpoint: m.node.endpoint, ControlPlane: m.node.controlPlane, Ready: string(corev1.ConditionUnknown)}
+
+	out := api.GuestNode{
+		Name:         m.node.name,
+		Endpoint:     m.node.endpoint,
+		ControlPlane: m.node.controlPlane,
+		Ready:        string(corev1.ConditionUnknown),
+	}
 	var current corev1.Node
 	if err := m.cluster.client().Get(g.ctx, client.ObjectKey{Name: m.node.name}, &current); err == nil {
 		for _, condition := range current.Status.Conditions {
@@ -90,6 +102,7 @@ func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 			}
 		}
 	}
+
 	return out, true
 }
 
@@ -101,15 +114,18 @@ func (g *Guests) SetNodeReady(vmID, status, reason string) error {
 	default:
 		return fmt.Errorf("the status of a condition is True, False or Unknown, not %q", status)
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.members[vmID]
 	if m == nil {
 		return fmt.Errorf("VM %s is not a node", vmID)
 	}
+
 	if m.boot == nil {
 		return fmt.Errorf("VM %s does not run, so its kubelet reports nothing", vmID)
 	}
+
 	return m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionStatus(status), reason)
 }
 
@@ -118,6 +134,7 @@ func (g *Guests) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cancel()
+
 	for address, c := range g.clusters {
 		c.close()
 		delete(g.clusters, address)

@@ -57,14 +57,18 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	if supported == "" {
 		supported = defaultIgnition
 	}
+
 	highest, err := semver.NewVersion(supported)
 	if err != nil {
 		return nil, fmt.Errorf("ignition: the image reads specification %q, which is no version: %w", supported, err)
 	}
+
 	if strings.TrimSpace(userData) == "" {
 		return newSystem(), nil // Ignition boots without a config, too
 	}
+
 	var config *ignitionConfig
+
 	switch highest.Major {
 	case 2:
 		config, err = readIgnition2([]byte(userData), *highest, where)
@@ -73,9 +77,11 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	default:
 		err = fmt.Errorf("the image reads specification %s, of which there is no reader", supported)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("ignition: %w", err)
 	}
+
 	return config.apply()
 }
 
@@ -84,45 +90,55 @@ func refusal(err error, report string) error {
 	if report = strings.Join(strings.Fields(report), " "); report != "" {
 		return fmt.Errorf("%w: %s", err, report)
 	}
+
 	return err
 }
 
 // tooNew is a refusal that names both sides of a disagreement about versions.
 func tooNew(err error, payload, image semver.Version) error {
-	return fmt.Errorf("%w: the payload has version %s, and the image reads %d.0.0 to %s", err, payload, image.Major, image)
+	return fmt.Errorf("%w: the payload has version %s, and the image reads %d.0.0 to %s", err, payload, image.Major,
+		image)
 }
 
 func (c *ignitionConfig) apply() (*system, error) {
 	out := newSystem()
+
 	out.warnings = c.warnings
 	for _, written := range c.files {
 		mode := uint32(defaultMode)
 		if written.mode != nil {
 			mode = uint32(*written.mode) & 0o7777
 		}
+
 		_, exists := out.files[written.path]
 		if written.contents != nil || !exists {
 			content, err := c.initramfs.fetch(written.contents)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
+
 			out.write(written.path, content, mode, false)
 		}
+
 		for _, more := range written.extend {
 			content, err := c.initramfs.fetch(&more)
 			if err != nil {
 				return nil, fmt.Errorf("ignition: files: %s: %w", written.path, err)
 			}
+
 			out.write(written.path, content, mode, true)
 		}
 	}
+
 	for _, u := range c.units {
 		out.commands = append(out.commands, u.commands(out)...)
 	}
+
 	return out, nil
 }
 
-// initramfs is where Ignition runs: nothing that it writes is in force there. Its network is that of DHCP, on all interfaces.
+// initramfs is where Ignition runs: nothing that it writes is in force there. Its network is that of DHCP, on all
+// interfaces.
 type initramfs struct {
 	ctx        context.Context //nolint:containedctx // the power of the VM
 	interfaces []api.GuestInterface
@@ -135,13 +151,16 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 	if r == nil || r.source == "" {
 		return "", nil
 	}
+
 	var data []byte
+
 	switch scheme, _, _ := strings.Cut(r.source, ":"); scheme {
 	case "data":
 		url, err := dataurl.DecodeString(r.source)
 		if err != nil {
 			return "", fmt.Errorf("failed to read a data URL: %w", err)
 		}
+
 		data = url.Data
 	case "http", "https":
 		var err error
@@ -151,30 +170,39 @@ func (i *initramfs) fetch(r *resource) (string, error) {
 	default:
 		return "", fmt.Errorf("failed to fetch %q: the simulated guest reads data, http and https URLs only", r.source)
 	}
+
 	if err := verify(r.hash, data); err != nil {
 		return "", err
 	}
+
 	switch r.compression {
 	case "":
 		return string(data), nil
 	case "gzip":
 		return unpack(data)
 	}
+
 	return "", fmt.Errorf("unsupported compression scheme %q", r.compression)
 }
 
 // download asks until there is an answer that is not the server's fault, as Ignition does.
 func (i *initramfs) download(r *resource) ([]byte, error) {
 	if !slices.ContainsFunc(i.interfaces, func(n api.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
-		return nil, errors.New("the network in the initramfs is up with DHCP or router advertisements only, and no network of the VM has either")
+		return nil, errors.New(
+			"the network in the initramfs is up with DHCP or router advertisements only, and no " +
+				"network of the VM has either",
+		)
 	}
+
 	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: i.authorities}}
 	defer transport.CloseIdleConnections()
+
 	for {
 		data, again, err := i.get(&http.Client{Transport: transport, Timeout: time.Minute}, r)
 		if err == nil || !again {
 			return data, err
 		}
+
 		select {
 		case <-i.ctx.Done():
 			return nil, fmt.Errorf("%w: %w", err, i.ctx.Err())
@@ -188,21 +216,27 @@ func (i *initramfs) get(from *http.Client, r *resource) (data []byte, again bool
 	if err != nil {
 		return nil, false, err
 	}
+
 	request.Header = r.headers.Clone()
 	response, err := from.Do(request)
 	if untrusted := (&tls.CertificateVerificationError{}); errors.As(err, &untrusted) {
 		return nil, false, err // Ignition would ask for ever, too, to no avail
 	}
+
 	if err != nil {
 		return nil, true, err
 	}
+
 	defer response.Body.Close()
 	if data, err = io.ReadAll(response.Body); err != nil {
 		return nil, true, err
 	}
+
 	if response.StatusCode != http.StatusOK {
-		return nil, response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("the server says %s", response.Status)
+		return nil, response.StatusCode >= http.StatusInternalServerError, fmt.Errorf("the server says %s",
+			response.Status)
 	}
+
 	return data, false, nil
 }
 
@@ -213,13 +247,16 @@ func (i *initramfs) trust(resources []resource) error {
 		if err != nil {
 			return fmt.Errorf("certificate authorities: %w", err)
 		}
+
 		if i.authorities == nil {
 			i.authorities = x509.NewCertPool()
 		}
+
 		if !i.authorities.AppendCertsFromPEM([]byte(pem)) {
 			return errors.New("certificate authorities: there is no certificate in one")
 		}
 	}
+
 	return nil
 }
 
@@ -228,8 +265,10 @@ func verify(hash string, data []byte) error {
 	if hash == "" {
 		return nil
 	}
+
 	function, want, _ := strings.Cut(hash, "-")
 	var sum string
+
 	switch function {
 	case "sha512":
 		whole := sha512.Sum512(data)
@@ -240,9 +279,11 @@ func verify(hash string, data []byte) error {
 	default:
 		return fmt.Errorf("unrecognized hash function %q", function)
 	}
+
 	if sum != want {
 		return fmt.Errorf("hash verification failed: expected %s, got %s", want, sum)
 	}
+
 	return nil
 }
 

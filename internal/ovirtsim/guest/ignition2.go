@@ -17,27 +17,49 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	if err != nil {
 		return nil, err
 	}
+
 	for _, written := range config.Storage.Files {
 		if written.Filesystem != "root" {
-			out.warnings = append(out.warnings, fmt.Sprintf("ignition: %s is on filesystem %q, which the simulated guest does not have", written.Path, written.Filesystem))
+			out.warnings = append(
+				out.warnings,
+				fmt.Sprintf(
+					"ignition: %s is on filesystem %q, which the simulated guest does not have",
+					written.Path,
+					written.Filesystem,
+				),
+			)
 			continue
 		}
-		contents := resource{source: written.Contents.Source, compression: written.Contents.Compression, hash: deref(written.Contents.Verification.Hash)}
+
+		contents := resource{
+			source:      written.Contents.Source,
+			compression: written.Contents.Compression,
+			hash:        deref(written.Contents.Verification.Hash),
+		}
 		file := ignitionFile{path: written.Path, mode: written.Mode}
 		if written.Append {
 			file.extend = []resource{contents}
 		} else {
 			file.contents = &contents
 		}
+
 		out.files = append(out.files, file)
 	}
+
 	for _, u := range config.Systemd.Units {
-		converted := unit{name: u.Name, contents: u.Contents, masked: u.Mask, enabled: u.Enable || u.Enabled != nil && *u.Enabled}
+		converted := unit{
+			name:     u.Name,
+			contents: u.Contents,
+			masked:   u.Mask,
+			enabled:  u.Enable || u.Enabled != nil && *u.Enabled,
+		}
 		for _, dropin := range u.Dropins {
 			converted.dropins = append(converted.dropins, dropin.Contents)
 		}
+
 		out.units = append(out.units, converted)
 	}
+
 	return out, nil
 }
 
@@ -46,45 +68,57 @@ func (c *ignitionConfig) parse2(raw []byte, highest semver.Version, depth int) (
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
 	}
+
 	if version, err := semver.NewVersion(payloadVersion(raw)); err == nil && highest.LessThan(*version) {
 		return types.Config{}, tooNew(unknown.ErrUnknownVersion, *version, highest)
 	}
+
 	config, messages, err := v2_4.Parse(raw)
 	if err != nil {
 		return types.Config{}, refusal(err, fatal2(messages))
 	}
+
 	for _, message := range messages.Entries {
 		c.warnings = append(c.warnings, "ignition: "+message.String())
 	}
+
 	if replacement := config.Ignition.Config.Replace; replacement != nil {
 		return c.fetch2(*replacement, highest, depth)
 	}
+
 	for _, reference := range config.Ignition.Config.Append {
 		more, err := c.fetch2(reference, highest, depth)
 		if err != nil {
 			return types.Config{}, err
 		}
+
 		config = v2_4.Append(config, more)
 	}
+
 	return config, nil
 }
 
-func (c *ignitionConfig) fetch2(reference types.ConfigReference, highest semver.Version, depth int) (types.Config, error) {
+func (c *ignitionConfig) fetch2(
+	reference types.ConfigReference, highest semver.Version, depth int,
+) (types.Config, error) {
 	source := resource{source: reference.Source, hash: deref(reference.Verification.Hash)}
 	raw, err := c.initramfs.fetch(&source)
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}
+
 	return c.parse2([]byte(raw), highest, depth+1)
 }
 
 // fatal2 are the messages that made Ignition refuse.
 func fatal2(messages report.Report) string {
 	var only report.Report
+
 	for _, message := range messages.Entries {
 		if message.Kind == report.EntryError {
 			only.Add(message)
 		}
 	}
+
 	return only.String()
 }

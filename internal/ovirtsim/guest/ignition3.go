@@ -19,24 +19,35 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	if err != nil {
 		return nil, err
 	}
+
 	for _, written := range config.Storage.Files {
 		file := ignitionFile{path: written.Path, mode: written.Mode}
 		if written.Contents.Source != nil {
 			contents := resource3(written.Contents)
 			file.contents = &contents
 		}
+
 		for _, more := range written.Append {
 			file.extend = append(file.extend, resource3(more))
 		}
+
 		out.files = append(out.files, file)
 	}
+
 	for _, u := range config.Systemd.Units {
-		converted := unit{name: u.Name, contents: deref(u.Contents), enabled: u.Enabled != nil && *u.Enabled, masked: u.Mask != nil && *u.Mask}
+		converted := unit{
+			name:     u.Name,
+			contents: deref(u.Contents),
+			enabled:  u.Enabled != nil && *u.Enabled,
+			masked:   u.Mask != nil && *u.Mask,
+		}
 		for _, dropin := range u.Dropins {
 			converted.dropins = append(converted.dropins, deref(dropin.Contents))
 		}
+
 		out.units = append(out.units, converted)
 	}
+
 	return out, nil
 }
 
@@ -45,37 +56,47 @@ func (c *ignitionConfig) parse3(raw []byte, highest semver.Version, depth int) (
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
 	}
+
 	version, messages, err := util.GetConfigVersion(raw)
 	if err != nil {
 		return types.Config{}, refusal(err, messages.String())
 	}
+
 	if version.Major != highest.Major || highest.LessThan(version) {
 		return types.Config{}, tooNew(unknown.ErrUnknownVersion, version, highest)
 	}
+
 	config, messages, err := v3_6.ParseCompatibleVersion(raw)
 	if err != nil {
 		return types.Config{}, refusal(err, fatal3(messages))
 	}
+
 	for _, message := range messages.Entries {
 		c.warnings = append(c.warnings, "ignition: "+message.String())
 	}
+
 	var authorities []resource
 	for _, authority := range config.Ignition.Security.TLS.CertificateAuthorities {
 		authorities = append(authorities, resource3(authority))
 	}
+
 	if err := c.initramfs.trust(authorities); err != nil {
 		return types.Config{}, err
 	}
+
 	if config.Ignition.Config.Replace.Source != nil {
 		return c.fetch3(config.Ignition.Config.Replace, highest, depth)
 	}
+
 	for _, reference := range config.Ignition.Config.Merge {
 		more, err := c.fetch3(reference, highest, depth)
 		if err != nil {
 			return types.Config{}, err
 		}
+
 		config = v3_6.Merge(config, more)
 	}
+
 	return config, nil
 }
 
@@ -85,25 +106,34 @@ func (c *ignitionConfig) fetch3(reference types.Resource, highest semver.Version
 	if err != nil {
 		return types.Config{}, fmt.Errorf("config: %w", err)
 	}
+
 	return c.parse3([]byte(raw), highest, depth+1)
 }
 
 func resource3(r types.Resource) resource {
-	out := resource{source: deref(r.Source), compression: deref(r.Compression), hash: deref(r.Verification.Hash), headers: http.Header{}}
+	out := resource{
+		source:      deref(r.Source),
+		compression: deref(r.Compression),
+		hash:        deref(r.Verification.Hash),
+		headers:     http.Header{},
+	}
 	for _, header := range r.HTTPHeaders {
 		out.headers.Set(header.Name, deref(header.Value))
 	}
+
 	return out
 }
 
 // fatal3 are the messages that made Ignition refuse.
 func fatal3(messages report.Report) string {
 	var only report.Report
+
 	for _, message := range messages.Entries {
 		if message.Kind == report.Error {
 			only.Entries = append(only.Entries, message)
 		}
 	}
+
 	return only.String()
 }
 
@@ -113,6 +143,7 @@ func payloadVersion(raw []byte) string {
 	if err != nil {
 		return ""
 	}
+
 	return version.String()
 }
 
@@ -120,5 +151,6 @@ func deref(text *string) string {
 	if text == nil {
 		return ""
 	}
+
 	return *text
 }

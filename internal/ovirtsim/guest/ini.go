@@ -14,6 +14,7 @@ type setting struct {
 func readINI(text string) ([]setting, error) {
 	var out []setting
 	section := ""
+
 	for number, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		switch {
@@ -25,8 +26,10 @@ func readINI(text string) ([]setting, error) {
 			if !ok || section == "" {
 				return nil, fmt.Errorf("line %d is neither a section nor a key with a value: %q", number+1, line)
 			}
+
 			out = append(out, setting{section: section, key: strings.TrimSpace(key), value: strings.TrimSpace(value)})
 		}
 	}
+
 	return out, nil
 }

@@ -16,31 +16,45 @@ const keyfileFolder = "/etc/NetworkManager/system-connections"
 // addressKey are the spellings of an address, of which there may be several.
 var addressKey = regexp.MustCompile(`^address(es)?[0-9]*$`)
 
-// readKeyfiles reads the profiles of NetworkManager among the files of a guest, in the order of their names. The warnings
-// name those that it would ignore, and why.
+// readKeyfiles reads the profiles of NetworkManager among the files of a guest, in the order of their names. The
+// warnings name those that it would ignore, and why.
 func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error) {
 	var names []string
+
 	for name := range sys.files {
 		if path.Dir(name) == keyfileFolder && path.Ext(name) == ".nmconnection" {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
+
 	for _, name := range names {
 		if mode := sys.files[name].mode; mode&0o077 != 0 {
-			warnings = append(warnings, fmt.Sprintf("NetworkManager ignores %s: its permissions %04o are insecure, they must be 0600", name, mode))
+			warnings = append(
+				warnings,
+				fmt.Sprintf(
+					"NetworkManager ignores %s: its permissions %04o are insecure, they must be 0600",
+					name,
+					mode,
+				),
+			)
 			continue
 		}
+
 		p, ignored, err := readKeyfile(name, sys.read(name))
 		if err != nil {
 			return nil, nil, fmt.Errorf("network: %s: %w", name, err)
 		}
+
 		if ignored != "" {
 			warnings = append(warnings, fmt.Sprintf("NetworkManager does not start %s: %s", name, ignored))
 			continue
 		}
+
 		profiles = append(profiles, p)
 	}
+
 	return profiles, warnings, nil
 }
 
@@ -50,8 +64,10 @@ func readKeyfile(name, text string) (p profile, ignored string, err error) {
 	if err != nil {
 		return profile{}, "", err
 	}
+
 	p = profile{source: name}
 	families := map[string][]setting{}
+
 	for _, s := range settings {
 		switch s.section + "." + s.key {
 		case "connection.interface-name":
@@ -67,23 +83,29 @@ func readKeyfile(name, text string) (p profile, ignored string, err error) {
 				return p, "", fmt.Errorf("connections of type %q are not simulated, only ethernet", s.value)
 			}
 		}
+
 		families[s.section] = append(families[s.section], s)
 	}
+
 	if p.v4, err = readFamily(families["ipv4"], dhcp, netip.Addr.Is4); err != nil {
 		return p, "", fmt.Errorf("[ipv4]: %w", err)
 	}
+
 	if p.v6, err = readFamily(families["ipv6"], autoconf, is6); err != nil {
 		return p, "", fmt.Errorf("[ipv6]: %w", err)
 	}
+
 	if len(families["ipv4"]) == 0 {
 		p.v4.method = dhcp // the default of NetworkManager
 	}
+
 	return p, ignored, nil
 }
 
 // readFamily reads the settings of one address family; auto is what its method of that name means.
 func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (addressing, error) {
 	var out addressing
+
 	for _, s := range settings {
 		switch {
 		case s.key == "method":
@@ -98,6 +120,7 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 				if auto != autoconf {
 					return out, fmt.Errorf("method %q is not simulated", s.value)
 				}
+
 				out.method = autoconf
 			case "disabled", "ignore":
 				out.method = off
@@ -109,6 +132,7 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 			if err != nil {
 				return out, fmt.Errorf("unusable gateway: %w", err)
 			}
+
 			out.gateway = gateway
 		case addressKey.MatchString(s.key):
 			for _, entry := range strings.Split(strings.TrimSuffix(s.value, ";"), ";") {
@@ -118,12 +142,15 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 			}
 		}
 	}
+
 	if out.method == static && len(out.addresses) == 0 {
 		return out, errors.New("method is manual and there is no address")
 	}
+
 	if out.method == off && len(out.addresses) > 0 {
 		return out, errors.New("there are addresses, which no method or a disabled one does not use")
 	}
+
 	return out, out.checkGateway()
 }
 
@@ -134,14 +161,17 @@ func (a *addressing) add(entry string, family func(netip.Addr) bool) error {
 	if err != nil {
 		return err
 	}
+
 	if err := usable(prefix, family); err != nil {
 		return err
 	}
+
 	a.addresses = append(a.addresses, prefix)
 	if gateway = strings.TrimSpace(gateway); gateway != "" {
 		if a.gateway, err = netip.ParseAddr(gateway); err != nil {
 			return fmt.Errorf("unusable gateway: %w", err)
 		}
 	}
+
 	return nil
 }

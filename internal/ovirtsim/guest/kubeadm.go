@@ -96,58 +96,76 @@ func nodeFrom(sys *system, call *kubeadmCall, hostName, version string) (*node, 
 	if version == "" {
 		return nil, errors.New("kubeadm: command not found")
 	}
+
 	out := &node{init: call.verb == "init", controlPlane: call.verb == "init"}
 	if err := out.readConfig(sys.read(call.config), call); err != nil {
 		return nil, fmt.Errorf("kubeadm: %s: %w", call.config, err)
 	}
+
 	if _, _, err := net.SplitHostPort(out.endpoint); err != nil {
 		return nil, fmt.Errorf("kubeadm: the control plane endpoint %q is not host:port: %w", out.endpoint, err)
 	}
+
 	if out.init && minor(out.version) != minor(version) {
-		return nil, fmt.Errorf("kubeadm: this version of kubeadm (%s) does not deploy clusters with version %s", version, out.version)
+		return nil, fmt.Errorf("kubeadm: this version of kubeadm (%s) does not deploy clusters with version %s",
+			version, out.version)
 	}
+
 	out.version = version
 	if out.name = strings.ToLower(strings.TrimSpace(out.name)); out.name == "" {
 		out.name = hostName
 	}
+
 	if out.name == "" {
 		return nil, errors.New("kubeadm: the guest has no host name")
 	}
+
 	if problems := validation.IsDNS1123Subdomain(out.name); len(problems) > 0 {
-		return nil, fmt.Errorf("kubeadm: nodeRegistration.name: Invalid value: %q: %s", out.name, strings.Join(problems, "; "))
+		return nil, fmt.Errorf("kubeadm: nodeRegistration.name: Invalid value: %q: %s", out.name,
+			strings.Join(problems, "; "))
 	}
+
 	if !out.init && !bootstrapToken.MatchString(out.token) {
-		return nil, fmt.Errorf("kubeadm: discovery.bootstrapToken.token: the bootstrap token is not of the form %q", bootstrapToken)
+		return nil, fmt.Errorf("kubeadm: discovery.bootstrapToken.token: the bootstrap token is not of the form %q",
+			bootstrapToken)
 	}
+
 	if !out.controlPlane {
 		return out, nil
 	}
+
 	var err error
 	if out.clusterCA, err = authorityFrom(sys, "/etc/kubernetes/pki/ca"); err != nil {
 		return nil, err
 	}
+
 	out.etcdCA, err = authorityFrom(sys, "/etc/kubernetes/pki/etcd/ca")
+
 	return out, err
 }
 
 // readConfig reads the documents of kubeadm's configuration.
 func (n *node) readConfig(text string, call *kubeadmCall) error {
 	found := false
+
 	for _, document := range strings.Split(text, "\n---") {
 		var doc kubeadmDocument
 		if err := yaml.Unmarshal([]byte(strings.TrimPrefix(document, "---")), &doc); err != nil {
 			return err
 		}
+
 		switch doc.Kind {
 		case "ClusterConfiguration", "InitConfiguration", "JoinConfiguration":
 			if !kubeadmAPI.MatchString(doc.APIVersion) {
 				return fmt.Errorf("no kind %q is registered for version %q", doc.Kind, doc.APIVersion)
 			}
 		}
+
 		switch doc.Kind {
 		case "ClusterConfiguration":
 			n.endpoint, n.version = doc.ControlPlaneEndpoint, doc.KubernetesVersion
-			n.coreDNS = cmp.Or(doc.DNS.ImageRepository, "registry.k8s.io/coredns") + "/coredns:" + cmp.Or(doc.DNS.ImageTag, "v1.12.1")
+			n.coreDNS = cmp.Or(doc.DNS.ImageRepository,
+				"registry.k8s.io/coredns") + "/coredns:" + cmp.Or(doc.DNS.ImageTag, "v1.12.1")
 			continue
 		case "InitConfiguration":
 			found = found || n.init
@@ -162,14 +180,17 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 		default:
 			continue
 		}
+
 		args, err := kubeletArgs(doc.NodeRegistration.KubeletExtraArgs)
 		if err != nil {
 			return err
 		}
+
 		n.name, n.providerID = doc.NodeRegistration.Name, args["provider-id"]
 		if n.nodeIPs = nil; args["node-ip"] != "" {
 			n.nodeIPs = strings.Split(args["node-ip"], ",")
 		}
+
 		n.labels = parseLabels(args["node-labels"])
 		if doc.NodeRegistration.Taints != nil {
 			n.taints = *doc.NodeRegistration.Taints
@@ -177,9 +198,11 @@ func (n *node) readConfig(text string, call *kubeadmCall) error {
 			n.taints = []taint{{Key: "node-role.kubernetes.io/control-plane", Effect: "NoSchedule"}}
 		}
 	}
+
 	if !found {
 		return fmt.Errorf("it has no %sConfiguration", strings.ToUpper(call.verb[:1])+call.verb[1:])
 	}
+
 	return nil
 }
 
@@ -189,12 +212,20 @@ func (n *node) register(found []string) error {
 		n.addresses = found[:1] // a kubelet that looks for itself takes one
 		return nil
 	}
+
 	for _, address := range n.nodeIPs {
 		if !slices.Contains(found, address) {
-			return fmt.Errorf("kubelet: failed to validate nodeIP: node IP: %q not found in the host's network interfaces, which have %s", address, strings.Join(found, ", "))
+			return fmt.Errorf(
+				"kubelet: failed to validate nodeIP: node IP: %q not found in the host's network "+
+					"interfaces, which have %s",
+				address,
+				strings.Join(found, ", "),
+			)
 		}
 	}
+
 	n.addresses = n.nodeIPs
+
 	return nil
 }
 
@@ -204,12 +235,14 @@ func minor(version string) string {
 	if len(parts) < 2 {
 		return version
 	}
+
 	return parts[0] + "." + parts[1]
 }
 
 // kubeletArgs reads extra arguments in both shapes: a list of name and value (v1beta4), a map (v1beta3).
 func kubeletArgs(raw any) (map[string]string, error) {
 	out := map[string]string{}
+
 	switch args := raw.(type) {
 	case nil:
 	case map[string]any:
@@ -222,21 +255,25 @@ func kubeletArgs(raw any) (map[string]string, error) {
 			if !ok {
 				return nil, errors.New("kubeletExtraArgs holds something that is not name and value")
 			}
+
 			out[fmt.Sprint(arg["name"])] = fmt.Sprint(arg["value"])
 		}
 	default:
 		return nil, errors.New("kubeletExtraArgs is neither a list nor a map")
 	}
+
 	return out, nil
 }
 
 func parseLabels(list string) map[string]string {
 	out := map[string]string{}
+
 	for _, pair := range strings.Split(list, ",") {
 		if key, value, ok := strings.Cut(pair, "="); ok {
 			out[key] = value
 		}
 	}
+
 	return out
 }
 
@@ -245,13 +282,16 @@ func authorityFrom(sys *system, path string) (*authority, error) {
 	if err != nil || cert == nil {
 		return nil, fmt.Errorf("kubeadm: %s.crt is missing or no certificate", path)
 	}
+
 	key, err := certs.DecodePrivateKeyPEM([]byte(sys.read(path + ".key")))
 	if err != nil || key == nil {
 		return nil, fmt.Errorf("kubeadm: %s.key is missing or no key", path)
 	}
+
 	rsaKey, ok := key.(*rsa.PrivateKey)
 	if !ok {
 		return nil, fmt.Errorf("kubeadm: %s.key is a %T; the simulated guest signs with RSA keys only", path, key)
 	}
+
 	return &authority{cert: cert, key: rsaKey}, nil
 }

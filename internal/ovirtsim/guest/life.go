@@ -29,12 +29,13 @@ var (
 )
 
 // Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
-// Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short starts
-// over. After an error the VM is on, and nothing runs in it.
+// Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short
+// starts over. After an error the VM is on, and nothing runs in it.
 func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
 	if g.ctx.Err() != nil {
 		return errClosed
 	}
+
 	b, known := g.powerOn(ctx, machine.ID)
 	defer g.powerOff(machine.ID, b)
 	stop := context.AfterFunc(g.ctx, b.cancel)
@@ -44,7 +45,9 @@ func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]sto
 	if err != nil && !b.off() {
 		return err
 	}
+
 	<-b.ctx.Done()
+
 	return nil
 }
 
@@ -55,9 +58,11 @@ func (g *Guests) powerOn(ctx context.Context, vmID string) (*boot, *member) {
 	if before := g.boots[vmID]; before != nil {
 		before.cancel() // a VM runs once
 	}
+
 	b := &boot{}
 	b.ctx, b.cancel = context.WithCancel(ctx)
 	g.boots[vmID] = b
+
 	return b, g.members[vmID]
 }
 
@@ -69,6 +74,7 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 	if g.boots[vmID] == b {
 		delete(g.boots, vmID)
 	}
+
 	g.lose(g.members[vmID], b)
 }
 
@@ -79,43 +85,55 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 		if err != nil {
 			return err
 		}
+
 		ready(network.reported)
+
 		return g.rejoin(b, known, network.nodeAddresses)
 	}
+
 	sys, userDataErr := provision(b.ctx, machine)
 	if sys == nil {
 		return userDataErr // Ignition fails before there is a network
 	}
+
 	for _, warning := range sys.warnings {
 		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
 	}
+
 	profiles, warnings, err := profilesOf(machine, sys)
 	if err != nil {
 		return err
 	}
+
 	network, err := g.configure(machine, profiles, warnings)
 	if err != nil {
 		return err
 	}
+
 	ready(network.reported)
 	if userDataErr != nil {
 		return userDataErr
 	}
+
 	call, err := sys.run(machine.ID)
 	if err != nil || call == nil {
 		return err // a VM that runs no kubeadm is just a VM
 	}
+
 	n, err := nodeFrom(sys, call, sys.hostName(machine), machine.KubernetesVersion)
 	if err != nil {
 		return err
 	}
+
 	if err := n.register(network.nodeAddresses); err != nil {
 		return err
 	}
+
 	m := &member{node: n, profiles: profiles, boot: b}
 	if n.init {
 		return g.initCluster(machine.ID, m)
 	}
+
 	return g.join(machine.ID, m)
 }
 
@@ -123,6 +141,7 @@ func (g *Guests) configure(machine api.GuestVM, profiles []profile, warnings []s
 	for _, warning := range warnings {
 		g.log.Info("A guest warns", "vm", machine.Name, "warning", warning)
 	}
+
 	return configureNetwork(machine.Interfaces, profiles, warnings)
 }
 
@@ -132,22 +151,27 @@ func (g *Guests) initCluster(vmID string, m *member) error {
 	if err != nil {
 		return fmt.Errorf("kubeadm: %w", err)
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if m.boot.off() {
 		return m.boot.ctx.Err()
 	}
+
 	c, err := g.newCluster(m.node, address)
 	if err != nil {
 		return fmt.Errorf("kubeadm: %w", err)
 	}
+
 	if err := c.addControlPlane(g.ctx, m.node); err != nil {
 		c.close()
 		return err
 	}
+
 	g.clusters[address] = c
 	m.cluster, g.members[vmID] = c, m
 	g.log.Info("Initialised workload cluster", "endpoint", m.node.endpoint, "node", m.node.name)
+
 	return nil
 }
 
@@ -159,7 +183,9 @@ func (g *Guests) join(vmID string, m *member) error {
 	if err != nil {
 		return fmt.Errorf("kubeadm: failed to join: %w", err)
 	}
+
 	g.log.Info("Joined workload cluster", "endpoint", m.node.endpoint, "node", m.node.name)
+
 	return nil
 }
 
@@ -167,11 +193,13 @@ func (g *Guests) join(vmID string, m *member) error {
 func again(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(retry)
 	defer ticker.Stop()
+
 	for {
 		err := try()
 		if !errors.Is(err, errNotYet) {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return err
@@ -185,22 +213,28 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotYet, err)
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if m.boot.off() {
 		return m.boot.ctx.Err()
 	}
+
 	c := g.clusters[address]
 	if c == nil || len(c.apiServers) == 0 {
 		return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
 	}
+
 	if err := c.admit(g.ctx, m.node); err != nil {
 		return err
 	}
+
 	if err := c.start(g.ctx, m.node); err != nil {
 		return err
 	}
+
 	m.cluster, g.members[vmID] = c, m
+
 	return nil
 }
 
@@ -213,32 +247,40 @@ func (g *Guests) rejoin(b *boot, m *member, addresses []string) error {
 		if b.off() {
 			return b.ctx.Err()
 		}
+
 		if m.cluster.closed || !m.node.controlPlane && len(m.cluster.apiServers) == 0 {
 			return fmt.Errorf("%w: nothing serves the control plane endpoint %s", errNotYet, m.node.endpoint)
 		}
+
 		if err := m.node.register(addresses); err != nil {
 			return err
 		}
+
 		m.boot = b
+
 		return m.cluster.start(g.ctx, m.node)
 	})
 }
 
-// lose marks the node of a run that ended as lost, and takes its API server away. A node that is up in another run is left
-// alone. g.mu is held.
+// lose marks the node of a run that ended as lost, and takes its API server away. A node that is up in another run is
+// left alone. g.mu is held.
 func (g *Guests) lose(m *member, b *boot) {
 	if m == nil || b == nil || m.boot != b {
 		return
 	}
+
 	m.boot = nil
 	if m.cluster.closed {
 		return
 	}
+
 	if m.node.controlPlane {
 		m.cluster.removeAPIServer(m.node)
 		g.elect(m)
 	}
-	if err := m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionUnknown, "NodeStatusUnknown"); client.IgnoreNotFound(err) != nil {
+
+	err := m.cluster.setReady(g.ctx, m.node.name, corev1.ConditionUnknown, "NodeStatusUnknown")
+	if client.IgnoreNotFound(err) != nil {
 		g.log.Error(err, "Failed to mark a halted node", "node", m.node.name)
 	}
 }
@@ -250,8 +292,8 @@ func (g *Guests) elect(lost *member) {
 	}
 }
 
-// Halted makes sure that the node is lost once the power is gone. When Boot was called again in the meantime, the news is
-// old and changes nothing.
+// Halted makes sure that the node is lost once the power is gone. When Boot was called again in the meantime, the news
+// is old and changes nothing.
 func (g *Guests) Halted(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,35 +302,43 @@ func (g *Guests) Halted(vmID string) {
 	}
 }
 
-// Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control plane
-// node. The Node object stays for Cluster API to delete, as it does with a real VM.
+// Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control
+// plane node. The Node object stays for Cluster API to delete, as it does with a real VM.
 func (g *Guests) Removed(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b := g.boots[vmID]; b != nil {
 		b.cancel()
 	}
+
 	m := g.members[vmID]
 	if m == nil {
 		return
 	}
+
 	g.lose(m, m.boot)
 	delete(g.members, vmID)
 	if !m.node.controlPlane || m.cluster.closed {
 		return
 	}
+
 	g.elect(m) // again: when it halted there may have been nobody to follow it
+
 	for _, component := range staticPods {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node.name}}
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: component + "-" + m.node.name},
+		}
 		if err := m.cluster.client().Delete(g.ctx, pod); client.IgnoreNotFound(err) != nil {
 			g.log.Error(err, "Failed to delete a static pod", "pod", pod.Name)
 		}
 	}
+
 	for _, other := range g.members {
 		if other.cluster == m.cluster && other.node.controlPlane {
 			return
 		}
 	}
+
 	m.cluster.close()
 	delete(g.clusters, m.cluster.address)
 	g.log.Info("Workload cluster is gone", "endpoint", m.node.endpoint)

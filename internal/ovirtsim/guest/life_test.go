@@ -25,11 +25,13 @@ func (s *site) condition(name string) corev1.NodeCondition {
 	if err := s.client().Get(s.t.Context(), client.ObjectKey{Name: name}, &n); err != nil {
 		s.t.Fatal(err)
 	}
+
 	for _, condition := range n.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition
 		}
 	}
+
 	return corev1.NodeCondition{}
 }
 
@@ -38,6 +40,7 @@ func (s *site) ready(vmID string) string {
 	if !ok {
 		return "no node"
 	}
+
 	return n.Ready
 }
 
@@ -46,6 +49,7 @@ func newCluster(t *testing.T, endpoint string) (s *site, leader *powered, token 
 	t.Helper()
 	s = newSite(t, endpoint)
 	leader = s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
+
 	return s, leader, s.token()
 }
 
@@ -57,17 +61,22 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 	if c := s.condition("worker-1"); c.Status != corev1.ConditionUnknown || c.Reason != "NodeStatusUnknown" {
 		t.Errorf("after a crash: %+v", c)
 	}
+
 	if _, ok := s.guests.Node(worker.ID); !ok {
 		t.Error("a halted VM is no node any more")
 	}
-	if err := s.guests.SetNodeReady(worker.ID, "True", "x"); err == nil || !strings.Contains(err.Error(), "does not run") {
+
+	err := s.guests.SetNodeReady(worker.ID, "True", "x")
+	if err == nil || !strings.Contains(err.Error(), "does not run") {
 		t.Errorf("the kubelet of a halted VM reports: %v", err)
 	}
 
 	// It comes back without its user data and after Cluster API deleted its Node.
-	if err := s.client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}}); err != nil {
+	err = s.client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	worker.UserData, worker.HostName, worker.NICs = "", "", nil
 	vm = s.mustStart(worker)
 	if c := s.condition("worker-1"); c.Status != corev1.ConditionTrue {
@@ -79,6 +88,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 	if got := s.ready(worker.ID); got != "True" {
 		t.Errorf("after old news: %s", got)
 	}
+
 	// Or not at all.
 	vm.off()
 	<-vm.done
@@ -98,6 +108,7 @@ func TestARestartedNodeReportsItsNewAddress(t *testing.T) {
 	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &n); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(n.Status.Addresses) != 2 || n.Status.Addresses[0].Address != "127.40.0.61" {
 		t.Errorf("addresses: %v", n.Status.Addresses)
 	}
@@ -107,8 +118,15 @@ func TestANodeReportsTheAddressesThatItsKubeletIsTold(t *testing.T) {
 	for i, test := range []struct {
 		told string
 		want []string
-	}{{"", []string{"127.40.0.10"}}, {"fd00::10,127.40.0.10", []string{"fd00::10", "127.40.0.10"}}, {"fd00::10", []string{"fd00::10"}}, {"127.40.0.11", nil}} {
-		t.Run(test.told, func(t *testing.T) { expectNodeAddresses(t, fmt.Sprintf("127.41.2.%d:6443", 5+i), test.told, test.want) })
+	}{
+		{"", []string{"127.40.0.10"}},
+		{"fd00::10,127.40.0.10", []string{"fd00::10", "127.40.0.10"}},
+		{"fd00::10", []string{"fd00::10"}},
+		{"127.40.0.11", nil},
+	} {
+		t.Run(test.told, func(t *testing.T) {
+			expectNodeAddresses(t, fmt.Sprintf("127.41.2.%d:6443", 5+i), test.told, test.want)
+		})
 	}
 }
 
@@ -120,36 +138,47 @@ func expectNodeAddresses(t *testing.T, endpoint, told string, want []string) {
 		for _, text := range strings.Split(told, ",") {
 			ips = append(ips, netip.MustParseAddr(text))
 		}
+
 		merged, err := bootstrap.Merge([]byte(data), bootstrap.CloudConfig, bootstrap.Guest{NodeIPs: ips})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		data = string(merged)
 	}
+
 	m := machine("cp-1", "127.40.0.10", data)
 	m.NICs[0] = v6(m.NICs[0], "fd00::10", "64", "")
 	vm := s.start(m)
-	if reported := <-vm.reported; len(reported) != 1 || reported[0].MAC != m.Interfaces[0].MAC || len(reported[0].Addresses) != 2 {
+	reported := <-vm.reported
+	if len(reported) != 1 || reported[0].MAC != m.Interfaces[0].MAC || len(reported[0].Addresses) != 2 {
 		t.Errorf("reported: %+v", reported)
 	}
+
 	if err := vm.up(); want == nil {
-		if err == nil || !strings.Contains(err.Error(), `kubelet: failed to validate nodeIP: node IP: "127.40.0.11" not found`) {
+		if err == nil || !strings.Contains(err.Error(),
+			`kubelet: failed to validate nodeIP: node IP: "127.40.0.11" not found`) {
 			t.Errorf("an address of somebody else: %v", err)
 		}
+
 		return
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	var n corev1.Node
 	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, &n); err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
+
 	for _, address := range n.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			got = append(got, address.Address)
 		}
 	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("addresses: %q, want %q", got, want)
 	}
@@ -165,11 +194,17 @@ func TestAVMThatIsRestartedWhileItJoinsStartsOver(t *testing.T) {
 	if got := s.ready(worker.ID); got != "no node" {
 		t.Errorf("a VM that never joined: %s", got)
 	}
+
 	again := s.start(worker)
 	<-again.reported
-	if err := s.client().Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-later0"}, Data: map[string][]byte{"token-secret": []byte("0123456789abcdef")}}); err != nil {
+	err := s.client().Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-later0"},
+		Data:       map[string][]byte{"token-secret": []byte("0123456789abcdef")},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := again.up(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,16 +212,22 @@ func TestAVMThatIsRestartedWhileItJoinsStartsOver(t *testing.T) {
 
 func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.4.5:6443")
-	worker := machine("worker-1", "127.40.0.12", strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0."))
+	worker := machine(
+		"worker-1",
+		"127.40.0.12",
+		strings.ReplaceAll(s.joinData(token, s.ca.hash(), false), "abcdef.", "later0."),
+	)
 	vm := s.start(worker)
 	<-vm.reported
 	s.guests.Removed(worker.ID) // even when its power is not cut
 	if err := <-vm.done; err != nil {
 		t.Errorf("a removed VM fails: %v", err)
 	}
+
 	if got := s.ready(worker.ID); got != "no node" {
 		t.Errorf("a removed VM: %s", got)
 	}
+
 	s.guests.Removed("nobody")
 	s.guests.Halted("nobody")
 }
@@ -202,12 +243,14 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	if got := s.ready(worker.ID); got != "Unknown" {
 		t.Errorf("a worker without a control plane: %s", got)
 	}
+
 	s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	if err := vm.up(); err != nil {
 		t.Fatal(err)
 	}
-	// With its last control plane node the cluster goes; a worker of it waits for ever, and nothing mistakes a new cluster
-	// at the same place for the old one.
+
+	// With its last control plane node the cluster goes; a worker of it waits for ever, and nothing mistakes a new
+	// cluster at the same place for the old one.
 	s.guests.Removed("id-cp-1")
 	vm.halt()
 	vm = s.start(worker)
@@ -217,11 +260,14 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	if got := s.ready(worker.ID); got != "Unknown" {
 		t.Errorf("a worker of a cluster that is gone: %s", got)
 	}
+
 	s.guests.Removed(worker.ID)
 	if err := <-vm.done; err != nil {
 		t.Error(err)
 	}
-	if err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{}); client.IgnoreNotFound(err) != nil || err == nil {
+
+	err := s.client().Get(t.Context(), client.ObjectKey{Name: "worker-1"}, &corev1.Node{})
+	if client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the node of another cluster: %v", err)
 	}
 }
@@ -231,25 +277,32 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 	leader := func() string {
 		t.Helper()
 		var pods corev1.PodList
-		if err := s.client().List(t.Context(), &pods, client.InNamespace("kube-system"), client.MatchingLabels{"component": "etcd"}); err != nil {
+		err := s.client().List(t.Context(), &pods, client.InNamespace("kube-system"), client.MatchingLabels{
+			"component": "etcd",
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		name, since := "", ""
 		for _, pod := range pods.Items {
 			if from := pod.Annotations["etcd.inmemory.infrastructure.cluster.x-k8s.io/leader-from"]; from > since {
 				name, since = pod.Name, from
 			}
 		}
+
 		return name
 	}
 	second := s.mustStart(machine("cp-2", "127.40.0.11", s.joinData(token, s.ca.hash(), true)))
 	if got := leader(); got != "etcd-cp-1" {
 		t.Errorf("at first: %s", got)
 	}
+
 	first.halt()
 	if got := leader(); got != "etcd-cp-2" {
 		t.Errorf("without the first: %s", got)
 	}
+
 	first = s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	first.halt()
 	second.halt() // there is nobody to follow it
@@ -263,30 +316,43 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 func TestTheHealthOfANodeHoldsUntilItIsChangedOrTheVMRestarts(t *testing.T) {
 	s, _, token := newCluster(t, "127.41.6.5:6443")
 	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
+
 	vm := s.mustStart(worker)
-	for _, set := range []struct{ status, reason string }{{"False", "KubeletNotReady"}, {"False", "DiskFull"}, {"Unknown", "NodeStatusUnknown"}, {"True", "KubeletReady"}, {"False", "KubeletNotReady"}} {
+	for _, set := range []struct{ status, reason string }{
+		{"False", "KubeletNotReady"},
+		{"False", "DiskFull"},
+		{"Unknown", "NodeStatusUnknown"},
+		{"True", "KubeletReady"},
+		{"False", "KubeletNotReady"},
+	} {
 		if err := s.guests.SetNodeReady(worker.ID, set.status, set.reason); err != nil {
 			t.Fatal(err)
 		}
+
 		if c := s.condition("worker-1"); string(c.Status) != set.status || c.Reason != set.reason {
 			t.Errorf("want %v, got %+v", set, c)
 		}
 	}
+
 	s.mustStart(machine("worker-2", "127.40.0.13", s.joinData(token, s.ca.hash(), false))) // changes nothing
 	if got := s.ready(worker.ID); got != "False" {
 		t.Errorf("it did not hold: %s", got)
 	}
+
 	vm.halt()
 	s.mustStart(worker)
 	if got := s.ready(worker.ID); got != "True" {
 		t.Errorf("after a restart: %s", got)
 	}
+
 	for status, want := range map[string]string{"": "is True, False or Unknown", "true": "is True, False or Unknown"} {
 		if err := s.guests.SetNodeReady(worker.ID, status, "x"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("status %q: %v", status, err)
 		}
 	}
-	if err := s.guests.SetNodeReady("nobody", "True", "x"); err == nil || !strings.Contains(err.Error(), "is not a node") {
+
+	err := s.guests.SetNodeReady("nobody", "True", "x")
+	if err == nil || !strings.Contains(err.Error(), "is not a node") {
 		t.Errorf("a VM that is none: %v", err)
 	}
 }
@@ -303,6 +369,7 @@ func TestAVMWithoutKubeadmIsJustAVM(t *testing.T) {
 		if reported := <-vm.reported; len(reported) != 1 {
 			t.Errorf("%s: reported %+v", name, reported)
 		}
+
 		vm.halt()
 		if got := s.ready(m.ID); got != "no node" {
 			t.Errorf("%s: %s", name, got)
@@ -316,6 +383,7 @@ func TestAVMRunsOnce(t *testing.T) {
 	if err := <-first.done; err != nil {
 		t.Errorf("the first run: %v", err)
 	}
+
 	if err := second.up(); err != nil {
 		t.Fatal(err)
 	}
@@ -327,21 +395,25 @@ func TestCloseEndsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &site{t: t, guests: guests, endpoint: "127.41.9.5:6443", ca: newAuthority(t), etcd: newAuthority(t)}
 	leader := s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	waiting := s.start(machine("worker-1", "127.40.0.12", s.joinData("aaaaaa.0123456789abcdef", s.ca.hash(), false)))
 	<-waiting.reported
 	guests.Close()
 	guests.Close()
+
 	for _, vm := range []*powered{leader, waiting} {
 		if err := <-vm.done; err != nil {
 			t.Errorf("a guest fails at the end: %v", err)
 		}
 	}
+
 	guests.Halted("id-cp-1")
 	guests.Removed("id-cp-1")
 	if err := s.start(machine("cp-2", "127.40.0.11", s.initData("v1.36.1"))).up(); err == nil {
 		t.Error("a guest boots after the end")
 	}
+
 	eventually(t, "goroutines outlive Close", func() bool { return runtime.NumGoroutine() <= before })
 }

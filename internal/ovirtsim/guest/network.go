@@ -50,7 +50,8 @@ type network struct {
 const engineSource = "the NIC configuration of the VM's initialization"
 
 // profilesOf is what configures the network of a guest. The engine hands NIC configurations to cloud-init only, so an
-// Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager ignores.
+// Ignition guest has the keyfiles of its payload and nothing else. The warnings name keyfiles that NetworkManager
+// ignores.
 func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
 	if !machine.Ignition {
 		for _, server := range machine.DNSServers {
@@ -58,14 +59,17 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 				return nil, nil, fmt.Errorf("network: the DNS server of the VM's initialization is unusable: %w", err)
 			}
 		}
+
 		for _, nic := range machine.NICs {
 			p, err := profileFromNIC(nic)
 			if err != nil {
 				return nil, nil, err
 			}
+
 			profiles = append(profiles, p)
 		}
 	}
+
 	keyfiles, warnings, err := readKeyfiles(sys)
 	if err != nil {
 		return nil, nil, err
@@ -73,9 +77,12 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 
 	byFile := machine.NICs
 	if !machine.Ignition {
-		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic api.GuestNIC) bool { return !sys.replaces(keyfiles, nic.Interface) })
+		byFile = slices.DeleteFunc(slices.Clone(byFile), func(nic api.GuestNIC) bool {
+			return !sys.replaces(keyfiles, nic.Interface)
+		})
 		profiles = slices.DeleteFunc(profiles, func(p profile) bool { return sys.replaces(keyfiles, p.device) })
 	}
+
 	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
 }
 
@@ -85,11 +92,12 @@ func (s *system) replaces(keyfiles []profile, device string) bool {
 	used := slices.ContainsFunc(s.commands, func(command string) bool {
 		return strings.HasPrefix(command, "nmcli ") && strings.HasSuffix(command, " connection up "+device)
 	})
+
 	return written && used
 }
 
-// compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have an
-// address that nobody expects, or that somebody else has. SLAAC is what no engine can be told.
+// compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have
+// an address that nobody expects, or that somebody else has. SLAAC is what no engine can be told.
 func compare(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
@@ -97,18 +105,27 @@ func compare(nics []api.GuestNIC, keyfiles []profile) error {
 		if err != nil {
 			return err
 		}
+
 		if at < 0 {
 			continue // a guest without an address is told so
 		}
-		for _, family := range []struct{ told, written addressing }{{told.v4, keyfiles[at].v4}, {told.v6, keyfiles[at].v6}} {
+
+		for _, family := range []struct{ told, written addressing }{
+			{told.v4, keyfiles[at].v4},
+			{told.v6, keyfiles[at].v6},
+		} {
 			if family.told.method == off && family.written.method == autoconf {
 				continue
 			}
-			if family.told.method != family.written.method || !slices.Equal(family.told.addresses, family.written.addresses) || family.told.gateway != family.written.gateway {
-				return fmt.Errorf("network: %s: %s says %s, and %s says %s", nic.Interface, keyfiles[at].source, family.written, told.source, family.told)
+
+			if family.told.method != family.written.method || !slices.Equal(family.told.addresses,
+				family.written.addresses) || family.told.gateway != family.written.gateway {
+				return fmt.Errorf("network: %s: %s says %s, and %s says %s", nic.Interface, keyfiles[at].source,
+					family.written, told.source, family.told)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -118,9 +135,11 @@ func (a addressing) String() string {
 	for _, prefix := range a.addresses {
 		words = append(words, prefix.String())
 	}
+
 	if a.gateway.IsValid() {
 		words = append(words, "via "+a.gateway.String())
 	}
+
 	return strings.Join(words, " ")
 }
 
@@ -130,70 +149,88 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 	if len(devices) == 0 {
 		return nil, errors.New("network: the VM has no network interface")
 	}
+
 	chosen, err := assign(devices, profiles)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &network{}
 	owners := map[netip.Addr]string{}
 	var reasons []string
+
 	for _, device := range devices {
 		p := chosen[device.Name]
 		if p == nil {
 			p = &profile{source: "nothing", v4: addressing{method: dhcp}, v6: addressing{method: dhcp}}
 		}
+
 		addresses, err := p.addressesOf(device)
 		if err != nil {
 			return nil, err
 		}
+
 		if len(addresses) == 0 {
 			reasons = append(reasons, p.whyNone(device))
 			continue
 		}
+
 		reported := store.ReportedInterface{Name: device.Name, MAC: device.MAC}
 		var routable []string
+
 		for _, address := range addresses {
 			if owner, taken := owners[address]; taken {
 				return nil, fmt.Errorf("network: %s and %s have the same address %s", owner, device.Name, address)
 			}
+
 			owners[address] = device.Name
 			reported.Addresses = append(reported.Addresses, address.String())
 			if !address.IsLinkLocalUnicast() {
 				routable = append(routable, address.String())
 			}
 		}
+
 		out.reported = append(out.reported, reported)
 		if len(routable) == 0 {
 			reasons = append(reasons, device.Name+" has a link-local address only")
 			continue
 		}
+
 		if out.nodeAddresses == nil {
 			if err := p.checkDefaultRoute(device.Name); err != nil {
 				return nil, err
 			}
+
 			out.nodeAddresses = routable
 		}
 	}
+
 	if out.nodeAddresses == nil {
-		return nil, fmt.Errorf("network: no interface has an address: %s", strings.Join(append(reasons, warnings...), "; "))
+		return nil, fmt.Errorf("network: no interface has an address: %s",
+			strings.Join(append(reasons, warnings...), "; "))
 	}
+
 	return out, nil
 }
 
 // assign finds the device of each profile.
 func assign(devices []api.GuestInterface, profiles []profile) (map[string]*profile, error) {
 	chosen := map[string]*profile{}
+
 	var names []string
 	for _, device := range devices {
 		names = append(names, device.Name)
 	}
+
 	var free []*profile
+
 	for i := range profiles {
 		p := &profiles[i]
 		if p.device == "" && p.mac == "" {
 			free = append(free, p)
 			continue
 		}
+
 		at := slices.IndexFunc(devices, func(d api.GuestInterface) bool {
 			return (p.device == "" || p.device == d.Name) && (p.mac == "" || strings.EqualFold(p.mac, d.MAC))
 		})
@@ -201,19 +238,25 @@ func assign(devices []api.GuestInterface, profiles []profile) (map[string]*profi
 			if p.device == "" || slices.Contains(names, p.device) {
 				return nil, fmt.Errorf("network: the guest has no interface with MAC address %s (%s)", p.mac, p.source)
 			}
-			return nil, fmt.Errorf("network: the guest has no interface %q (%s), it has %s", p.device, p.source, strings.Join(names, ", "))
+
+			return nil, fmt.Errorf("network: the guest has no interface %q (%s), it has %s", p.device, p.source,
+				strings.Join(names, ", "))
 		}
+
 		name := devices[at].Name
 		if other := chosen[name]; other != nil {
 			return nil, fmt.Errorf("network: %s is configured twice, by %s and by %s", name, other.source, p.source)
 		}
+
 		chosen[name] = p
 	}
+
 	for _, name := range names {
 		if len(free) > 0 && chosen[name] == nil {
 			chosen[name], free = free[0], free[1:]
 		}
 	}
+
 	return chosen, nil
 }
 
@@ -225,30 +268,39 @@ func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 		if err != nil {
 			return nil, fmt.Errorf("network: the DHCP lease %q of %s is unusable: %w", device.DHCP, device.Name, err)
 		}
+
 		lease = prefix.Addr()
 	}
+
 	var out []netip.Addr
+
 	for _, family := range []addressing{p.v4, p.v6} {
 		for _, prefix := range family.addresses {
 			out = append(out, prefix.Addr())
 		}
+
 		if family.method == autoconf {
 			for _, prefix := range []string{"fe80::/64", device.SLAAC} {
 				if prefix == "" {
 					continue // without a router there is the link-local address alone
 				}
+
 				address, err := interfaceID(prefix, device.MAC)
 				if err != nil {
 					return nil, fmt.Errorf("network: %s: %w", device.Name, err)
 				}
+
 				out = append(out, address)
 			}
 		}
 	}
+
 	if lease.Is4() && p.v4.method == dhcp || lease.Is6() && p.v6.method == dhcp {
 		out = append(out, lease)
 	}
+
 	slices.SortStableFunc(out, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+
 	return out, nil
 }
 
@@ -257,19 +309,24 @@ func (p *profile) whyNone(device api.GuestInterface) string {
 	if p.v4.method != dhcp && p.v6.method != dhcp {
 		return fmt.Sprintf("%s has none configured (%s)", device.Name, p.source)
 	}
-	return fmt.Sprintf("%s uses DHCP (%s configures it) and its network %q has no DHCP", device.Name, p.source, device.Network)
+
+	return fmt.Sprintf("%s uses DHCP (%s configures it) and its network %q has no DHCP", device.Name, p.source,
+		device.Network)
 }
 
-// checkDefaultRoute refuses a static configuration that reaches its own subnet only. IPv6 beside IPv4 may go without: its
-// default route may be a device's.
+// checkDefaultRoute refuses a static configuration that reaches its own subnet only. IPv6 beside IPv4 may go without:
+// its default route may be a device's.
 func (p *profile) checkDefaultRoute(device string) error {
 	main := p.v4
 	if main.method == off {
 		main = p.v6
 	}
+
 	if main.method == static && !main.gateway.IsValid() {
-		return fmt.Errorf("network: %s has a static address and no gateway, so the guest has no default route (%s)", device, p.source)
+		return fmt.Errorf("network: %s has a static address and no gateway, so the guest has no default route (%s)",
+			device, p.source)
 	}
+
 	return nil
 }
 
@@ -279,12 +336,18 @@ func interfaceID(prefix, mac string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("its network announces an unusable prefix: %w", err)
 	}
+
 	hardware, err := net.ParseMAC(mac)
 	if err != nil || len(hardware) != 6 {
 		return netip.Addr{}, fmt.Errorf("it has no usable MAC address: %q", mac)
 	}
+
 	address := subnet.Addr().As16()
-	copy(address[8:], []byte{hardware[0] ^ 2, hardware[1], hardware[2], 0xff, 0xfe, hardware[3], hardware[4], hardware[5]})
+	copy(
+		address[8:],
+		[]byte{hardware[0] ^ 2, hardware[1], hardware[2], 0xff, 0xfe, hardware[3], hardware[4], hardware[5]},
+	)
+
 	return netip.AddrFrom16(address), nil
 }
 
@@ -292,22 +355,46 @@ func interfaceID(prefix, mac string) (netip.Addr, error) {
 func profileFromNIC(nic api.GuestNIC) (profile, error) {
 	out := profile{source: engineSource, device: nic.Interface}
 	var err error
-	if out.v4.method, err = engineMethod(nic.BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {
+	out.v4.method, err = engineMethod(nic.BootProtocol, map[string]method{
+		"":       off,
+		"none":   off,
+		"static": static,
+		"dhcp":   dhcp,
+	})
+	if err != nil {
 		return out, fmt.Errorf("network: %s: %w", nic.Interface, err)
 	}
-	if out.v6.method, err = engineMethod(nic.IPv6BootProtocol, map[string]method{"": off, "none": off, "static": static, "dhcp": dhcp}); err != nil {
+
+	out.v6.method, err = engineMethod(nic.IPv6BootProtocol, map[string]method{
+		"":       off,
+		"none":   off,
+		"static": static,
+		"dhcp":   dhcp,
+	})
+	if err != nil {
 		return out, fmt.Errorf("network: %s: IPv6: %w", nic.Interface, err)
 	}
+
 	if out.v4.method == static {
 		if out.v4, err = newStatic(nic.Address, netmaskBits(nic.Netmask), nic.Gateway, netip.Addr.Is4); err != nil {
-			return out, fmt.Errorf("network: %s has an unusable configuration: address %q, netmask %q, gateway %q: %w", nic.Interface, nic.Address, nic.Netmask, nic.Gateway, err)
+			return out, fmt.Errorf("network: %s has an unusable configuration: address %q, netmask %q, gateway %q: %w",
+				nic.Interface, nic.Address, nic.Netmask, nic.Gateway, err)
 		}
 	}
+
 	if out.v6.method == static {
 		if out.v6, err = newStatic(nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, is6); err != nil {
-			return out, fmt.Errorf("network: %s has an unusable configuration: IPv6 address %q, prefix %q, gateway %q: %w", nic.Interface, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, err)
+			return out, fmt.Errorf(
+				"network: %s has an unusable configuration: IPv6 address %q, prefix %q, gateway %q: %w",
+				nic.Interface,
+				nic.IPv6Address,
+				nic.IPv6Prefix,
+				nic.IPv6Gateway,
+				err,
+			)
 		}
 	}
+
 	return out, nil
 }
 
@@ -316,16 +403,19 @@ func engineMethod(protocol string, known map[string]method) (method, error) {
 	if !ok {
 		return off, fmt.Errorf("there is no boot protocol %q", protocol)
 	}
+
 	return found, nil
 }
 
-// netmaskBits is the prefix length of a dotted netmask; what it cannot read comes back as it is, to be refused as a length.
+// netmaskBits is the prefix length of a dotted netmask; what it cannot read comes back as it is, to be refused as a
+// length.
 func netmaskBits(mask string) string {
 	if address, err := netip.ParseAddr(mask); err == nil && address.Is4() {
 		if ones, bits := net.IPMask(address.AsSlice()).Size(); bits != 0 {
 			return strconv.Itoa(ones)
 		}
 	}
+
 	return mask + " is no netmask"
 }
 
@@ -336,16 +426,20 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 	if err != nil {
 		return out, err
 	}
+
 	if err := usable(prefix, family); err != nil {
 		return out, err
 	}
+
 	out.addresses = []netip.Prefix{prefix}
 	if gateway == "" {
 		return out, nil
 	}
+
 	if out.gateway, err = netip.ParseAddr(gateway); err != nil {
 		return out, err
 	}
+
 	return out, out.checkGateway()
 }
 
@@ -355,9 +449,11 @@ func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	switch {
 	case !family(address):
 		return fmt.Errorf("%s is of another address family", address)
-	case address.IsUnspecified() || address.IsMulticast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || prefix.Bits() == 0:
+	case address.IsUnspecified() || address.IsMulticast() || address == netip.AddrFrom4([4]byte{255, 255, 255, 255}) ||
+		prefix.Bits() == 0:
 		return fmt.Errorf("%s is no address of a host", prefix)
 	}
+
 	return nil
 }
 
@@ -366,13 +462,17 @@ func (a addressing) checkGateway() error {
 	if !a.gateway.IsValid() || len(a.addresses) == 0 || a.gateway.IsLinkLocalUnicast() && a.gateway.Is6() {
 		return nil
 	}
+
 	var subnets []string
+
 	for _, prefix := range a.addresses {
 		if prefix.Contains(a.gateway) {
 			return nil
 		}
+
 		subnets = append(subnets, prefix.Masked().String())
 	}
+
 	return fmt.Errorf("gateway %s is not in the subnet %s", a.gateway, strings.Join(subnets, ", "))
 }
 

@@ -11,18 +11,28 @@ import (
 
 // addNode registers the node, or brings it back. guests.mu is held.
 func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
-	labels := map[string]string{"kubernetes.io/hostname": n.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+	labels := map[string]string{
+		"kubernetes.io/hostname": n.name,
+		"kubernetes.io/os":       "linux",
+		"kubernetes.io/arch":     "amd64",
+	}
 	for key, value := range n.labels {
 		labels[key] = value
 	}
+
 	if n.controlPlane {
 		labels["node-role.kubernetes.io/control-plane"] = ""
 	}
+
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: labels},
 		Spec:       corev1.NodeSpec{ProviderID: n.providerID},
 		Status: corev1.NodeStatus{
-			NodeInfo:  corev1.NodeSystemInfo{KubeletVersion: n.version, OperatingSystem: "linux", Architecture: "amd64"},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion:  n.version,
+				OperatingSystem: "linux",
+				Architecture:    "amd64",
+			},
 			Addresses: nodeAddresses(n),
 			Conditions: []corev1.NodeCondition{
 				nodeCondition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
@@ -33,11 +43,17 @@ func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 		},
 	}
 	for _, t := range n.taints {
-		object.Spec.Taints = append(object.Spec.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)})
+		object.Spec.Taints = append(object.Spec.Taints, corev1.Taint{
+			Key:    t.Key,
+			Value:  t.Value,
+			Effect: corev1.TaintEffect(t.Effect),
+		})
 	}
+
 	if err := c.create(ctx, object); err != nil {
 		return err
 	}
+
 	return c.report(ctx, n.name, func(status *corev1.NodeStatus) {
 		status.Addresses = nodeAddresses(n)
 		setCondition(status, corev1.ConditionTrue, "KubeletReady")
@@ -49,14 +65,23 @@ func nodeAddresses(n *node) []corev1.NodeAddress {
 	for _, address := range n.addresses {
 		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
 	}
+
 	return append(out, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.name})
 }
 
 func nodeCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-	return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}
+	return corev1.NodeCondition{
+		Type:               kind,
+		Status:             status,
+		Reason:             reason,
+		LastTransitionTime: metav1.Now(),
+		LastHeartbeatTime:  metav1.Now(),
+	}
 }
 
-func (c *workloadCluster) setReady(ctx context.Context, name string, status corev1.ConditionStatus, reason string) error {
+func (c *workloadCluster) setReady(
+	ctx context.Context, name string, status corev1.ConditionStatus, reason string,
+) error {
 	return c.report(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
 }
 
@@ -68,12 +93,16 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 		if condition.Type != corev1.NodeReady {
 			continue
 		}
+
 		if condition.Status == status {
 			ready.LastTransitionTime = condition.LastTransitionTime
 		}
+
 		current.Conditions[i] = ready
+
 		return
 	}
+
 	current.Conditions = append(current.Conditions, ready)
 }
 
@@ -83,10 +112,12 @@ func (c *workloadCluster) report(ctx context.Context, name string, change func(*
 	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
 		return fmt.Errorf("failed to get node %s: %w", name, err)
 	}
+
 	updated := current.DeepCopy()
 	change(&updated.Status)
 	if err := c.client().Patch(ctx, updated, client.MergeFrom(&current)); err != nil {
 		return fmt.Errorf("failed to update node %s: %w", name, err)
 	}
+
 	return nil
 }

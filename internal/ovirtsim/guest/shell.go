@@ -13,9 +13,11 @@ const maxScripts = 8
 var (
 	// substituteVMID is the one command beside kubeadm that changes what a node becomes: the VM's UUID is written
 	// into a file, read from where the firmware shows it.
-	substituteVMID = regexp.MustCompile(`^sed -i "s/([^/"]+)/\$\(tr '\[:upper:\]' '\[:lower:\]' < /sys/class/dmi/id/product_uuid\)/g" (\S+)$`)
-	assignment     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	hereDocument   = regexp.MustCompile(`<<-?\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
+	substituteVMID = regexp.MustCompile(
+		`^sed -i "s/([^/"]+)/\$\(tr '\[:upper:\]' '\[:lower:\]' < /sys/class/dmi/id/product_uuid\)/g" (\S+)$`,
+	)
+	assignment   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	hereDocument = regexp.MustCompile(`<<-?\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
 )
 
 // kubeadmCall is a command line of kubeadm that makes a node.
@@ -35,6 +37,7 @@ func (s *system) run(vmID string) (*kubeadmCall, error) {
 			return call, err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -42,22 +45,28 @@ func (s *system) runText(text, vmID string, depth int) (*kubeadmCall, error) {
 	if depth > maxScripts {
 		return nil, fmt.Errorf("bash: scripts call each other more than %d deep", maxScripts)
 	}
+
 	until := "" // the end of a here document, whose lines are no commands
+
 	for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n") {
 		line = strings.TrimSpace(line)
 		if until != "" {
 			if line == until {
 				until = ""
 			}
+
 			continue
 		}
+
 		if match := hereDocument.FindStringSubmatch(line); match != nil && !strings.Contains(line, "<<<") {
 			until = match[1]
 		}
+
 		if call, err := s.runLine(line, vmID, depth); call != nil || err != nil {
 			return call, err
 		}
 	}
+
 	return nil, nil
 }
 
@@ -67,26 +76,33 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 		if !exists {
 			return nil, fmt.Errorf("sed: can't read %s: No such file or directory", match[2])
 		}
+
 		s.write(match[2], strings.ReplaceAll(target.content, match[1], strings.ToLower(vmID)), target.mode, false)
+
 		return nil, nil
 	}
+
 	words := firstCommand(line)
 	if len(words) == 0 {
 		return nil, nil
 	}
+
 	switch path.Base(words[0]) {
 	case "kubeadm":
 		return s.runKubeadm(words[1:])
 	case "bash", "sh":
 		return s.runShell(line, words[1:], vmID, depth)
 	}
+
 	script, exists := s.files[words[0]]
 	if !exists {
 		return nil, nil
 	}
+
 	if script.mode&0o111 == 0 {
 		return nil, fmt.Errorf("bash: %s: Permission denied: its mode is %04o", words[0], script.mode)
 	}
+
 	return s.runText(script.content, vmID, depth+1)
 }
 
@@ -95,20 +111,25 @@ func firstCommand(line string) []string {
 	if strings.HasPrefix(line, "#") {
 		return nil
 	}
+
 	var words []string
+
 	for _, word := range strings.Fields(line) {
 		if word == "&&" || word == "||" || word == "|" || word == ";" || word == "&" {
 			break
 		}
+
 		if len(words) == 0 && (word == "sudo" || word == "exec" || assignment.MatchString(word)) {
 			continue
 		}
+
 		last := strings.HasSuffix(word, ";")
 		words = append(words, strings.Trim(strings.TrimSuffix(word, ";"), `"'`))
 		if last {
 			break
 		}
 	}
+
 	return words
 }
 
@@ -120,21 +141,27 @@ func (s *system) runShell(line string, arguments []string, vmID string, depth in
 				_, text, _ := strings.Cut(line, " "+argument+" ")
 				return s.runText(strings.Trim(strings.TrimSpace(text), `"'`), vmID, depth+1)
 			}
+
 			continue
 		}
+
 		script, exists := s.files[argument]
 		if !exists && strings.HasPrefix(argument, "/etc/") {
 			return nil, fmt.Errorf("bash: %s: No such file or directory", argument)
 		}
+
 		return s.runText(script.content, vmID, depth+1)
 	}
+
 	return nil, nil
 }
 
 func (s *system) runKubeadm(arguments []string) (*kubeadmCall, error) {
-	if len(arguments) == 0 || arguments[0] != "init" && arguments[0] != "join" || len(arguments) > 1 && arguments[1] == "phase" {
+	if len(arguments) == 0 || arguments[0] != "init" && arguments[0] != "join" ||
+		len(arguments) > 1 && arguments[1] == "phase" {
 		return nil, nil // it prints, or prepares
 	}
+
 	call := &kubeadmCall{verb: arguments[0]}
 	for i, argument := range arguments {
 		if value, ok := strings.CutPrefix(argument, "--config="); ok {
@@ -143,11 +170,17 @@ func (s *system) runKubeadm(arguments []string) (*kubeadmCall, error) {
 			call.config = arguments[i+1]
 		}
 	}
+
 	if call.config == "" {
-		return nil, fmt.Errorf("kubeadm: %s without --config; the simulated guest reads kubeadm's configuration from a file", call.verb)
+		return nil, fmt.Errorf(
+			"kubeadm: %s without --config; the simulated guest reads kubeadm's configuration from a file",
+			call.verb,
+		)
 	}
+
 	if _, exists := s.files[call.config]; !exists {
 		return nil, fmt.Errorf("kubeadm: unable to read config from %q: no such file or directory", call.config)
 	}
+
 	return call, nil
 }

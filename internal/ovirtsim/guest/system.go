@@ -33,18 +33,23 @@ func (s *system) write(path, content string, mode uint32, extend bool) {
 	if extend {
 		content = s.files[path].content + content
 	}
+
 	s.files[path] = file{content: content, mode: mode}
 }
 
 // read returns the content of a file, empty where there is none.
 func (s *system) read(path string) string { return s.files[path].content }
 
-// provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user data
-// is bad and the guest comes up all the same, which is so with cloud-init.
+// provision is the first boot: it reads the user data, and runs none of it. A system comes back even where the user
+// data is bad and the guest comes up all the same, which is so with cloud-init.
 func provision(ctx context.Context, machine api.GuestVM) (*system, error) {
 	if machine.Ignition {
-		return readIgnition(machine.UserData, machine.IgnitionVersion, &initramfs{ctx: ctx, interfaces: machine.Interfaces})
+		return readIgnition(machine.UserData, machine.IgnitionVersion, &initramfs{
+			ctx:        ctx,
+			interfaces: machine.Interfaces,
+		})
 	}
+
 	return readCloudInit(machine.UserData)
 }
 
@@ -56,8 +61,10 @@ func (s *system) hostName(machine api.GuestVM) string {
 	if machine.Ignition {
 		first, second = fromFile, machine.HostName
 	}
+
 	if first == "" {
 		first = second
 	}
+
 	return strings.ToLower(strings.TrimSpace(first))
 }

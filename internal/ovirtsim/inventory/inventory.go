@@ -97,7 +97,8 @@ type StorageDomain struct {
 	ID   string `json:"id,omitempty"`
 	// Size is 1Ti where it is not set.
 	Size Size `json:"size,omitempty"`
-	// Type is nfs, iscsi, fcp, glusterfs, posixfs, localfs; empty means nfs. Raw disks on block storage are preallocated.
+	// Type is nfs, iscsi, fcp, glusterfs, posixfs, localfs; empty means nfs. Raw disks on block storage are
+	// preallocated.
 	Type string `json:"type,omitempty"`
 }
 
@@ -197,14 +198,18 @@ func (s *Size) UnmarshalJSON(raw []byte) error {
 			return err
 		}
 	}
+
 	quantity, err := resource.ParseQuantity(text)
 	if err != nil {
 		return fmt.Errorf("%q is not a size such as 4Gi: %w", text, err)
 	}
+
 	if quantity.Sign() < 0 {
 		return fmt.Errorf("the size %q is negative", text)
 	}
+
 	*s = Size(quantity.Value())
+
 	return nil
 }
 
@@ -217,19 +222,41 @@ func (s Size) MarshalJSON() ([]byte, error) {
 // and templates for cloud-init and Ignition guests.
 func Default() Inventory {
 	disks := []TemplateDisk{{Size: 20 * store.GiB}}
+
 	return Inventory{
 		DataCenters: []DataCenter{{
-			Name:           "Default",
-			Clusters:       []Cluster{{Name: "Default", Hosts: []Host{{Name: "host-1"}, {Name: "host-2"}, {Name: "host-3"}}}},
-			Networks:       []Network{{Name: "ovirtmgmt", VNICProfiles: []string{"ovirtmgmt"}}, {Name: "kvm-vlan", VLAN: 20, VNICProfiles: []string{"kvm-vlan"}}},
+			Name: "Default",
+			Clusters: []Cluster{
+				{Name: "Default", Hosts: []Host{{Name: "host-1"}, {Name: "host-2"}, {Name: "host-3"}}},
+			},
+			Networks: []Network{
+				{Name: "ovirtmgmt", VNICProfiles: []string{"ovirtmgmt"}},
+				{Name: "kvm-vlan", VLAN: 20, VNICProfiles: []string{"kvm-vlan"}},
+			},
 			StorageDomains: []StorageDomain{{Name: "olvm-data"}, {Name: "olvm-data-2"}},
 			Templates: []Template{
-				{Name: "ol9-k8s", Cluster: "Default", OSType: "ol_9x64", Disks: disks, Memory: 4 * store.GiB, Kubernetes: "v1.36.1"},
-				{Name: "ock-1.36", Cluster: "Default", OSType: store.OSRHCOS, Disks: disks, Memory: 4 * store.GiB, Kubernetes: "v1.36.1"},
+				{
+					Name:       "ol9-k8s",
+					Cluster:    "Default",
+					OSType:     "ol_9x64",
+					Disks:      disks,
+					Memory:     4 * store.GiB,
+					Kubernetes: "v1.36.1",
+				},
+				{
+					Name:       "ock-1.36",
+					Cluster:    "Default",
+					OSType:     store.OSRHCOS,
+					Disks:      disks,
+					Memory:     4 * store.GiB,
+					Kubernetes: "v1.36.1",
+				},
 			},
 		}},
 		InstanceTypes: []InstanceType{
-			{Name: "Tiny", Memory: store.GiB / 2, Cores: 1}, {Name: "Small", Memory: 2 * store.GiB, Cores: 1}, {Name: "Medium", Memory: 4 * store.GiB, Cores: 2},
+			{Name: "Tiny", Memory: store.GiB / 2, Cores: 1},
+			{Name: "Small", Memory: 2 * store.GiB, Cores: 1},
+			{Name: "Medium", Memory: 4 * store.GiB, Cores: 2},
 			{Name: "Large", Memory: 8 * store.GiB, Cores: 2}, {Name: "XLarge", Memory: 16 * store.GiB, Cores: 4},
 		},
 	}
@@ -241,10 +268,12 @@ func Load(path string) (Inventory, error) {
 	if err != nil {
 		return Inventory{}, fmt.Errorf("failed to read the inventory: %w", err)
 	}
+
 	inventory, err := Parse(content)
 	if err != nil {
 		return Inventory{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return inventory, nil
 }
 
@@ -254,6 +283,7 @@ func Parse(content []byte) (Inventory, error) {
 	if err := yaml.UnmarshalStrict(content, &inventory); err != nil {
 		return Inventory{}, fmt.Errorf("the inventory cannot be read: %w", err)
 	}
+
 	return inventory, inventory.Validate()
 }
 
@@ -268,14 +298,18 @@ func (inv *Inventory) Validate() error {
 	if inv.Version != "" && !versionPattern.MatchString(inv.Version) {
 		v.wrong("version", "%q is not a version such as 4.5.4", inv.Version)
 	}
+
 	if len(inv.DataCenters) == 0 {
 		v.wrong("dataCenters", "is empty; name at least one")
 	}
+
 	centers := v.names("dataCenters")
+
 	types := v.names("instanceTypes")
 	for i, t := range inv.InstanceTypes {
 		types(i, t.Name, t.ID)
 	}
+
 	users := v.names("users")
 	for i, u := range inv.Users {
 		users(i, u.Name, "")
@@ -283,14 +317,17 @@ func (inv *Inventory) Validate() error {
 			v.wrong(fmt.Sprintf("users[%d].password", i), "is empty")
 		}
 	}
+
 	tags := v.names("tags")
 	for i, t := range inv.Tags {
 		tags(i, t, "")
 	}
+
 	for i, dc := range inv.DataCenters {
 		centers(i, dc.Name, dc.ID)
 		v.dataCenter(fmt.Sprintf("dataCenters[%d].", i), dc)
 	}
+
 	return errors.Join(v.errs...)
 }
 
@@ -306,22 +343,27 @@ func (v *validation) wrong(path, format string, args ...any) {
 // names checks that the objects of a list have names, no two the same, and IDs that are UUIDs.
 func (v *validation) names(path string) func(i int, name, id string) {
 	seen := map[string]bool{}
+
 	return func(i int, name, id string) {
 		at := fmt.Sprintf("%s[%d]", path, i)
+
 		switch {
 		case name == "":
 			v.wrong(at, "has no name")
 		case seen[name]:
 			v.wrong(at, "the name %q is used twice", name)
 		}
+
 		seen[name] = true
 		if id != "" {
 			if _, err := uuid.Parse(id); err != nil {
 				v.wrong(at+".id", "%q is not a UUID", id)
 			}
+
 			if v.ids[id] {
 				v.wrong(at+".id", "%s is used twice", id)
 			}
+
 			v.ids[id] = true
 		}
 	}
@@ -329,20 +371,26 @@ func (v *validation) names(path string) func(i int, name, id string) {
 
 func (v *validation) dataCenter(at string, dc DataCenter) {
 	var networks, domains, clusters, templates, profiles []string
+
 	named := v.names(at + "networks")
 	for i, n := range dc.Networks {
 		named(i, n.Name, n.ID)
+
 		networks = append(networks, n.Name)
 		for _, p := range n.VNICProfiles {
 			profiles = append(profiles, n.Name+"/"+p)
 		}
+
 		if n.DHCP != nil {
 			v.dhcp(fmt.Sprintf("%snetworks[%d].dhcp", at, i), n.DHCP)
 		}
-		if prefix, err := netip.ParsePrefix(n.SLAAC); n.SLAAC != "" && (err != nil || !prefix.Addr().Is6() || prefix.Bits() != 64) {
+
+		prefix, err := netip.ParsePrefix(n.SLAAC)
+		if n.SLAAC != "" && (err != nil || !prefix.Addr().Is6() || prefix.Bits() != 64) {
 			v.wrong(fmt.Sprintf("%snetworks[%d].slaac", at, i), "%q is not an IPv6 prefix of 64 bits", n.SLAAC)
 		}
 	}
+
 	named = v.names(at + "storageDomains")
 	for i, d := range dc.StorageDomains {
 		named(i, d.Name, d.ID)
@@ -351,11 +399,13 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 			v.wrong(fmt.Sprintf("%sstorageDomains[%d].type", at, i), "%q is none of %v", d.Type, storageTypes)
 		}
 	}
+
 	named = v.names(at + "clusters")
 	for i, c := range dc.Clusters {
 		named(i, c.Name, c.ID)
 		clusters = append(clusters, c.Name)
 		here := fmt.Sprintf("%sclusters[%d].", at, i)
+
 		hosts := v.names(here + "hosts")
 		for j, h := range c.Hosts {
 			hosts(j, h.Name, h.ID)
@@ -363,20 +413,25 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 				v.wrong(fmt.Sprintf("%shosts[%d]", here, j), "cores, sockets and threads must not be negative")
 			}
 		}
+
 		groups := v.names(here + "affinityGroups")
 		for j, g := range c.AffinityGroups {
 			groups(j, g.Name, g.ID)
+
 			for _, name := range g.VMs {
 				var vms []string
+
 				for _, m := range dc.VMs {
 					if m.Cluster == c.Name {
 						vms = append(vms, m.Name)
 					}
 				}
+
 				v.known(fmt.Sprintf("%saffinityGroups[%d].vms", here, j), name, vms, false)
 			}
 		}
 	}
+
 	named = v.names(at + "templates")
 	for i, t := range dc.Templates {
 		named(i, t.Name, t.ID)
@@ -384,25 +439,32 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 		if t.Cores < 0 {
 			v.wrong(here+"cores", "must not be negative")
 		}
+
 		templates = append(templates, t.Name)
 		v.known(here+"cluster", t.Cluster, clusters, true)
+
 		for j, d := range t.Disks {
 			v.known(fmt.Sprintf("%sdisks[%d].storageDomain", here, j), d.StorageDomain, domains, true)
 			if d.Size <= 0 {
 				v.wrong(fmt.Sprintf("%sdisks[%d].size", here, j), "must be positive")
 			}
+
 			if d.Format != "" && d.Format != "cow" && d.Format != "raw" {
 				v.wrong(fmt.Sprintf("%sdisks[%d].format", here, j), "%q is neither cow nor raw", d.Format)
 			}
 		}
+
 		if len(t.Disks) > 0 && len(domains) == 0 {
 			v.wrong(here+"disks", "the data center has no storage domain for them")
 		}
+
 		for j, n := range t.NICs {
 			v.known(fmt.Sprintf("%snics[%d].network", here, j), n.Network, networks, false)
-			v.known(fmt.Sprintf("%snics[%d].vnicProfile", here, j), n.Network+"/"+cmp.Or(n.VNICProfile, n.Network), profiles, false)
+			v.known(fmt.Sprintf("%snics[%d].vnicProfile", here, j), n.Network+"/"+cmp.Or(n.VNICProfile, n.Network),
+				profiles, false)
 		}
 	}
+
 	named = v.names(at + "vms")
 	for i, m := range dc.VMs {
 		named(i, m.Name, m.ID)
@@ -410,6 +472,7 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 		if !store.PlainName(m.Name) {
 			v.wrong(here+"name", "%q may hold only letters, digits, dash, underscore and dot", m.Name)
 		}
+
 		v.known(here+"cluster", m.Cluster, clusters, false)
 		v.known(here+"template", m.Template, append(slices.Clone(templates), "Blank"), false)
 	}
@@ -417,6 +480,7 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 
 func (v *validation) dhcp(at string, d *store.DHCP) {
 	first, err := netip.ParseAddr(d.First)
+
 	last, err2 := netip.ParseAddr(d.Last)
 	switch {
 	case err != nil:
@@ -426,9 +490,11 @@ func (v *validation) dhcp(at string, d *store.DHCP) {
 	case last.Less(first) || first.Is4() != last.Is4():
 		v.wrong(at+".last", "%s does not follow %s", d.Last, d.First)
 	}
+
 	if d.Bits < 1 || d.Bits > 128 || first.Is4() && d.Bits > 32 {
 		v.wrong(at+".bits", "%d is not the length of a prefix", d.Bits)
 	}
+
 	if d.Gateway != "" {
 		if _, err := netip.ParseAddr(d.Gateway); err != nil {
 			v.wrong(at+".gateway", "%v", err)
@@ -440,16 +506,25 @@ func (v *validation) known(at, name string, names []string, optional bool) {
 	if optional && name == "" || slices.Contains(names, name) {
 		return
 	}
+
 	v.wrong(at, "%q is none of %q", name, names)
 }
 
-// Fill puts the inventory's objects into an empty store, besides its VMs and affinity groups, which an engine makes of them.
+// Fill puts the inventory's objects into an empty store, besides its VMs and affinity groups, which an engine makes of
+// them.
 func (inv Inventory) Fill(s *store.Store) {
 	now := time.Now()
 	s.Templates.Put(store.BlankTemplateID, &store.Template{
-		Hardware: store.BlankHardware(), ID: store.BlankTemplateID, Name: "Blank", Description: "Blank template", Status: store.StatusOK, Base: store.BlankTemplateID, NotDeletable: true,
-		Consoles: []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}}, Created: now,
+		Hardware:     store.BlankHardware(),
+		ID:           store.BlankTemplateID,
+		Name:         "Blank",
+		Description:  "Blank template",
+		Status:       store.StatusOK,
+		Base:         store.BlankTemplateID,
+		NotDeletable: true,
+		Consoles:     []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}}, Created: now,
 	})
+
 	for _, t := range inv.InstanceTypes {
 		id := s.IDOf(t.ID, "instancetype", t.Name)
 		made := &store.InstanceType{Hardware: store.BlankHardware(), ID: id, Name: t.Name, Created: now}
@@ -458,15 +533,19 @@ func (inv Inventory) Fill(s *store.Store) {
 		made.Settings.Put("0", "io", "threads")
 		s.InstanceTypes.Put(id, made)
 	}
+
 	description := "root"
 	root := &store.Tag{ID: store.RootTagID, Name: "root", Description: &description}
 	s.Tags.Put(root.ID, root)
+
 	for _, name := range inv.Tags {
 		s.EnsureTag(name)
 	}
+
 	for _, u := range inv.Users {
 		s.EnsureUser(u.Name, u.Password, cmp.Or(u.Role, "UserRole"))
 	}
+
 	for _, dc := range inv.DataCenters {
 		fillDataCenter(s, dc, now)
 	}
@@ -475,86 +554,154 @@ func (inv Inventory) Fill(s *store.Store) {
 func fillDataCenter(s *store.Store, dc DataCenter, now time.Time) {
 	center := &store.DataCenter{ID: s.IDOf(dc.ID, "datacenter", dc.Name), Name: dc.Name, Description: dc.Description}
 	s.DataCenters.Put(center.ID, center)
+
 	for _, n := range dc.Networks {
-		net := &store.Network{ID: s.IDOf(n.ID, "network", dc.Name, n.Name), Name: n.Name, DataCenter: center.ID, VLAN: n.VLAN, DHCP: n.DHCP, SLAAC: n.SLAAC, Leases: map[string]string{}}
+		net := &store.Network{
+			ID:         s.IDOf(n.ID, "network", dc.Name, n.Name),
+			Name:       n.Name,
+			DataCenter: center.ID,
+			VLAN:       n.VLAN,
+			DHCP:       n.DHCP,
+			SLAAC:      n.SLAAC,
+			Leases:     map[string]string{},
+		}
 		s.Networks.Put(net.ID, net)
+
 		for _, p := range n.VNICProfiles {
 			id := s.IDOf("", "vnicprofile", dc.Name, n.Name, p)
 			s.VNICProfiles.Put(id, &store.VNICProfile{ID: id, Name: p, Network: net.ID})
 		}
 	}
+
 	for _, d := range dc.StorageDomains {
 		id := s.IDOf(d.ID, "storagedomain", dc.Name, d.Name)
-		s.StorageDomains.Put(id, &store.StorageDomain{ID: id, Name: d.Name, DataCenter: center.ID, Bytes: int64(cmp.Or(d.Size, 1024*store.GiB)), StorageType: cmp.Or(d.Type, "nfs")})
+		s.StorageDomains.Put(id, &store.StorageDomain{
+			ID:          id,
+			Name:        d.Name,
+			DataCenter:  center.ID,
+			Bytes:       int64(cmp.Or(d.Size, 1024*store.GiB)),
+			StorageType: cmp.Or(d.Type, "nfs"),
+		})
 	}
+
 	clusterID := func(name string) string {
 		if name == "" {
 			return ""
 		}
+
 		for _, c := range dc.Clusters {
 			if c.Name == name {
 				return s.IDOf(c.ID, "cluster", dc.Name, name)
 			}
 		}
+
 		return ""
 	}
+
 	for _, c := range dc.Clusters {
 		fillCluster(s, dc.Name, center.ID, c)
 	}
+
 	domainID := func(name string) string {
 		for i, d := range dc.StorageDomains {
 			if d.Name == name || name == "" && i == 0 {
 				return s.IDOf(d.ID, "storagedomain", dc.Name, d.Name)
 			}
 		}
+
 		return ""
 	}
+
 	for _, t := range dc.Templates {
 		made := &store.Template{
-			Hardware: store.BlankHardware(), ID: s.IDOf(t.ID, "template", dc.Name, t.Name), Name: t.Name, DataCenter: center.ID, Description: t.Description,
-			Cluster: clusterID(t.Cluster), Status: store.StatusOK, Version: 1, VersionName: store.BaseVersion, Kubernetes: t.Kubernetes, Ignition: t.Ignition, Created: now,
-			Consoles: []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}},
+			Hardware:    store.BlankHardware(),
+			ID:          s.IDOf(t.ID, "template", dc.Name, t.Name),
+			Name:        t.Name,
+			DataCenter:  center.ID,
+			Description: t.Description,
+			Cluster:     clusterID(t.Cluster),
+			Status:      store.StatusOK,
+			Version:     1,
+			VersionName: store.BaseVersion,
+			Kubernetes:  t.Kubernetes,
+			Ignition:    t.Ignition,
+			Created:     now,
+			Consoles:    []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}},
 		}
 		made.OSType, made.Type = cmp.Or(t.OSType, "other"), cmp.Or(t.Type, "server")
 		made.SetMemory(int64(cmp.Or(t.Memory, store.GiB)))
 		made.CPU = store.Topology{Cores: cmp.Or(t.Cores, 1), Sockets: 1, Threads: 1}
 		made.Base = made.ID
 		s.Templates.Put(made.ID, made)
+
 		for i, d := range t.Disks {
 			id := s.IDOf("", "disk", dc.Name, t.Name, fmt.Sprint(i))
 			format := cmp.Or(d.Format, "cow")
 			s.Disks.Put(id, &store.Disk{
-				ID: id, Name: cmp.Or(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, i+1)), Domain: domainID(d.StorageDomain), Format: format, Sparse: format == "cow",
-				Status: store.StatusOK, ContentType: "data", Provisioned: int64(d.Size), Actual: int64(d.Size) / 10, Made: true,
+				ID:          id,
+				Name:        cmp.Or(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, i+1)),
+				Domain:      domainID(d.StorageDomain),
+				Format:      format,
+				Sparse:      format == "cow",
+				Status:      store.StatusOK,
+				ContentType: "data",
+				Provisioned: int64(d.Size),
+				Actual:      int64(d.Size) / 10,
+				Made:        true,
 			})
 			s.Attach(made.ID, id, "virtio_scsi", i == 0)
 		}
+
 		for _, n := range t.NICs {
 			s.NICs.Put(s.IDOf("", "nic", dc.Name, t.Name, n.Name), &store.NIC{
-				ID: s.IDOf("", "nic", dc.Name, t.Name, n.Name), Name: n.Name, Owner: made.ID, Interface: "virtio", Order: s.Next("nics"),
-				Profile: s.IDOf("", "vnicprofile", dc.Name, n.Network, cmp.Or(n.VNICProfile, n.Network)),
+				ID:        s.IDOf("", "nic", dc.Name, t.Name, n.Name),
+				Name:      n.Name,
+				Owner:     made.ID,
+				Interface: "virtio",
+				Order:     s.Next("nics"),
+				Profile:   s.IDOf("", "vnicprofile", dc.Name, n.Network, cmp.Or(n.VNICProfile, n.Network)),
 			})
 		}
 	}
 }
 
 func fillCluster(s *store.Store, dcName, dcID string, c Cluster) {
-	group := &store.Cluster{ID: s.IDOf(c.ID, "cluster", dcName, c.Name), Name: c.Name, Description: c.Description, DataCenter: dcID, CPUType: cmp.Or(c.CPUType, "Secure Intel Skylake Server Family"), BiosType: store.DefaultBios}
+	group := &store.Cluster{
+		ID:          s.IDOf(c.ID, "cluster", dcName, c.Name),
+		Name:        c.Name,
+		Description: c.Description,
+		DataCenter:  dcID,
+		CPUType:     cmp.Or(c.CPUType, "Secure Intel Skylake Server Family"),
+		BiosType:    store.DefaultBios,
+	}
 	s.Clusters.Put(group.ID, group)
+
 	for _, h := range c.Hosts {
 		made := &store.Host{
-			ID: s.IDOf(h.ID, "host", dcName, c.Name, h.Name), Name: h.Name, Cluster: group.ID, Address: h.Name + ".example.com", Status: store.HostUp,
-			Memory: int64(cmp.Or(h.Memory, 64*store.GiB)), CPU: store.Topology{Cores: cmp.Or(h.Cores, 8), Sockets: cmp.Or(h.Sockets, 2), Threads: cmp.Or(h.Threads, 2)},
+			ID:      s.IDOf(h.ID, "host", dcName, c.Name, h.Name),
+			Name:    h.Name,
+			Cluster: group.ID,
+			Address: h.Name + ".example.com",
+			Status:  store.HostUp,
+			Memory:  int64(cmp.Or(h.Memory, 64*store.GiB)),
+			CPU: store.Topology{
+				Cores:   cmp.Or(h.Cores, 8),
+				Sockets: cmp.Or(h.Sockets, 2),
+				Threads: cmp.Or(h.Threads, 2),
+			},
 		}
 		if h.Maintenance {
 			made.Status = store.HostMaintenance
 		}
+
 		s.Hosts.Put(made.ID, made)
+
 		for _, name := range h.AffinityLabels {
 			label := s.Labels.Get(s.IDOf("", "label", name))
 			if label == nil {
 				label = &store.AffinityLabel{ID: s.IDOf("", "label", name), Name: name}
 			}
+
 			label.Hosts = append(label.Hosts, made.ID)
 			s.Labels.Put(label.ID, label)
 		}

@@ -85,20 +85,52 @@ hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to peo
 	}
 	set := command.Flags()
 	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
-	set.StringVar(&f.ui, "ui", "", "loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080")
-	set.StringVar(&f.connection, "connection", "", "file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url")
+	set.StringVar(
+		&f.ui,
+		"ui",
+		"",
+		"loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080",
+	)
+	set.StringVar(
+		&f.connection,
+		"connection",
+		"",
+		"file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url",
+	)
 	set.StringVar(&f.inventory, "inventory", "", "YAML file with what is in the engine at the beginning")
 	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
-	set.StringVar(&f.state, "state", "", "folder that keeps the inventory over restarts; one that was used before wins over --inventory")
+	set.StringVar(
+		&f.state,
+		"state",
+		"",
+		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
+	)
 	set.StringVar(&f.username, "username", "admin@internal", "the administrator")
-	set.StringVar(&f.password, "password", "", "the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one")
-	set.StringArrayVar(&f.faults, "fault", nil, "a fault rule as JSON, as for the control API; can be given several times")
+	set.StringVar(
+		&f.password,
+		"password",
+		"",
+		"the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one",
+	)
+	set.StringArrayVar(
+		&f.faults,
+		"fault",
+		nil,
+		"a fault rule as JSON, as for the control API; can be given several times",
+	)
 	set.Uint64Var(&f.seed, "seed", 0, "seed of faults with a probability; 0 takes a random one")
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
 	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
-	set.StringVar(&f.workload, "workload-kubeconfig", "", "kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so that add-ons and providers can be installed in them")
+	set.StringVar(
+		&f.workload,
+		"workload-kubeconfig",
+		"",
+		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
+			"that add-ons and providers can be installed in them",
+	)
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
+
 	return command
 }
 
@@ -107,12 +139,19 @@ func (f flags) options() (ovirtsim.Options, error) {
 	if f.speed <= 0 {
 		return ovirtsim.Options{}, errors.New("--speed must be positive")
 	}
+
 	if f.password == "" {
 		f.password = os.Getenv("OVIRTSIM_PASSWORD")
 	}
+
 	options := ovirtsim.Options{
-		Listen: f.listen, UI: f.ui, Username: f.username, Password: f.password, Timings: ovirtsim.DefaultTimings().Faster(f.speed), TokenLifetime: f.tokenLifetime,
-		StateFolder: f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
+		Listen:        f.listen,
+		UI:            f.ui,
+		Username:      f.username,
+		Password:      f.password,
+		Timings:       ovirtsim.DefaultTimings().Faster(f.speed),
+		TokenLifetime: f.tokenLifetime,
+		StateFolder:   f.state, Seed: f.seed, Inventory: ovirtsim.DefaultInventory(),
 	}
 	if f.inventory != "" {
 		var err error
@@ -120,6 +159,7 @@ func (f flags) options() (ovirtsim.Options, error) {
 			return ovirtsim.Options{}, err
 		}
 	}
+
 	for _, text := range f.faults {
 		var fault ovirtsim.Fault
 		decoder := json.NewDecoder(strings.NewReader(text))
@@ -127,8 +167,10 @@ func (f flags) options() (ovirtsim.Options, error) {
 		if err := decoder.Decode(&fault); err != nil {
 			return ovirtsim.Options{}, fmt.Errorf("--fault %s: %w", text, err)
 		}
+
 		options.Faults = append(options.Faults, fault)
 	}
+
 	return options, nil
 }
 
@@ -137,34 +179,43 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	if f.printInventory {
 		content, err := yaml.Marshal(options.Inventory)
 		if err != nil {
 			return fmt.Errorf("failed to write the inventory: %w", err)
 		}
+
 		_, err = out.Write(content)
+
 		return err
 	}
+
 	if !f.noGuests {
 		log := logr.Discard()
 		if f.verbose {
 			log = klog.Background()
 		}
+
 		guests, err := guest.New(log)
 		if err != nil {
 			return err
 		}
+
 		if f.workload != "" {
 			config, err := clientcmd.BuildConfigFromFlags("", f.workload)
 			if err == nil {
 				err = guests.UseBackend(config)
 			}
+
 			if err != nil {
 				return fmt.Errorf("--workload-kubeconfig: %w", err)
 			}
 		}
+
 		options.Guest = guests
 	}
+
 	server, err := ovirtsim.New(options)
 	if err != nil {
 		return err
@@ -174,40 +225,56 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		if err := writeConnection(server, f.connection); err != nil {
 			return err
 		}
+
 		defer os.Remove(f.connection)
 		_, _ = fmt.Fprintf(out, "ovirtsim serves %s; the way to it is in %s\n", server.URL(), f.connection)
 	} else {
-		_, _ = fmt.Fprintf(out, "ovirtsim serves %s as user %s with password %s\n%s", server.URL(), server.Username(), server.Password(), server.CA())
+		_, _ = fmt.Fprintf(out, "ovirtsim serves %s as user %s with password %s\n%s", server.URL(), server.Username(),
+			server.Password(), server.CA())
 	}
+
 	if url := server.UIURL(); url != "" {
 		_, _ = fmt.Fprintf(out, "look at it on %s\n", url)
 	}
+
 	<-ctx.Done()
+
 	return nil
 }
 
-// writeConnection writes the CA beside the connection file, and that file last and whole: it says that the engine serves.
+// writeConnection writes the CA beside the connection file, and that file last and whole: it says that the engine
+// serves.
 func writeConnection(server *ovirtsim.Server, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return fmt.Errorf("failed to resolve --connection: %w", err)
 	}
+
 	caFile := path + ".ca.pem"
 	if err := os.WriteFile(caFile, server.CA(), 0o600); err != nil {
 		return fmt.Errorf("failed to write the CA: %w", err)
 	}
+
 	content, err := json.MarshalIndent(ovirtsim.Connection{
-		URL: server.URL(), CAFile: caFile, Username: server.Username(), Password: server.Password(), ControlURL: server.ControlURL(), UIURL: server.UIURL(),
+		URL:        server.URL(),
+		CAFile:     caFile,
+		Username:   server.Username(),
+		Password:   server.Password(),
+		ControlURL: server.ControlURL(),
+		UIURL:      server.UIURL(),
 	}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("failed to encode the connection: %w", err)
 	}
+
 	temporary := path + ".tmp"
 	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
 		return fmt.Errorf("failed to write the connection: %w", err)
 	}
+
 	if err := os.Rename(temporary, path); err != nil {
 		return fmt.Errorf("failed to write the connection: %w", err)
 	}
+
 	return nil
 }

@@ -9,9 +9,11 @@ func (r *Rule) Change(in *wire.Element) {
 	if in.Has("enforcing") {
 		r.Enforcing = in.Yes("enforcing")
 	}
+
 	if in.Has("positive") {
 		r.Positive, r.Enabled = in.Yes("positive"), true
 	}
+
 	if in.Has("enabled") {
 		r.Enabled = in.Yes("enabled")
 	}

@@ -16,6 +16,7 @@ func (s *Store) OfTemplate(d *Disk) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -28,27 +28,57 @@ type Hardware struct {
 // blankSettings are those of the Blank template.
 const blankSettings = `<vm>
 <bios><boot_menu><enabled>false</enabled></boot_menu></bios><cpu_shares>0</cpu_shares>
-<display><allow_override>false</allow_override><copy_paste_enabled>true</copy_paste_enabled><disconnect_action>LOCK_SCREEN</disconnect_action>
-<disconnect_action_delay>0</disconnect_action_delay><file_transfer_enabled>true</file_transfer_enabled><monitors>1</monitors>
+<display><allow_override>false</allow_override><copy_paste_enabled>true</copy_paste_enabled>
+<disconnect_action>LOCK_SCREEN</disconnect_action>
+<disconnect_action_delay>0</disconnect_action_delay><file_transfer_enabled>true</file_transfer_enabled>
+<monitors>1</monitors>
 <smartcard_enabled>false</smartcard_enabled><video_type>vga</video_type></display>
 <high_availability><priority>0</priority></high_availability><io><threads>1</threads></io>
 <migration><auto_converge>inherit</auto_converge><compressed>inherit</compressed><encrypted>inherit</encrypted>
 <parallel_migrations_policy>inherit</parallel_migrations_policy></migration><migration_downtime>-1</migration_downtime>
 <multi_queues_enabled>true</multi_queues_enabled><os><boot><devices><device>hd</device></devices></boot></os>
 <rng_device><source>urandom</source></rng_device><sso><methods><method id="guest_agent"/></methods></sso>
-<start_paused>false</start_paused><stateless>false</stateless><storage_error_resume_behaviour>auto_resume</storage_error_resume_behaviour>
+<start_paused>false</start_paused><stateless>false</stateless>
+<storage_error_resume_behaviour>auto_resume</storage_error_resume_behaviour>
 <time_zone><name>Etc/GMT</name></time_zone><tpm_enabled>false</tpm_enabled><usb><enabled>false</enabled></usb>
-<virtio_scsi><enabled>true</enabled></virtio_scsi><virtio_scsi_multi_queues_enabled>false</virtio_scsi_multi_queues_enabled></vm>`
+<virtio_scsi><enabled>true</enabled></virtio_scsi>
+<virtio_scsi_multi_queues_enabled>false</virtio_scsi_multi_queues_enabled></vm>`
 
 // SettingNames are the elements of a VM that are kept in Settings, whole or in part.
 var SettingNames = []string{
-	"bios", "cpu_shares", "custom_compatibility_version", "custom_cpu_model", "custom_emulated_machine", "display", "high_availability", "io", "lease", "migration",
-	"migration_downtime", "multi_queues_enabled", "os", "rng_device", "serial_number", "sso", "start_paused", "stateless", "storage_error_resume_behaviour",
-	"time_zone", "tpm_enabled", "usb", "virtio_scsi", "virtio_scsi_multi_queues_enabled", "use_latest_template_version",
+	"bios",
+	"cpu_shares",
+	"custom_compatibility_version",
+	"custom_cpu_model",
+	"custom_emulated_machine",
+	"display",
+	"high_availability",
+	"io",
+	"lease",
+	"migration",
+	"migration_downtime",
+	"multi_queues_enabled",
+	"os",
+	"rng_device",
+	"serial_number",
+	"sso",
+	"start_paused",
+	"stateless",
+	"storage_error_resume_behaviour",
+	"time_zone",
+	"tpm_enabled",
+	"usb",
+	"virtio_scsi",
+	"virtio_scsi_multi_queues_enabled",
+	"use_latest_template_version",
 }
 
 // TypedSettings are the parts of settings that are kept as fields instead.
-var TypedSettings = map[string][]string{"os": {"type"}, "display": {"type", "address", "port", "secure_port", "proxy", "certificate"}, "high_availability": {"enabled"}}
+var TypedSettings = map[string][]string{
+	"os":                {"type"},
+	"display":           {"type", "address", "port", "secure_port", "proxy", "certificate"},
+	"high_availability": {"enabled"},
+}
 
 // Costly are elements that are only in full answers.
 var Costly = []string{"virtio_scsi", "rng_device", "tpm_enabled"}
@@ -59,18 +89,30 @@ func BlankHardware() Hardware {
 	if err == nil {
 		err = wire.API().Shape(settings, "Vm")
 	}
+
 	if err != nil { // the text is ours
 		panic(err)
 	}
+
 	return Hardware{
-		Memory: GiB, GuaranteedMemory: GiB, MaxMemory: 4 * GiB, Ballooning: true, CPU: Topology{1, 1, 1}, CPUPinning: PinNone, OSType: "other", Type: "server",
-		Soundcard: true, PlacementAffinity: "migratable", Settings: settings,
+		Memory:           GiB,
+		GuaranteedMemory: GiB,
+		MaxMemory:        4 * GiB,
+		Ballooning:       true,
+		CPU:              Topology{1, 1, 1},
+		CPUPinning:       PinNone,
+		OSType:           "other",
+		Type:             "server",
+		Soundcard:        true, PlacementAffinity: "migratable", Settings: settings,
 	}
 }
 
 // CopyOf is a copy that shares nothing.
 func (h Hardware) CopyOf() Hardware {
-	h.CustomProperties, h.PlacementHosts, h.Settings = slices.Clone(h.CustomProperties), slices.Clone(h.PlacementHosts), h.Settings.Clone()
+	h.CustomProperties = slices.Clone(h.CustomProperties)
+	h.PlacementHosts = slices.Clone(h.PlacementHosts)
+	h.Settings = h.Settings.Clone()
+
 	return h
 }
 
@@ -91,8 +133,8 @@ func (t Topology) Count() int64 { return t.Cores * t.Sockets * t.Threads }
 // Lease is the storage domain on which a lease of the VM is; empty where it has none.
 func (h *Hardware) Lease() string { return wire.RefID(h.Settings.Get("lease", "storage_domain")) }
 
-// Resize applies an instance type: its sizes win over those of the request, whose memory still decides the maximum. It has no
-// sound card; that a request can ask for one all the same is not recorded.
+// Resize applies an instance type: its sizes win over those of the request, whose memory still decides the maximum. It
+// has no sound card; that a request can ask for one all the same is not recorded.
 func (h *Hardware) Resize(t *InstanceType, in *wire.Element) {
 	asked := h.MaxMemory
 	h.Memory, h.GuaranteedMemory, h.CPU = t.Memory, t.Memory, t.CPU

@@ -10,11 +10,13 @@ func (s *Store) IsSPM(h *Host) bool {
 	if h.Status != HostUp {
 		return false
 	}
+
 	for _, other := range s.Hosts.Rows {
 		if other.Status == HostUp && s.DataCenterOf(other.Cluster) == s.DataCenterOf(h.Cluster) && other.Name < h.Name {
 			return false
 		}
 	}
+
 	return true
 }
 

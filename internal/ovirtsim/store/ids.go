@@ -13,6 +13,7 @@ func (s *Store) IDOf(id, kind string, path ...string) string {
 	if id != "" {
 		return id
 	}
+
 	return uuid.NewSHA1(s.salt, fmt.Appendf(nil, "%s %q", kind, path)).String()
 }
 
@@ -23,8 +24,10 @@ func (s *Store) EnsureTag(name string) *Tag {
 			return t
 		}
 	}
+
 	made := &Tag{ID: s.IDOf("", "tag", name), Name: name, Parent: RootTagID}
 	s.Tags.Put(made.ID, made)
+
 	return made
 }
 
@@ -35,14 +38,22 @@ func (s *Store) EnsureUser(name, password, role string) {
 		s.Users.Put(known.ID, known)
 		return
 	}
+
 	made := &User{ID: NewID(), Name: name, Password: password, Role: role}
 	s.Users.Put(made.ID, made)
 }
 
 // Attach attaches a disk to a VM or a template; an empty interface means virtio_scsi.
 func (s *Store) Attach(owner, diskID, iface string, bootable bool) *Attachment {
-	made := &Attachment{Owner: owner, Disk: diskID, Interface: cmp.Or(iface, "virtio_scsi"), Bootable: bootable, Active: true}
+	made := &Attachment{
+		Owner:     owner,
+		Disk:      diskID,
+		Interface: cmp.Or(iface, "virtio_scsi"),
+		Bootable:  bootable,
+		Active:    true,
+	}
 	s.Attachments.Put(owner+"/"+diskID, made)
+
 	return made
 }
 

@@ -19,6 +19,7 @@ func (s *Store) ClusterName(id string) string {
 	if c := s.Clusters.Get(id); c != nil {
 		return c.Name
 	}
+
 	return ""
 }
 
@@ -27,6 +28,7 @@ func (s *Store) DataCenterName(id string) string {
 	if d := s.DataCenters.Get(id); d != nil {
 		return d.Name
 	}
+
 	return ""
 }
 
@@ -35,6 +37,7 @@ func (s *Store) HostName(id string) string {
 	if h := s.Hosts.Get(id); h != nil {
 		return h.Name
 	}
+
 	return ""
 }
 
@@ -43,5 +46,6 @@ func (s *Store) VMName(id string) string {
 	if v := s.VMs.Get(id); v != nil {
 		return v.Name
 	}
+
 	return ""
 }

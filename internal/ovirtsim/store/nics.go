@@ -10,24 +10,30 @@ func (s *Store) Lease(n *Network, mac string) string {
 	if n.DHCP == nil || mac == "" {
 		return ""
 	}
+
 	if known := n.Leases[mac]; known != "" {
 		return known
 	}
+
 	used := map[string]bool{}
 	for holder, address := range n.Leases {
 		used[address] = holder != mac
 	}
+
 	first, last := netip.MustParseAddr(n.DHCP.First), netip.MustParseAddr(n.DHCP.Last)
 	for at := first; at.IsValid() && at.Compare(last) <= 0; at = at.Next() {
 		if address := fmt.Sprintf("%s/%d", at, n.DHCP.Bits); !used[address] {
 			if n.Leases == nil {
 				n.Leases = map[string]string{}
 			}
+
 			n.Leases[mac] = address
 			s.Networks.Put(n.ID, n)
+
 			return address
 		}
 	}
+
 	return ""
 }
 

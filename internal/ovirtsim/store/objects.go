@@ -38,8 +38,8 @@ type DHCP struct {
 // RootTagID is the ID of the tag that all others descend from, on every engine.
 const RootTagID = BlankTemplateID
 
-// The objects of the engine, as they are in memory and in the state folder. They refer to each other by ID. Whoever touches
-// them has locked the engine.
+// The objects of the engine, as they are in memory and in the state folder. They refer to each other by ID. Whoever
+// touches them has locked the engine.
 
 type (
 	// DataCenter has clusters, networks and storage domains.
@@ -262,10 +262,12 @@ type (
 		Template, Original, InstanceType string
 		// Next is what the next start gives it; nil when nothing waits.
 		Next *Hardware `json:",omitempty"`
-		// Applied is what waited for the end of the run that has just ended; until it is there, the VM is being updated.
+		// Applied is what waited for the end of the run that has just ended; until it is there, the VM is being
+		// updated.
 		Applied        *Hardware     `json:",omitempty"`
 		Initialization *wire.Element `json:",omitempty"`
-		// RunOnce is the initialization of this run only; OnceRun says that the run was started with parameters of its own.
+		// RunOnce is the initialization of this run only; OnceRun says that the run was started with parameters of its
+		// own.
 		RunOnce *wire.Element `json:",omitempty"`
 		OnceRun bool
 		// Kubernetes and Ignition say what is in the image; the template may be gone.
@@ -367,7 +369,8 @@ const (
 	StatusInPreview  = "in_preview"
 	ActiveText       = "Active VM"
 	BeforePreview    = "Active VM before the preview"
-	SnapshotWaitText = "The VM is performing an operation on a Snapshot. Please wait for the operation to finish, and try again."
+	SnapshotWaitText = "The VM is performing an operation on a Snapshot. Please wait for the operation " +
+		"to finish, and try again."
 )
 
 // BaseVersion is what the first version of a template is called.

@@ -13,5 +13,6 @@ func Member(set *[]string, id string, in bool) bool {
 	default:
 		return false
 	}
+
 	return true
 }

@@ -13,7 +13,15 @@ func (s *Store) Active(v *VM) *Snapshot {
 			return found
 		}
 	}
-	return &Snapshot{ID: s.IDOf("", "snapshot", v.ID), VM: v.ID, Description: ActiveText, Kind: SnapshotActive, Status: StatusOK, Date: v.Created}
+
+	return &Snapshot{
+		ID:          s.IDOf("", "snapshot", v.ID),
+		VM:          v.ID,
+		Description: ActiveText,
+		Kind:        SnapshotActive,
+		Status:      StatusOK,
+		Date:        v.Created,
+	}
 }
 
 // SnapshotsOf lists the snapshots of a VM, the oldest first.
@@ -21,16 +29,19 @@ func (s *Store) SnapshotsOf(vmID string) []*Snapshot {
 	return s.snapshotsByVM.where(vmID, func(found *Snapshot) string { return fmt.Sprintf("%020d", found.Order) })
 }
 
-// Preview is the snapshot that a VM shows for a while instead of itself, and what the VM was before; nil where it shows none.
+// Preview is the snapshot that a VM shows for a while instead of itself, and what the VM was before; nil where it shows
+// none.
 func (s *Store) Preview(v *VM) (shown, before *Snapshot) {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotPreview {
 			before = found
 		}
+
 		if found.Status == StatusInPreview {
 			shown = found
 		}
 	}
+
 	return shown, before
 }
 
@@ -42,17 +53,26 @@ func (s *Store) Keep(made *Snapshot) {
 
 // Take is a snapshot of a VM and its disks.
 func (s *Store) Take(v *VM, kind, description string) *Snapshot {
-	made := &Snapshot{ID: NewID(), VM: v.ID, Description: description, Kind: kind, Status: StatusOK, Date: time.Now(), Hardware: v.CopyOf()}
+	made := &Snapshot{
+		ID:          NewID(),
+		VM:          v.ID,
+		Description: description,
+		Kind:        kind,
+		Status:      StatusOK,
+		Date:        time.Now(),
+		Hardware:    v.CopyOf(),
+	}
 	for _, a := range s.AttachmentsOf(v.ID) {
 		if d := s.Disks.Get(a.Disk); d != nil {
 			made.Disks = append(made.Disks, snapshotDisk{Disk: d.ID, Provisioned: d.Provisioned})
 		}
 	}
+
 	return made
 }
 
-// RestoreDisks gives the disks of a VM the sizes that they had. profiled says that they have their disk profile again, which
-// those of a snapshot have not.
+// RestoreDisks gives the disks of a VM the sizes that they had. profiled says that they have their disk profile again,
+// which those of a snapshot have not.
 func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	for _, was := range from.Disks {
 		if d := s.Disks.Get(was.Disk); d != nil {
@@ -65,7 +85,8 @@ func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 // InSnapshot says whether a disk is part of a snapshot beside the active one.
 func (s *Store) InSnapshot(vmID, diskID string) bool {
 	return slices.ContainsFunc(s.SnapshotsOf(vmID), func(found *Snapshot) bool {
-		return found.Kind != SnapshotActive && slices.ContainsFunc(found.Disks, func(d snapshotDisk) bool { return d.Disk == diskID })
+		return found.Kind != SnapshotActive &&
+			slices.ContainsFunc(found.Disks, func(d snapshotDisk) bool { return d.Disk == diskID })
 	})
 }
 

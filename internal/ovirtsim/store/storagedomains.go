@@ -8,6 +8,7 @@ func (s *Store) Usage(domainID string) (used, committed int64) {
 			committed += d.Provisioned
 		}
 	}
+
 	return used, committed
 }
 
@@ -18,6 +19,7 @@ func (s *Store) IsMaster(d *StorageDomain) bool {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -42,7 +42,9 @@ func (i *index[T]) where(value string, key func(*T) string) []*T {
 	for _, row := range i.rows[value] {
 		out = append(out, row)
 	}
+
 	slices.SortFunc(out, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
+
 	return out
 }
 
@@ -127,6 +129,7 @@ func New() *Store {
 	s.nicsByOwner = s.NICs.indexBy(func(n *NIC) string { return n.Owner })
 	s.attachmentsByOwner = s.Attachments.indexBy(func(a *Attachment) string { return a.Owner })
 	s.attachmentsByDisk = s.Attachments.indexBy(func(a *Attachment) string { return a.Disk })
+
 	return s
 }
 
@@ -148,6 +151,7 @@ func (t *Table[T]) insert(id string, row *T) {
 		if i.rows[value] == nil {
 			i.rows[value] = map[string]*T{}
 		}
+
 		i.rows[value][id] = row
 	}
 }
@@ -157,7 +161,9 @@ func (t *Table[T]) remove(id string) {
 	if row == nil {
 		return
 	}
+
 	delete(t.Rows, id)
+
 	for _, i := range t.indexes {
 		value := i.of(row)
 		if delete(i.rows[value], id); len(i.rows[value]) == 0 {
@@ -175,12 +181,15 @@ func (t *Table[T]) Drop(id string) {
 // Where lists the objects that match, in the order of a key.
 func (t *Table[T]) Where(match func(*T) bool, key func(*T) string) []*T {
 	out := make([]*T, 0, 8)
+
 	for _, row := range t.Rows {
 		if match == nil || match(row) {
 			out = append(out, row)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
+
 	return out
 }
 
@@ -189,17 +198,21 @@ func (t *Table[T]) restore(id string, raw json.RawMessage) error {
 		t.remove(id)
 		return nil
 	}
+
 	row := new(T)
 	if err := json.Unmarshal(raw, row); err != nil {
 		return err
 	}
+
 	t.remove(id)
 	t.insert(id, row)
+
 	return nil
 }
 
 func (t *Table[T]) clear() {
 	clear(t.Rows)
+
 	for _, i := range t.indexes {
 		clear(i.rows)
 	}
@@ -223,14 +236,17 @@ func (s *Store) log(kind, id string, row any) {
 	if s.journal == nil || s.loading {
 		return
 	}
+
 	encoded, err := json.Marshal(row)
 	if err != nil { // the types are ours and always encode
 		panic(err)
 	}
+
 	line, err := json.Marshal(record{Kind: kind, ID: id, Row: encoded})
 	if err != nil {
 		panic(err)
 	}
+
 	s.pending.Write(line)
 	s.pending.WriteByte('\n')
 }
@@ -240,16 +256,19 @@ func (s *Store) Flush() error {
 	if s.journal == nil || s.pending.Len() == 0 {
 		return nil
 	}
+
 	if s.written > max(minCompaction, 4*s.base) {
 		s.pending.Reset() // the journal written anew has it
 		return s.compact()
 	}
+
 	n, err := s.journal.Write(s.pending.Bytes())
 	s.written += int64(n)
 	s.pending.Next(n) // what a full disk did not take is written with the next change
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
+
 	return nil
 }
 
@@ -269,22 +288,26 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, fmt.Errorf("failed to make the state folder: %w", err)
 	}
+
 	path := filepath.Join(folder, journalName)
 	existed, err = s.load(path)
 	if err != nil {
 		return false, err
 	}
+
 	s.path = path
 	if existed = existed && s.Counters.Get(SeededRow) != nil; !existed {
 		for _, t := range s.tables { // a first start that did not come to its end
 			t.clear()
 		}
 	}
+
 	if known := s.Counters.Get(saltRow); known != nil {
 		s.salt = uuid.MustParse(known.Text)
 	} else {
 		s.Counters.Put(saltRow, &Counter{Text: s.salt.String()})
 	}
+
 	return existed, s.compact()
 }
 
@@ -297,29 +320,37 @@ func (s *Store) compact() error {
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
+
 	old := s.journal
+
 	s.journal = fresh
 	for _, t := range s.tables {
 		t.each(func(id string, row any) { s.log(t.name(), id, row) })
 	}
+
 	s.base, s.written = int64(s.pending.Len()), 0
 	err = s.Flush()
 	if err == nil && s.pending.Len() > 0 {
 		err = errors.New("the disk is full")
 	}
+
 	if err == nil {
 		err = os.Rename(s.path+".new", s.path)
 	}
+
 	if err != nil {
 		s.journal = old
 		s.pending.Reset()
 		_ = fresh.Close()
+
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
+
 	s.written = 0
 	if old != nil {
 		_ = old.Close()
 	}
+
 	return nil
 }
 
@@ -328,31 +359,40 @@ func (s *Store) load(path string) (existed bool, err error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
+
 	if err != nil {
 		return false, fmt.Errorf("failed to read the state: %w", err)
 	}
+
 	defer file.Close()
+
 	byName := map[string]persistent{}
 	for _, t := range s.tables {
 		byName[t.name()] = t
 	}
+
 	reader := bufio.NewReader(file)
 	for number := 1; ; number++ {
 		line, err := reader.ReadBytes('\n')
 		if len(line) == 0 && err != nil {
 			return true, nil
 		}
+
 		if err != nil {
 			return true, nil // the last line was cut off when the simulator was killed: its request got no answer
 		}
+
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil {
 			return false, fmt.Errorf("%s:%d: %w; remove the state folder to begin anew", path, number, err)
 		}
+
 		t := byName[r.Kind]
 		if t == nil {
-			return false, fmt.Errorf("%s:%d: unknown kind %q; remove the state folder to begin anew", path, number, r.Kind)
+			return false, fmt.Errorf("%s:%d: unknown kind %q; remove the state folder to begin anew", path, number,
+				r.Kind)
 		}
+
 		if err := t.restore(r.ID, r.Row); err != nil {
 			return false, fmt.Errorf("%s:%d: %w; remove the state folder to begin anew", path, number, err)
 		}
@@ -383,8 +423,10 @@ func (s *Store) Next(name string) int64 {
 	if c == nil {
 		c = &Counter{}
 	}
+
 	c.Value++
 	s.Counters.Put(name, c)
+
 	return c.Value
 }
 
@@ -406,6 +448,7 @@ func (s *Store) AttachmentsOf(owner string) []*Attachment {
 		if a.Bootable {
 			order = "0"
 		}
+
 		return order + s.Disks.Get(a.Disk).Name + a.Disk
 	})
 }
@@ -420,5 +463,6 @@ func (s *Store) DataCenterOf(clusterID string) string {
 	if c := s.Clusters.Get(clusterID); c != nil {
 		return c.DataCenter
 	}
+
 	return ""
 }

@@ -6,6 +6,7 @@ func (s *Store) TagLine(t *Tag) []string {
 	for ; t != nil && t.ID != RootTagID; t = s.Tags.Get(t.Parent) {
 		out = append(out, t.Name)
 	}
+
 	return out
 }
 
@@ -14,5 +15,6 @@ func (s *Store) DropTag(t *Tag) {
 	for _, other := range s.Tags.Where(func(o *Tag) bool { return o.Parent == t.ID }, TagKey) {
 		s.DropTag(other)
 	}
+
 	s.Tags.Drop(t.ID)
 }

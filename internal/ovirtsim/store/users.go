@@ -11,6 +11,7 @@ func (s *Store) UserNamed(name string) *User {
 			return u
 		}
 	}
+
 	return nil
 }
 
@@ -21,5 +22,6 @@ func (s *Store) HasProfile(profile string) bool {
 			return true
 		}
 	}
+
 	return profile == "internal"
 }

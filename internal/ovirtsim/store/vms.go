@@ -18,6 +18,7 @@ func (v *VM) Addresses() []string {
 	for _, device := range v.Reported {
 		out = append(out, device.Addresses...)
 	}
+
 	return out
 }
 
@@ -29,26 +30,33 @@ func (v *VM) Running() bool {
 // MemoryWaits says that the VM has other memory after its next start.
 func (v *VM) MemoryWaits() bool { return v.Next != nil && v.Next.Memory != v.Memory }
 
-// Take gives a VM the hardware that a request asks for. A VM that runs takes some of it at once; the rest waits for its next
-// start. What waits is what the VM is now and what this request says: what an earlier request left waiting is lost.
+// Take gives a VM the hardware that a request asks for. A VM that runs takes some of it at once; the rest waits for its
+// next start. What waits is what the VM is now and what this request says: what an earlier request left waiting is
+// lost.
 func (v *VM) Take(wanted Hardware, running, onlyNext bool) {
 	if !running {
 		v.Hardware, v.Next = wanted, nil
 		return
 	}
+
 	now := v.CopyOf()
 	if !onlyNext {
-		now.OSType, now.DeleteProtected, now.GuaranteedMemory = wanted.OSType, wanted.DeleteProtected, wanted.GuaranteedMemory
+		now.OSType = wanted.OSType
+		now.DeleteProtected = wanted.DeleteProtected
+		now.GuaranteedMemory = wanted.GuaranteedMemory
+
 		now.PlacementAffinity, now.PlacementHosts = wanted.PlacementAffinity, wanted.PlacementHosts
 		for _, name := range []string{"high_availability", "lease", "storage_error_resume_behaviour"} {
 			now.Settings.Replace(name, wanted.Settings.Get(name).Clone())
 		}
+
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
 		now.Memory = max(wanted.Memory, now.Memory) // a guest gives nothing back that it does not offer
 		if !v.MemoryWaits() {
 			wanted.Memory = now.Memory
 		}
 	}
+
 	waits := v.Next != nil || !reflect.DeepEqual(now, wanted)
 	v.Hardware = now
 	if waits {

@@ -44,11 +44,14 @@ func (e *Element) Clone() *Element {
 	if e == nil {
 		return nil
 	}
+
 	out := *e
+
 	out.Kids = nil // so that copies are equal
 	for _, kid := range e.Kids {
 		out.Kids = append(out.Kids, kid.Clone())
 	}
+
 	return &out
 }
 
@@ -57,6 +60,7 @@ func (e *Element) Set(name, value string) *Element {
 	if value != "" {
 		e.Attrs = append(e.Attrs, attribute{name, value})
 	}
+
 	return e
 }
 
@@ -67,6 +71,7 @@ func (e *Element) Add(kids ...*Element) *Element {
 			e.Kids = append(e.Kids, kid)
 		}
 	}
+
 	return e
 }
 
@@ -78,6 +83,7 @@ func (e *Element) Opt(name, value string) *Element {
 	if value == "" {
 		return e
 	}
+
 	return e.Str(name, value)
 }
 
@@ -110,6 +116,7 @@ func (e *Element) Items(kids ...*Element) *Element {
 		kid.Item = true
 		e.Kids = append(e.Kids, kid)
 	}
+
 	return e
 }
 
@@ -118,11 +125,13 @@ func (e *Element) Attr(name string) string {
 	if e == nil {
 		return ""
 	}
+
 	for _, a := range e.Attrs {
 		if a.name == name {
 			return a.Value
 		}
 	}
+
 	return ""
 }
 
@@ -132,15 +141,19 @@ func (e *Element) Get(path ...string) *Element {
 		if e == nil {
 			return nil
 		}
+
 		var found *Element
+
 		for _, kid := range e.Kids {
 			if kid.Name == name {
 				found = kid
 				break
 			}
 		}
+
 		e = found
 	}
+
 	return e
 }
 
@@ -155,6 +168,7 @@ func (e *Element) List(path ...string) []*Element {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -166,6 +180,7 @@ func (e *Element) Value(path ...string) string {
 	if found := e.Get(path...); found != nil {
 		return found.Text
 	}
+
 	return ""
 }
 
@@ -191,18 +206,22 @@ func (e *Element) UnmarshalText(text []byte) error {
 	if err != nil {
 		return err
 	}
+
 	if kind := API().Roots[parsed.Name]; kind != "" {
 		if err := API().Shape(parsed, kind); err != nil {
 			return err
 		}
 	}
+
 	*e = *parsed
+
 	return nil
 }
 
 func (e *Element) writeXML(out *bytes.Buffer) {
 	out.WriteByte('<')
 	out.WriteString(e.Name)
+
 	for _, a := range e.Attrs {
 		out.WriteByte(' ')
 		out.WriteString(a.name)
@@ -210,24 +229,36 @@ func (e *Element) writeXML(out *bytes.Buffer) {
 		_ = xml.EscapeText(out, []byte(a.Value))
 		out.WriteByte('"')
 	}
+
 	if e.Text == "" && len(e.Kids) == 0 {
 		out.WriteString("/>")
 		return
 	}
+
 	out.WriteByte('>')
 	if e.Text != "" {
 		_ = xml.EscapeText(out, []byte(e.Text))
 	}
+
 	for _, kid := range e.Kids {
 		kid.writeXML(out)
 	}
+
 	out.WriteString("</")
 	out.WriteString(e.Name)
 	out.WriteByte('>')
 }
 
 // times are the elements that hold a time. In JSON it is a number, of milliseconds since 1970.
-var times = map[string]bool{"creation_time": true, "start_time": true, "stop_time": true, "end_time": true, "time": true, "date": true, "last_updated": true}
+var times = map[string]bool{
+	"creation_time": true,
+	"start_time":    true,
+	"stop_time":     true,
+	"end_time":      true,
+	"time":          true,
+	"date":          true,
+	"last_updated":  true,
+}
 
 // writeValue writes a text as JSON.
 func (e *Element) writeValue(out *bytes.Buffer) {
@@ -237,6 +268,7 @@ func (e *Element) writeValue(out *bytes.Buffer) {
 			return
 		}
 	}
+
 	writeString(out, e.Text)
 }
 
@@ -247,12 +279,15 @@ func (e *Element) writeJSON(out *bytes.Buffer) {
 		e.writeValue(out)
 		return
 	}
+
 	out.WriteByte('{')
 	first := true
+
 	member := func(name string) {
 		if !first {
 			out.WriteByte(',')
 		}
+
 		first = false
 		writeString(out, name)
 		out.WriteByte(':')
@@ -261,28 +296,35 @@ func (e *Element) writeJSON(out *bytes.Buffer) {
 		member(a.name)
 		writeString(out, a.Value)
 	}
+
 	done := map[string]bool{}
+
 	for i, kid := range e.Kids {
 		if !kid.Item {
 			member(kid.Name)
 			kid.writeJSON(out)
 			continue
 		}
+
 		if done[kid.Name] {
 			continue
 		}
+
 		done[kid.Name] = true
 		member(kid.Name)
 		out.WriteByte('[')
 		kid.writeJSON(out)
+
 		for _, other := range e.Kids[i+1:] {
 			if other.Item && other.Name == kid.Name {
 				out.WriteByte(',')
 				other.writeJSON(out)
 			}
 		}
+
 		out.WriteByte(']')
 	}
+
 	out.WriteByte('}')
 }
 
@@ -291,6 +333,7 @@ func writeString(out *bytes.Buffer, text string) {
 	if err != nil { // a string always encodes
 		panic(err)
 	}
+
 	out.Write(encoded)
 }
 
@@ -299,28 +342,34 @@ func ParseXML(from io.Reader) (*Element, error) {
 	decoder := xml.NewDecoder(from)
 	var root *Element
 	var open []*Element
+
 	for {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
 			if root == nil {
 				return nil, errors.New("there is no document")
 			}
+
 			return root, nil
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		switch t := token.(type) {
 		case xml.StartElement:
 			if len(open) > maxDepth {
 				return nil, errors.New("it is nested too deeply")
 			}
+
 			made := &Element{Name: t.Name.Local}
 			for _, a := range t.Attr {
 				if a.Name.Space == "" && a.Name.Local != "xmlns" {
 					made.Attrs = append(made.Attrs, attribute{a.Name.Local, a.Value})
 				}
 			}
+
 			switch {
 			case len(open) > 0:
 				parent := open[len(open)-1]
@@ -330,12 +379,14 @@ func ParseXML(from io.Reader) (*Element, error) {
 			default:
 				root = made
 			}
+
 			open = append(open, made)
 		case xml.EndElement:
 			done := open[len(open)-1]
 			if len(done.Kids) > 0 {
 				done.Text = "" // the white space between elements
 			}
+
 			open = open[:len(open)-1]
 		case xml.CharData:
 			if len(open) > 0 {
@@ -355,13 +406,16 @@ func ParseJSON(from io.Reader, root string) (*Element, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return nil, err
 	}
+
 	if decoder.More() {
 		return nil, errors.New("there is something behind the document")
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, errors.New("the document is not an object")
 	}
+
 	return fromJSON(root, object, 0)
 }
 
@@ -382,10 +436,13 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	if !elementName.MatchString(name) {
 		return nil, fmt.Errorf("%q is not the name of an element", name)
 	}
+
 	if depth > maxDepth {
 		return nil, errors.New("it is nested too deeply")
 	}
+
 	out := &Element{Name: name}
+
 	switch v := value.(type) {
 	case nil:
 	case string:
@@ -400,15 +457,18 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 				out.Set(key, text)
 				continue
 			}
+
 			values, isList := v[key].([]any)
 			if !isList {
 				values = []any{v[key]}
 			}
+
 			for _, one := range values {
 				kid, err := fromJSON(key, one, depth+1)
 				if err != nil {
 					return nil, err
 				}
+
 				kid.Item = isList
 				out.Kids = append(out.Kids, kid)
 			}
@@ -416,6 +476,7 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	default:
 		return nil, fmt.Errorf("%s is a list of lists", name)
 	}
+
 	return out, nil
 }
 
@@ -428,20 +489,26 @@ func (e *Element) Put(value string, path ...string) *Element {
 			next = El(name)
 			at.Add(next)
 		}
+
 		at = next
 	}
+
 	at.Text = value
 	at.Structured = false
+
 	return e
 }
 
-// Merge lays the elements of a request over those that are there: lists and texts are replaced, structures are gone into.
+// Merge lays the elements of a request over those that are there: lists and texts are replaced, structures are gone
+// into.
 func (e *Element) Merge(in *Element, skip []string) {
 	for _, kid := range in.Kids {
 		if slices.Contains(skip, kid.Name) {
 			continue
 		}
+
 		isList := slices.ContainsFunc(kid.Kids, func(k *Element) bool { return k.Item })
+
 		there := e.Get(kid.Name)
 		switch {
 		case there == nil:

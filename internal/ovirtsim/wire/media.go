@@ -21,19 +21,24 @@ type StatusRecorder struct {
 func wantsJSON(r *http.Request) bool {
 	weight := func(media string) float64 {
 		best := -1.0
+
 		for _, one := range strings.Split(strings.ToLower(r.Header.Get("Accept")), ",") {
 			name, parameters, err := mime.ParseMediaType(one)
 			if err != nil || name != media {
 				continue
 			}
+
 			q := 1.0
 			if parsed, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
 				q = parsed
 			}
+
 			best = max(best, q)
 		}
+
 		return best
 	}
+
 	return weight("application/json") > weight("application/xml")
 }
 
@@ -44,8 +49,10 @@ func encode(r *http.Request, document *Element) (media string, body []byte) {
 		document.writeJSON(&out)
 		return "application/json", out.Bytes()
 	}
+
 	out.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?>` + "\n")
 	document.writeXML(&out)
+
 	return "application/xml;charset=UTF-8", out.Bytes()
 }
 
@@ -76,6 +83,7 @@ func (r *StatusRecorder) WriteHeader(status int) {
 	if r.Status == 0 {
 		r.Status = status
 	}
+
 	r.ResponseWriter.WriteHeader(status)
 }
 
@@ -84,5 +92,6 @@ func (r *StatusRecorder) Write(body []byte) (int, error) {
 	if r.Status == 0 {
 		r.Status = http.StatusOK
 	}
+
 	return r.ResponseWriter.Write(body)
 }

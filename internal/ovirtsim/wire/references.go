@@ -16,6 +16,7 @@ func Ref(name, collection, id string) *Element {
 	if id == "" {
 		return nil
 	}
+
 	return El(name).Set("href", Href(collection, id)).Set("id", id)
 }
 
@@ -25,6 +26,7 @@ func Refs(name, item, collection string, ids []string) *Element {
 	for _, id := range ids {
 		out.Items(Ref(item, collection, id))
 	}
+
 	return out
 }
 
@@ -37,19 +39,23 @@ func Object(name, id string, path ...string) *Element {
 	}
 
 	base, actions := out.Attr("href"), El("actions")
+
 	for _, method := range found.Methods {
 		if rel, ok := strings.CutPrefix(method, "!"); ok {
 			actions.Items(El("link").Set("href", base+"/"+rel).Set("rel", rel))
 		}
 	}
+
 	if len(actions.Kids) > 0 {
 		out.Add(actions)
 	}
+
 	for _, rel := range SortedKeys(found.Paths) {
 		if rel != "{}" {
 			out.Items(El("link").Set("href", base+"/"+rel).Set("rel", rel))
 		}
 	}
+
 	return out
 }
 

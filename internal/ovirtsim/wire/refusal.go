@@ -39,12 +39,20 @@ func EntityNotFound(what string) error {
 
 // Conflict is a rule of the engine that the request breaks, and that depends on the state of things.
 func Conflict(format string, args ...any) error {
-	return &Refusal{Status: http.StatusConflict, Reason: OperationFailed, Detail: "[" + fmt.Sprintf(format, args...) + "]"}
+	return &Refusal{
+		Status: http.StatusConflict,
+		Reason: OperationFailed,
+		Detail: "[" + fmt.Sprintf(format, args...) + "]",
+	}
 }
 
 // Invalid is a value that the engine does not accept.
 func Invalid(format string, args ...any) error {
-	return &Refusal{Status: http.StatusBadRequest, Reason: OperationFailed, Detail: "[" + fmt.Sprintf(format, args...) + "]"}
+	return &Refusal{
+		Status: http.StatusBadRequest,
+		Reason: OperationFailed,
+		Detail: "[" + fmt.Sprintf(format, args...) + "]",
+	}
 }
 
 // Failed is a fault without brackets: an exception of the engine instead of a message of one of its rules.
@@ -57,12 +65,20 @@ func InternalError() error { return Invalid("Internal Engine Error") }
 
 // BrokenPage is the page of an exception that nothing in the engine handles.
 func BrokenPage() error {
-	return &Refusal{Status: http.StatusInternalServerError, Page: "<html><head><title>ERROR</title></head><body>Internal Server Error</body></html>", Plain: true}
+	return &Refusal{
+		Status: http.StatusInternalServerError,
+		Page:   "<html><head><title>ERROR</title></head><body>Internal Server Error</body></html>",
+		Plain:  true,
+	}
 }
 
 // Forbidden is the answer to a change that the user has no right to.
 func Forbidden() error {
-	return &Refusal{Status: http.StatusForbidden, Reason: OperationFailed, Detail: "[User is not authorized to perform this action.]"}
+	return &Refusal{
+		Status: http.StatusForbidden,
+		Reason: OperationFailed,
+		Detail: "[User is not authorized to perform this action.]",
+	}
 }
 
 // NotPermitted is the answer to a query that needs an administrator.
@@ -76,6 +92,7 @@ func Bare(err error) error {
 	if errors.As(err, &refused) {
 		refused.Bare = true
 	}
+
 	return err
 }
 

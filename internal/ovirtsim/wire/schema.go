@@ -57,7 +57,13 @@ type schema struct {
 var API = sync.OnceValue(func() *schema { return parseSchema(schemaText) })
 
 func parseSchema(text string) *schema {
-	out := &schema{enums: map[string][]string{}, types: map[string]map[string]child{}, Roots: map[string]string{}, Services: map[string]*Service{}}
+	out := &schema{
+		enums:    map[string][]string{},
+		types:    map[string]map[string]child{},
+		Roots:    map[string]string{},
+		Services: map[string]*Service{},
+	}
+
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		switch words[0] {
@@ -65,36 +71,49 @@ func parseSchema(text string) *schema {
 			out.enums[words[1]] = words[2:]
 		case "type":
 			members := map[string]child{}
+
 			for _, word := range words[3:] {
 				name, kind, _ := strings.Cut(word, ":")
 				kind, item, _ := strings.Cut(kind, "*")
 				members[name] = child{kind: kind, item: item}
 			}
+
 			out.types[words[1]] = members
 			out.Roots[words[2]] = words[1]
 		case "service":
 			made := &Service{Name: words[1], Paths: map[string]string{}}
 			at := slices.Index(words, "|")
+
 			made.Methods = words[2:at]
 			for _, word := range words[at+1:] {
 				segment, target, _ := strings.Cut(word, "=")
 				made.Paths[segment] = target
 			}
+
 			out.Services[made.Name] = made
 		}
 	}
+
 	// What the published model does not have, and the engine does.
 	out.types["Fault"] = map[string]child{"reason": {kind: kindText}, "detail": {kind: kindText}}
 	for kind, members := range map[string]map[string]child{
-		"Action":      {"status": {kind: kindText}, "fault": {kind: "Fault"}, "job": {kind: "Job"}, "ticket": {kind: "Ticket"}, "grace_period": {kind: "GracePeriod"}},
+		"Action": {
+			"status":       {kind: kindText},
+			"fault":        {kind: "Fault"},
+			"job":          {kind: "Job"},
+			"ticket":       {kind: "Ticket"},
+			"grace_period": {kind: "GracePeriod"},
+		},
 		"GracePeriod": {"expiry": {kind: kindInteger}},
 		"Display":     {"video_type": {kind: kindText}},
 	} {
 		if out.types[kind] == nil {
 			out.types[kind] = map[string]child{}
 		}
+
 		maps.Copy(out.types[kind], members)
 	}
+
 	return out
 }
 
@@ -106,13 +125,16 @@ func (s *schema) At(segments []string) (found *Service, action string) {
 		if !ok {
 			target, ok = found.Paths["{}"]
 		}
+
 		if !ok && i == len(segments)-1 && slices.Contains(found.Methods, "!"+segment) {
 			return found, segment
 		}
+
 		if found = s.Services[target]; !ok || found == nil {
 			return nil, ""
 		}
 	}
+
 	return found, ""
 }
 
@@ -121,7 +143,9 @@ func (s *Service) HttpMethods(action string) []string {
 	if action != "" {
 		return []string{http.MethodPost, http.MethodOptions}
 	}
+
 	var out []string
+
 	has := func(method string) bool { return slices.Contains(s.Methods, method) }
 	for _, one := range []struct {
 		name string
@@ -134,6 +158,7 @@ func (s *Service) HttpMethods(action string) []string {
 			out = append(out, one.name)
 		}
 	}
+
 	return out
 }
 
@@ -145,26 +170,30 @@ func InvalidValue(format string, args ...any) error {
 // ErrSyntax says that a document is not one of the API; the refusal names the documentation of the method.
 var ErrSyntax = fmt.Errorf("the document is not one of the API")
 
-// Shape checks a parsed document against a type, and gives it the form in which it is stored and sent: lists are marked,
-// and booleans are true or false.
+// Shape checks a parsed document against a type, and gives it the form in which it is stored and sent: lists are
+// marked, and booleans are true or false.
 func (s *schema) Shape(e *Element, kind string) error {
 	e.Structured = true
 	if len(e.Kids) > 0 {
 		e.Text = ""
 	}
+
 	members := s.types[kind]
 	for _, kid := range e.Kids {
 		m, known := members[kid.Name]
 		if !known && kid.Name == "id" && len(kid.Kids) == 0 { // some clients write it as an element in JSON
 			continue
 		}
+
 		if !known {
 			return ErrSyntax
 		}
+
 		if err := s.shapeMember(kid, m); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -172,20 +201,24 @@ func (s *schema) shapeMember(e *Element, m child) error {
 	if m.item == "" {
 		return s.shapeValue(e, m.kind)
 	}
+
 	e.Structured = true
 	if len(e.Kids) == 0 && strings.TrimSpace(e.Text) != "" {
 		return ErrSyntax
 	}
+
 	e.Text = ""
 	for _, kid := range e.Kids {
 		if kid.Name != m.item {
 			return ErrSyntax
 		}
+
 		kid.Item = true
 		if err := s.shapeValue(kid, m.kind); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -194,14 +227,18 @@ func (s *schema) shapeValue(e *Element, kind string) error {
 		if len(e.Kids) == 0 && strings.TrimSpace(e.Text) != "" {
 			return ErrSyntax
 		}
+
 		return s.Shape(e, kind)
 	}
+
 	if len(e.Kids) > 0 {
 		return ErrSyntax
 	}
+
 	if e.Text == "" || kind == kindText {
 		return nil
 	}
+
 	switch kind {
 	case kindInteger:
 		return checkInteger(e.Text)
@@ -222,10 +259,17 @@ func (s *schema) shapeValue(e *Element, kind string) error {
 	default:
 		values := s.enums[kind]
 		if !slices.Contains(values, strings.ToLower(e.Text)) {
-			return InvalidValue("The string '%s' isn't a valid value for the '%s' enumerated type. Valid values are: '%s'.", e.Text, kind, strings.Join(values, "', '"))
+			return InvalidValue(
+				"The string '%s' isn't a valid value for the '%s' enumerated type. Valid values are: '%s'.",
+				e.Text,
+				kind,
+				strings.Join(values, "', '"),
+			)
 		}
+
 		e.Text = strings.ToLower(e.Text)
 	}
+
 	return nil
 }
 
@@ -233,6 +277,7 @@ func checkInteger(text string) error {
 	if _, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return nil
 	}
+
 	n, ok := new(big.Int).SetString(text, 10)
 	switch {
 	case !ok:

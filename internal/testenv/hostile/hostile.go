@@ -25,8 +25,8 @@ const Version = "1.12.6"
 // Got begins what it says of an attempt that worked.
 const Got = "GOT "
 
-// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, link:PATH, run:PATH, connect:ADDRESS, and spy: for
-// the environment of the process that started it.
+// Attempts are a text for a configuration, wherever it has one: read:PATH, write:PATH, link:PATH, run:PATH,
+// connect:ADDRESS, and spy: for the environment of the process that started it.
 func Attempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
 var told = regexp.MustCompile(`attempt<([^>]*)>`)
@@ -36,6 +36,7 @@ func Main() {
 	if len(os.Args) < 2 {
 		return
 	}
+
 	switch os.Args[1] {
 	case "version":
 		version()
@@ -44,6 +45,7 @@ func Main() {
 	default:
 		return
 	}
+
 	os.Exit(0)
 }
 
@@ -52,6 +54,7 @@ func version() {
 		fmt.Printf("{%q: %q}\n", "terraform_version", Version)
 		return
 	}
+
 	fmt.Printf("OpenTofu v%s\n", Version)
 }
 
@@ -63,7 +66,9 @@ func try() {
 		say("there is nothing to try")
 		os.Exit(1)
 	}
+
 	var results []string
+
 	for attempt := range strings.SplitSeq(string(match[1]), ";") {
 		what, on, _ := strings.Cut(attempt, ":")
 		got, err := act(what, on)
@@ -71,8 +76,10 @@ func try() {
 			results = append(results, fmt.Sprintf("%s: %v", attempt, err))
 			continue
 		}
+
 		results = append(results, attempt+": "+Got+got)
 	}
+
 	say(strings.Join(results, " | "))
 	os.Exit(1)
 }
@@ -95,17 +102,22 @@ func act(what, on string) (string, error) {
 		if err == nil {
 			_ = connection.Close()
 		}
+
 		return "", err
 	case "spy":
 		content, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/environ")
 		return strconv.Itoa(len(content)) + " bytes", err
 	}
+
 	return "", fmt.Errorf("nobody knows how")
 }
 
 func say(text string) {
 	line, _ := json.Marshal(map[string]any{
-		"@level": "error", "@message": "Error", "type": "diagnostic", "diagnostic": map[string]string{"severity": "error", "summary": "attempts", "detail": text},
+		"@level":     "error",
+		"@message":   "Error",
+		"type":       "diagnostic",
+		"diagnostic": map[string]string{"severity": "error", "summary": "attempts", "detail": text},
 	})
 	fmt.Println(string(line))
 }
