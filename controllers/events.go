@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // announcement is what is said of a condition that changed; an empty kind is nothing.
@@ -27,7 +28,7 @@ func announce(
 			continue
 		}
 
-		recorder.Eventf(object, nil, said.kind, said.reason, "Reconcile", "%s", shorten(said.text, 900))
+		recorder.Eventf(object, nil, said.kind, said.reason, "Reconcile", "%s", workspace.Shorten(said.text, 900))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 const (
@@ -19,10 +20,10 @@ const (
 // machine whose VM stays as it is costs nothing, however many there are.
 type follower struct {
 	engines *Engines
-	wake    func(key string)
+	wake    func(key workspace.Key)
 
 	mu       sync.Mutex
-	machines map[string]followed // by job key
+	machines map[workspace.Key]followed
 	seen     map[*engine.Client]*sighting
 }
 
@@ -43,11 +44,11 @@ type sighting struct {
 }
 
 // follow has the machine woken when its VM is not what it has seen.
-func (f *follower) follow(key string, machine followed) {
+func (f *follower) follow(key workspace.Key, machine followed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.machines == nil {
-		f.machines, f.seen = map[string]followed{}, map[*engine.Client]*sighting{}
+		f.machines, f.seen = map[workspace.Key]followed{}, map[*engine.Client]*sighting{}
 	}
 
 	f.machines[key] = machine
@@ -57,7 +58,7 @@ func (f *follower) follow(key string, machine followed) {
 }
 
 // leave ends it.
-func (f *follower) leave(key string) {
+func (f *follower) leave(key workspace.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.machines, key)
@@ -128,7 +129,7 @@ func (f *follower) look(ctx context.Context, session *engine.Client) {
 	f.mu.Lock()
 	s := f.seen[session]
 	s.at, s.busy = time.Now(), false
-	var changed []string
+	var changed []workspace.Key
 	if err == nil {
 		for key, m := range f.machines {
 			if m.session != session {

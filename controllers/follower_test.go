@@ -11,6 +11,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // TestTheFollowerWakesTheMachinesWhoseVMHasChanged follows many VMs of one engine, of which one starts and one is
@@ -52,7 +53,7 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	engines := &Engines{}
 	woken := make(chan string, 100)
-	f := &follower{engines: engines, wake: func(key string) { woken <- key }}
+	f := &follower{engines: engines, wake: func(key workspace.Key) { woken <- key.Name }}
 	dc, err := session.DataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
 
-		f.follow("ns/"+name, followed{session: session, vmID: engine.ID(id), fast: name == "vm-0", vm: vm})
+		f.follow(workspace.Key{Namespace: "ns", Name: name}, followed{session: session, vmID: engine.ID(id), fast: name == "vm-0", vm: vm})
 	}
 
 	ended := make(chan error)
@@ -122,14 +123,14 @@ func TestTheFollowerWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	expect("ns/vm-7")
+	expect("vm-7")
 	comment := "changed by hand"
 	if _, err := session.UpdateVM(ctx, engine.ID(ids["vm-3"]), &engine.VM{Comment: &comment}); err != nil {
 		t.Fatal(err)
 	}
 
-	expect("ns/vm-3")
-	f.leave("ns/vm-4")
+	expect("vm-3")
+	f.leave(workspace.Key{Namespace: "ns", Name: "vm-4"})
 	if err := session.DeleteVM(ctx, engine.ID(ids["vm-4"])); err != nil {
 		t.Fatal(err)
 	}

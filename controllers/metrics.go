@@ -13,24 +13,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 var (
-	runsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capolvm_terraform_runs_total", Help: "Terraform runs that ended, by operation and result.",
-	}, []string{"operation", "result"})
-	runSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "capolvm_terraform_run_seconds",
-		Help:    "Duration of Terraform runs in seconds, with what the manager does before and after them.",
-		Buckets: []float64{.25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
-	}, []string{"operation", "result"})
-	jobs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "capolvm_terraform_jobs", Help: "Terraform runs that are queued and running.",
-	}, []string{"phase"})
-	jobsMost = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "capolvm_terraform_jobs_limit",
-		Help: "How many Terraform runs go at once at most: --terraform-concurrency.",
-	})
 	provisionedSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "capolvm_machine_provisioned_seconds",
 		Help:    "Seconds from the creation of an OLVMMachine until its VM is up and its addresses are known.",
@@ -51,20 +37,14 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(runsTotal, runSeconds, jobs, jobsMost, provisionedSeconds, driftTotal)
+	metrics.Registry.MustRegister(provisionedSeconds, driftTotal)
 	metrics.Registry.MustRegister(terraform.Collectors()...)
+	metrics.Registry.MustRegister(workspace.Collectors()...)
 	metrics.Registry.MustRegister(engine.Collectors()...)
 	metrics.Registry.MustRegister(delivery.Collectors()...)
 
 	for _, kind := range []string{driftVM, driftGroup, driftMember} {
 		driftTotal.WithLabelValues(kind) // a counter that is not there cannot increase
-	}
-}
-
-func observeRun(status terraform.Status, result string) {
-	runsTotal.WithLabelValues(string(status.Operation), result).Inc()
-	if !status.Started.IsZero() {
-		runSeconds.WithLabelValues(string(status.Operation), result).Observe(status.Ended.Sub(status.Started).Seconds())
 	}
 }
 
@@ -88,16 +68,4 @@ func observeMachine(scope *machineScope, provisioned bool, before []metav1.Condi
 	if lost(m.Status.Conditions) && !lost(before) {
 		driftTotal.WithLabelValues(driftVM).Inc()
 	}
-}
-
-func observeJobs(runner *terraform.Runner) {
-	queued, running := runner.Active()
-	jobs.WithLabelValues("queued").Set(float64(queued))
-	jobs.WithLabelValues("running").Set(float64(running))
-}
-
-// backoff is the pause after the n-th failure in a row: 5 s, doubling, at most 5 min. It never overflows.
-func backoff(failures int) time.Duration {
-	const first, most = 5 * time.Second, 5 * time.Minute
-	return min(first<<min(max(failures-1, 0), 10), most)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +37,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -68,17 +66,14 @@ type OLVMClusterReconciler struct {
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader
 	Engines   *Engines
-	Executor  *terraform.Executor
 	// Runs are shared by all controllers.
-	Runs *Runs
-	// WorkDir holds a working directory per cluster.
-	WorkDir          string
+	Runs             *workspace.Runs
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 
-	states    *tfstate.Store
-	crowds    crowds
-	routerIDs sync.Mutex
+	workspaces *workspace.Kind
+	crowds     crowds
+	routerIDs  sync.Mutex
 	// kubeconfigs are those that were seen, *seenKubeconfig by the key of the Secret.
 	kubeconfigs sync.Map
 }
@@ -87,12 +82,18 @@ type OLVMClusterReconciler struct {
 func (r *OLVMClusterReconciler) SetupWithManager(
 	ctx context.Context, mgr ctrl.Manager, options controller.Options,
 ) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Runs == nil ||
-		r.Recorder == nil || r.WorkDir == "" {
-		return errors.New("fields Client, APIReader, Engines, Executor, Runs, Recorder and WorkDir must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
 	}
 
-	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Prefix: statePrefix, Metadata: r.Engines.Metadata}
+	r.workspaces = workspace.NewKind(workspace.Kind{
+		Name:     clusterKind,
+		New:      func() client.Object { return &infrav1.OLVMCluster{} },
+		Prefix:   statePrefix,
+		Runs:     r.Runs,
+		Recorder: r.Recorder,
+		Status:   clusterTerraformStatus,
+	})
 	r.crowds.limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= workersPerPass
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
@@ -107,7 +108,7 @@ func (r *OLVMClusterReconciler) SetupWithManager(
 				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
 		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
-		WatchesRawSource(source.Channel(r.Runs.clusters, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(r.Runs.Woken(clusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(credentialsOf))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(caOf))).
@@ -117,6 +118,13 @@ func (r *OLVMClusterReconciler) SetupWithManager(
 	}
 
 	return nil
+}
+
+// clusterKind is the kind of the workspaces of clusters.
+const clusterKind = "OLVMCluster"
+
+func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
+	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
 // machinesComeAndGo passes what changes the affinity groups of a cluster, or lets it go: not the status of machines.
@@ -184,7 +192,8 @@ func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluste
 type clusterScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	key         string // of jobs and attempts
+	// workspace has the state, what became of the last run, and the action that was decided on.
+	workspace *workspace.Workspace
 	// session and the way to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
 	// reconcileEngine.
 	session    *engine.Client
@@ -200,9 +209,6 @@ type clusterScope struct {
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
 	domainsErr   error
-	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
-	state    *tfstate.State
-	stateErr error
 	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []resolve.Group
@@ -210,14 +216,6 @@ type clusterScope struct {
 	groupsErr  error
 	drifted    bool
 	incomplete bool
-	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
-	action  action
-	attempt attempt
-	// noticed says that the end of a run was taken notice of, which is to be forgotten once it is written down.
-	noticed    bool
-	noticedRun time.Time
-	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
-	destroyed bool
 	// machines that still exist; set by reconcileDelete.
 	machines []string
 	// blocked says why a deletion must not go on. Set by reconcileDestroy.
@@ -225,12 +223,10 @@ type clusterScope struct {
 }
 
 // Reconcile brings one OLVMCluster forward.
-func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	log := ctrl.LoggerFrom(ctx)
+func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	olvmCluster := &infrav1.OLVMCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.Runs.abandon(clusterKeyPrefix+req.String(), filepath.Join(r.WorkDir, req.Namespace),
-			statePrefix+req.Name)
+		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
 	}
@@ -245,23 +241,37 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 
 	if cluster == nil && olvmCluster.DeletionTimestamp.IsZero() {
-		log.Info("Waiting for the Cluster to own this OLVMCluster")
+		ctrl.LoggerFrom(ctx).Info("Waiting for the Cluster to own this OLVMCluster")
 		return ctrl.Result{}, nil
 	}
 
-	if cluster != nil {
+	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster}
+	scope.workspace = r.workspaces.Open(olvmCluster, clusterNameOf(scope))
+
+	return r.reconcileOwned(ctx, scope)
+}
+
+// reconcileOwned reconciles an OLVMCluster that a Cluster owns, or that is being deleted.
+func (r *OLVMClusterReconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
+	olvmCluster := scope.olvmCluster
+	if scope.cluster != nil {
 		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer)
 		if err != nil || added {
 			return ctrl.Result{}, err
 		}
 	}
 
-	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster, key: clusterKeyPrefix + req.String()}
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, cluster, olvmCluster)
-	if err == nil && isPaused {
-		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmCluster, scope.key, r.workDir(olvmCluster))
-	} else if err != nil || requeue {
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmCluster)
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+
+	if isPaused {
+		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
+	}
+
+	if requeue {
+		return ctrl.Result{}, nil
 	}
 
 	leave, ok := r.crowds.enter(ctx, olvmCluster.Namespace, resolve.EngineOf(olvmCluster))
@@ -270,35 +280,15 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 
 	defer leave()
+
 	helper, err := patch.NewHelper(olvmCluster, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
 
 	before := slices.Clone(olvmCluster.Status.Conditions)
-	defer func() {
-		updateClusterStatus(scope)
-		err := helper.Patch(ctx, olvmCluster, patch.WithOwnedConditions{Conditions: clusterConditions})
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
 
-		// conditions are written first: where the rest failed, the next pass would see no change
-		if !apierrors.IsNotFound(err) {
-			announce(r.Recorder, olvmCluster, before, olvmCluster.Status.Conditions, map[string]string{
-				infrav1.EngineAvailableCondition: "The engine " + olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL +
-					" can be used",
-			})
-		}
-
-		if err != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
-			return
-		}
-
-		if scope.noticed {
-			r.Runs.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
-		}
-	}()
-	r.Runs.letMove(olvmCluster, scope.key, r.workDir(olvmCluster))
-	r.takeNotice(ctx, scope)
 	if !olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
 	}
@@ -306,7 +296,34 @@ func (r *OLVMClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	return r.reconcileNormal(ctx, scope)
 }
 
+// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
+// would see no change, and tell nothing.
+func (r *OLVMClusterReconciler) patch(
+	ctx context.Context, scope *clusterScope, helper *patch.Helper, before []metav1.Condition,
+) error {
+	updateClusterStatus(scope)
+
+	c := scope.olvmCluster
+	err := helper.Patch(ctx, c, patch.WithOwnedConditions{Conditions: clusterConditions})
+	if !apierrors.IsNotFound(err) {
+		announce(r.Recorder, c, before, c.Status.Conditions, map[string]string{
+			infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+		})
+	}
+
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	scope.workspace.Recorded()
+
+	return nil
+}
+
 func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	// The end of a run is recorded also where the engine is away.
+	stateUnread := scope.workspace.Observe(ctx)
+
 	reconcileEndpoint(scope)
 	if err := r.reconcileServices(ctx, scope); err != nil {
 		return ctrl.Result{}, err
@@ -328,8 +345,8 @@ func (r *OLVMClusterReconciler) reconcileNormal(ctx context.Context, scope *clus
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
-	if err := r.reconcileState(ctx, scope); err != nil {
-		return ctrl.Result{}, err
+	if stateUnread != nil {
+		return ctrl.Result{}, stateUnread
 	}
 
 	r.reconcileGroups(ctx, scope)
@@ -373,8 +390,8 @@ func nextLook(scope *clusterScope) time.Duration {
 		after = vmBooting
 	}
 
-	if scope.action.after > 0 {
-		after = min(after, scope.action.after)
+	if scope.workspace.Action.After > 0 {
+		after = min(after, scope.workspace.Action.After)
 	}
 
 	return after
@@ -427,6 +444,10 @@ func (r *OLVMClusterReconciler) reconcileEngine(ctx context.Context, scope *clus
 // reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then
 // removes what they shared.
 func (r *OLVMClusterReconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	if err := scope.workspace.Observe(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+
 	c, name := scope.olvmCluster, clusterNameOf(scope)
 	if name != "" {
 		var machines infrav1.OLVMMachineList

@@ -4,25 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -136,27 +129,6 @@ func (r *OLVMClusterReconciler) reconcileFailureDomains(ctx context.Context, sco
 		scope.olvmCluster.Spec)
 }
 
-// reconcileState reads the state of what the cluster's machines share, and keeps it the object's own.
-func (r *OLVMClusterReconciler) reconcileState(ctx context.Context, scope *clusterScope) error {
-	state, err := r.states.Hold(ctx, scope.olvmCluster, clusterNameOf(scope))
-	var invalid *tfstate.InvalidError
-	if errors.As(err, &invalid) {
-		scope.stateErr = invalid
-		return nil
-	}
-
-	if err != nil {
-		return err
-	}
-
-	scope.stateErr = noteState(&scope.olvmCluster.Status.Terraform, r.states.SecretName(scope.olvmCluster), state)
-	if scope.stateErr == nil {
-		scope.state = state
-	}
-
-	return nil
-}
-
 // stateGroups are the groups that a state has, with their IDs.
 func stateGroups(state *tfstate.State) map[resolve.GroupKey]tfstate.Instance {
 	out := map[resolve.GroupKey]tfstate.Instance{}
@@ -169,7 +141,7 @@ func stateGroups(state *tfstate.State) map[resolve.GroupKey]tfstate.Instance {
 
 // reconcileGroups decides on the groups and renders them, and looks whether the engine still has them.
 func (r *OLVMClusterReconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
-	known := stateGroups(scope.state)
+	known := stateGroups(scope.workspace.State)
 	scope.groups, scope.incomplete, scope.groupsErr = r.decideGroups(ctx, scope, known)
 	if scope.groupsErr != nil || len(scope.groups) == 0 {
 		return
@@ -223,7 +195,8 @@ func (r *OLVMClusterReconciler) wakeMachines(ctx context.Context, scope *cluster
 	}
 
 	for i := range machines.Items {
-		r.Runs.wake(client.ObjectKeyFromObject(&machines.Items[i]).String())
+		m := &machines.Items[i]
+		r.Runs.Wake(workspace.Key{Kind: machineKind, Namespace: m.Namespace, Name: m.Name})
 	}
 }
 
@@ -266,289 +239,68 @@ func (r *OLVMClusterReconciler) groupsDrifted(
 	return false, nil
 }
 
-// observe collects what decide needs.
-func (r *OLVMClusterReconciler) observe(scope *clusterScope) observed {
-	o := observed{
-		now:           time.Now(),
-		failures:      scope.attempt.failures,
-		lastFailure:   scope.attempt.at,
-		lastAttempted: scope.attempt.digest,
-		stateInvalid:  scope.stateErr != nil,
-		stateEmpty:    scope.state.Empty(),
-		ready:         scope.rendered != nil && scope.groupsErr == nil,
-		drifted:       scope.drifted,
-	}
-	if status, ok := r.Runs.runner.Observe(scope.key); ok && (!scope.noticed || status.Phase != terraform.Done) {
-		o.run = &status
-	}
-
-	if scope.rendered != nil {
-		o.digest = scope.rendered.Digest()
-	}
-
-	if scope.state != nil {
-		o.applied = scope.state.AppliedDigest
-	}
-
-	return o
-}
-
-// reconcileRun decides, and submits a run where one is needed.
+// reconcileRun submits a run where one is needed.
 func (r *OLVMClusterReconciler) reconcileRun(ctx context.Context, scope *clusterScope) error {
-	o := r.observe(scope)
-	scope.action = decide(normalRules, o)
-	if scope.action.kind != actionApply {
-		return nil
+	digest := ""
+	if scope.rendered != nil {
+		digest = scope.rendered.Digest()
 	}
 
-	if o.drifted && o.digest == o.applied {
-		driftTotal.WithLabelValues(driftGroup).Inc()
-	}
-
-	// That groups may exist must be known before anything can create one.
-	return r.Runs.submit(ctx, r.Client, scope.olvmCluster, map[string]string{
-		infrav1.GroupsRequestedAnnotation: "true",
-	}, func() terraform.Job {
-		return terraform.Job{
-			Key:       scope.key,
-			Tenant:    scope.olvmCluster.Namespace,
-			Engine:    resolve.EngineOf(scope.olvmCluster),
-			Operation: terraform.Apply,
-			Digest:    o.digest,
-			Run:       r.applyJob(scope, o.digest),
-		}
+	state := scope.workspace.State
+	err := scope.workspace.Apply(ctx, workspace.Request{
+		Facts: workspace.Facts{
+			Ready:   scope.rendered != nil && scope.groupsErr == nil,
+			Digest:  digest,
+			Drifted: scope.drifted,
+		},
+		Engine: resolve.EngineOf(scope.olvmCluster),
+		// That groups may exist must be known before anything can create one.
+		Annotations: map[string]string{infrav1.GroupsRequestedAnnotation: "true"},
+		Subject:     func() workspace.Subject { return subjectOf(scope) },
 	})
-}
-
-// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied. A
-// destruction does not need the Cluster.
-func (r *OLVMClusterReconciler) stillWanted(
-	ctx context.Context, owner *infrav1.OLVMCluster, clusterName string, operation terraform.Operation,
-) error {
-	if err := r.Runs.mayAct(ctx); err != nil {
+	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
 		return err
 	}
 
-	current := &infrav1.OLVMCluster{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
-		return fmt.Errorf("failed to get the OLVMCluster before the run: %w", err)
-	}
-
-	cluster := &clusterv1.Cluster{}
-	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: clusterName}, cluster)
-	if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
-		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
-	}
-
-	_, moving := current.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	if current.UID != owner.UID || moving || annotations.IsPaused(cluster,
-		current) || operation == terraform.Apply && !current.DeletionTimestamp.IsZero() {
-		return terraform.ErrCancelled
+	if scope.drifted && state != nil && state.AppliedDigest == digest {
+		driftTotal.WithLabelValues(driftGroup).Inc()
 	}
 
 	return nil
-}
-
-// applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
-func (r *OLVMClusterReconciler) applyJob(
-	scope *clusterScope, digest string,
-) func(context.Context) (terraform.Summary, error) {
-	owner, session, clusterName := scope.olvmCluster.DeepCopy(), scope.session, scope.cluster.Name
-	files, groups, secrets := scope.rendered, scope.groups, []string{scope.config.Password}
-
-	return func(ctx context.Context) (terraform.Summary, error) {
-		if err := r.stillWanted(ctx, owner, clusterName, terraform.Apply); err != nil {
-			return terraform.Summary{}, err
-		}
-
-		state, err := r.states.Load(ctx, owner)
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		var inState []resolve.GroupKey
-		for key := range stateGroups(state) {
-			inState = append(inState, key)
-		}
-
-		imports, err := resolve.FindGroups(ctx, session, clusterOwner(owner), groups, inState)
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir:         r.workDir(owner),
-			Files:       files.Adopting(imports),
-			SecretFiles: []string{render.SecretsFile},
-			Secrets:     secrets,
-			State:       state.Bytes(),
-			Guard:       guardGroups,
-			Confirm: func(ctx context.Context) error {
-				return r.stillWanted(ctx, owner, clusterName,
-					terraform.Apply)
-			},
-			SaveState: func(ctx context.Context, state []byte) error {
-				return r.states.Save(ctx, owner, clusterName,
-					state)
-			},
-		})
-		if err != nil {
-			return summary, err
-		}
-
-		return summary, r.states.MarkApplied(ctx, owner, digest)
-	}
-}
-
-// guardGroups refuses to delete a group while the OLVMCluster lives: its members would lose it.
-func guardGroups(change terraform.Change) string {
-	if change.Action == "delete" || change.Action == "replace" {
-		return change.Action
-	}
-
-	return ""
 }
 
 // reconcileDestroy removes the groups, once no machine is left that needs them. It reports whether the object may go.
 func (r *OLVMClusterReconciler) reconcileDestroy(
 	ctx context.Context, scope *clusterScope,
 ) (gone bool, after time.Duration, err error) {
-	c := scope.olvmCluster
-	if _, moving := c.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
+	if workspace.Moving(scope.olvmCluster) {
 		scope.blocked = "The object is being moved to another management cluster; its affinity groups stay"
 		return false, 0, nil
 	}
 
-	if err := r.reconcileState(ctx, scope); err != nil {
+	// Without groups no engine is needed.
+	_, requested := scope.olvmCluster.Annotations[infrav1.GroupsRequestedAnnotation]
+	ready := false
+	if requested || !scope.workspace.State.Empty() {
+		r.reconcileEngine(ctx, scope)
+		ready = scope.engineErr == nil
+	}
+
+	err = scope.workspace.Destroy(ctx, workspace.Request{
+		Facts:   workspace.Facts{Ready: ready, Made: requested},
+		Engine:  resolve.EngineOf(scope.olvmCluster),
+		Subject: func() workspace.Subject { return subjectOf(scope) },
+	})
+	if err != nil {
 		return false, 0, err
 	}
 
-	if scope.stateErr != nil {
-		givenUp, err := r.states.GivenUp(ctx, c)
-		if err != nil {
-			return false, 0, err
-		}
-
-		if givenUp {
-			scope.stateErr = nil
-		}
+	action := scope.workspace.Action
+	if action.Kind != workspace.Release {
+		return false, action.After, nil
 	}
 
-	o := r.observe(scope)
-	_, requested := c.Annotations[infrav1.GroupsRequestedAnnotation]
-	o.digest, o.hadVM = destroyDigest, requested && !scope.destroyed
-	if o.hadVM || !o.stateEmpty {
-		scope.engineErr = nil
-		r.reconcileEngine(ctx, scope)
-		o.ready = scope.engineErr == nil
-	}
-
-	scope.action = decide(deleteRules, o)
-	switch scope.action.kind {
-	case actionCancel:
-		r.Runs.runner.Cancel(scope.key)
-	case actionDestroy:
-		err := r.Runs.submit(ctx, r.Client, c, nil, func() terraform.Job {
-			return terraform.Job{
-				Key:       scope.key,
-				Tenant:    c.Namespace,
-				Engine:    resolve.EngineOf(c),
-				Operation: terraform.Destroy,
-				Digest:    destroyDigest,
-				Run:       r.destroyJob(scope),
-			}
-		})
-		if err != nil {
-			return false, 0, err
-		}
-	case actionRelease:
-		if err := r.states.Delete(ctx, c); err != nil {
-			return false, 0, err
-		}
-
-		if err := os.RemoveAll(r.workDir(c)); err != nil {
-			return false, 0, fmt.Errorf("failed to remove the working directory: %w", err)
-		}
-
-		r.Runs.forget(scope.key)
-
-		return true, 0, nil
-	}
-
-	return false, scope.action.after, nil
-}
-
-// destroyJob destroys what the state describes, and then what a run made that was cut off before it recorded it.
-func (r *OLVMClusterReconciler) destroyJob(scope *clusterScope) func(context.Context) (terraform.Summary, error) {
-	owner, session, config := scope.olvmCluster.DeepCopy(), scope.session, scope.config
-	dc, clusterName := scope.dataCenter, clusterNameOf(scope)
-
-	return func(ctx context.Context) (terraform.Summary, error) {
-		if err := r.stillWanted(ctx, owner, clusterName, terraform.Destroy); err != nil {
-			return terraform.Summary{}, err
-		}
-
-		state, err := r.states.Load(ctx, owner)
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		var summary terraform.Summary
-		if !state.Empty() {
-			files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
-			if err != nil {
-				return summary, err
-			}
-
-			summary, err = r.Executor.Apply(ctx, terraform.Request{
-				Dir:         r.workDir(owner),
-				Files:       files,
-				SecretFiles: []string{render.SecretsFile},
-				Secrets:     []string{config.Password},
-				State:       state.Bytes(), Destroy: true,
-				Confirm: func(ctx context.Context) error {
-					return r.stillWanted(ctx, owner, clusterName,
-						terraform.Destroy)
-				},
-				SaveState: func(ctx context.Context, state []byte) error {
-					return r.states.Save(ctx, owner, clusterName,
-						state)
-				},
-			})
-			if err != nil {
-				return summary, err
-			}
-		}
-
-		return summary, removeOrphanGroups(ctx, session, dc, clusterOwner(owner))
-	}
-}
-
-// removeOrphanGroups deletes groups with our whole mark natively: there is no state from which Terraform could do it.
-func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner resolve.Owner) error {
-	clusters, err := session.Clusters(ctx, dc)
-	if err != nil {
-		return err
-	}
-
-	for _, cluster := range clusters {
-		groups, err := session.AffinityGroups(ctx, cluster.ID)
-		if err != nil {
-			return err
-		}
-
-		for _, g := range groups {
-			if found, ok := resolve.GroupOwner(g.DescriptionText()); !ok || found != owner {
-				continue
-			}
-
-			if err := session.DeleteAffinityGroup(ctx, cluster.ID, g.ID); err != nil && !engine.IsNotFound(err) {
-				return err
-			}
-		}
-	}
-
-	return nil
+	return true, 0, scope.workspace.Remove(ctx)
 }
 
 // clusterNameOf is the name of the Cluster, also where it does not exist any more.
@@ -558,39 +310,4 @@ func clusterNameOf(scope *clusterScope) string {
 	}
 
 	return scope.olvmCluster.Labels[clusterv1.ClusterNameLabel]
-}
-
-// workDir is the cluster's working directory, apart from those of machines.
-func (r *OLVMClusterReconciler) workDir(c *infrav1.OLVMCluster) string {
-	return filepath.Join(r.WorkDir, c.Namespace, workFolder(statePrefix+c.Name, c.UID))
-}
-
-// takeNotice records the end of a run.
-func (r *OLVMClusterReconciler) takeNotice(ctx context.Context, scope *clusterScope) {
-	status, ok := r.Runs.runner.Observe(scope.key)
-	if !ok || status.Phase != terraform.Done {
-		scope.attempt = r.Runs.attempt(scope.key)
-		return
-	}
-
-	scope.noticed, scope.noticedRun = true, status.Ended
-	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
-		scope.attempt = r.Runs.attempt(scope.key)
-		return // nobody's failure
-	}
-
-	report := recordTerraform(&scope.olvmCluster.Status.Terraform, r.states.SecretName(scope.olvmCluster), status)
-	observeRun(status, report.Result)
-	scope.attempt = r.Runs.note(scope.key, status)
-	if status.Err != nil {
-		ctrl.LoggerFrom(ctx).Error(status.Err, "Terraform run failed", "operation", status.Operation)
-		r.Recorder.Eventf(scope.olvmCluster, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation),
-			string(status.Operation), "%s", shorten(status.Err.Error(), 900))
-
-		return
-	}
-
-	scope.destroyed = status.Operation == terraform.Destroy
-	ctrl.LoggerFrom(ctx).Info("Terraform run succeeded", "operation", status.Operation, "added", report.Added,
-		"changed", report.Changed, "destroyed", report.Destroyed)
 }

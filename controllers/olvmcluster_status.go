@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // clusterConditions are those that this controller owns.
@@ -128,32 +129,31 @@ func setFailureDomains(scope *clusterScope) {
 
 // setAffinity lists the groups that the engine has, and says how they are.
 func setAffinity(scope *clusterScope) {
-	c := scope.olvmCluster
+	c, ws := scope.olvmCluster, scope.workspace
 	if scope.engineErr != nil || scope.session == nil {
 		return // nothing is known, so what was known stays
 	}
 
-	if scope.groupsErr == nil && scope.stateErr == nil {
+	if scope.groupsErr == nil && ws.StateErr == nil {
 		c.Status.AffinityGroups = groupStatus(scope)
 	}
 
 	condition := metav1.Condition{Type: infrav1.AffinitySatisfiedCondition, Status: metav1.ConditionFalse}
 
 	switch {
-	case scope.stateErr != nil:
+	case ws.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
-		condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
 			"the groups are found in the engine"
 	case scope.groupsErr != nil:
 		condition.Reason, condition.Message = renderReason(scope.groupsErr)
-	case scope.attempt.failures > 0 && len(scope.groups) > 0:
-		condition.Reason = applyReason(scope.attempt.err)
-		condition.Message = failureMessage(
-			scope.attempt,
-		) + "; to do without affinity groups set spec.affinityGroups to []"
+	case ws.Failure.Count > 0 && len(scope.groups) > 0:
+		condition.Reason = ws.Failure.Reason()
+		condition.Message = ws.Failure.Message() + "; to do without affinity groups set " +
+			"spec.affinityGroups to []"
 	default:
 		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups)
-		if scope.action.kind == actionApply || scope.action.reason == infrav1.ApplyingReason {
+		if ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason {
 			condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ApplyingReason
 		}
 	}
@@ -163,7 +163,7 @@ func setAffinity(scope *clusterScope) {
 
 // groupStatus lists the groups of the state, as they are.
 func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
-	known := stateGroups(scope.state)
+	known := stateGroups(scope.workspace.State)
 	var out []infrav1.AffinityGroupStatus
 
 	for _, g := range scope.groups {
@@ -283,7 +283,11 @@ func setEngineCondition(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
+// destroying are the actions of a deletion that goes on by itself.
+var destroying = []workspace.ActionKind{workspace.Destroy, workspace.Wait, workspace.Cancel}
+
 func setClusterDeletingCondition(scope *clusterScope) {
+	ws := scope.workspace
 	condition := metav1.Condition{
 		Type:   infrav1.DeletingCondition,
 		Status: metav1.ConditionTrue,
@@ -297,16 +301,16 @@ func setClusterDeletingCondition(scope *clusterScope) {
 		switch {
 		case scope.blocked != "":
 			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
-		case scope.stateErr != nil:
+		case ws.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
-			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the affinity " +
+			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the affinity " +
 				"groups are looked for by their mark"
 		case scope.engineErr != nil:
 			_, condition.Message = resolve.EngineReason(scope.engineErr)
 			condition.Reason = infrav1.WaitingForEngineReason
-		case scope.attempt.failures > 0 && scope.attempt.digest == destroyDigest:
-			condition.Reason, condition.Message = infrav1.DeletionFailedReason, failureMessage(scope.attempt)
-		case scope.action.kind == actionDestroy || scope.action.kind == actionWait || scope.action.kind == actionCancel:
+		case ws.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
+		case slices.Contains(destroying, ws.Action.Kind):
 			condition.Reason = infrav1.WaitingForTerraformReason
 			condition.Message = "Waiting for the affinity groups to be deleted"
 		}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -33,8 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -50,11 +46,8 @@ type OLVMMachineReconciler struct {
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader
 	Engines   *Engines
-	Executor  *terraform.Executor
 	// Runs are shared by all controllers.
-	Runs *Runs
-	// WorkDir holds a working directory per machine.
-	WorkDir          string
+	Runs             *workspace.Runs
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
@@ -63,21 +56,19 @@ type OLVMMachineReconciler struct {
 	// namespaces.
 	CacheHasAll bool
 
-	states    *tfstate.Store
-	addresses *addressAllocator
-	runner    *terraform.Runner
-	follower  *follower
-	digests   digests
-	crowds    crowds
+	workspaces *workspace.Kind
+	addresses  *addressAllocator
+	follower   *follower
+	digests    digests
+	crowds     crowds
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *OLVMMachineReconciler) SetupWithManager(
 	ctx context.Context, mgr ctrl.Manager, options controller.Options,
 ) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Executor == nil || r.Recorder == nil ||
-		r.WorkDir == "" || r.Runs == nil {
-		return errors.New("fields Client, APIReader, Engines, Executor, Recorder, WorkDir and Runs must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil || r.Runs == nil {
+		return errors.New("fields Client, APIReader, Engines, Recorder and Runs must be set")
 	}
 
 	r.init()
@@ -100,7 +91,7 @@ func (r *OLVMMachineReconciler) SetupWithManager(
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
-		WatchesRawSource(source.Channel(r.Runs.machines, ahead)).
+		WatchesRawSource(source.Channel(r.Runs.Woken(machineKind), workspace.PrioritizeWoken)).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
@@ -116,10 +107,19 @@ func (r *OLVMMachineReconciler) SetupWithManager(
 }
 
 func (r *OLVMMachineReconciler) init() {
-	r.states = &tfstate.Store{Client: r.Client, Reader: r.APIReader, Metadata: r.Engines.Metadata}
+	r.workspaces = workspace.NewKind(workspace.Kind{
+		Name:     machineKind,
+		New:      func() client.Object { return &infrav1.OLVMMachine{} },
+		Runs:     r.Runs,
+		Recorder: r.Recorder,
+		Status:   machineTerraformStatus,
+	})
 	r.addresses = &addressAllocator{client: r.Client, reader: r.APIReader, cacheHasAll: r.CacheHasAll}
-	r.runner = r.Runs.runner
-	r.follower = &follower{engines: r.Engines, wake: r.Runs.wake}
+	r.follower = &follower{engines: r.Engines, wake: r.Runs.Wake}
+}
+
+func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
+	return &object.(*infrav1.OLVMMachine).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
 // olvmClusterToMachines wakes the machines when the way to their engine changes.
@@ -138,13 +138,17 @@ func (r *OLVMMachineReconciler) olvmClusterToMachines(ctx context.Context, objec
 	return out
 }
 
+// machineKind is the kind of the workspaces of machines.
+const machineKind = "OLVMMachine"
+
 // machineScope holds the facts of one pass.
 type machineScope struct {
 	cluster     *clusterv1.Cluster
 	machine     *clusterv1.Machine
 	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
 	olvmMachine *infrav1.OLVMMachine
-	key         string // of jobs and attempts
+	// workspace has the state, what became of the last run, and the action that was decided on.
+	workspace *workspace.Workspace
 
 	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be
 	// used yet. Set by reconcileBootstrapData and reconcileConfiguration.
@@ -163,11 +167,6 @@ type machineScope struct {
 	session   *engine.Client
 	config    engine.Config
 	engineErr error
-	// state, nil where there is none, or why it cannot be used. Set by reconcileState.
-	state    *tfstate.State
-	stateErr error
-	// stateUnknown says that it could not be read this time. Set by reconcileState.
-	stateUnknown bool
 	// vm as the engine has it; vmMissing says that it answered and has none. Set by reconcileVM.
 	vm        *engine.VM
 	vmMissing bool
@@ -184,14 +183,6 @@ type machineScope struct {
 	digest    string
 	resolved  *infrav1.OLVMStatus
 	renderErr error
-	// action that was decided on, and the attempt that failed last. Set by reconcileRun and reconcileDestroy.
-	action  action
-	attempt attempt
-	// noticed says that the end of a run was taken notice of, which is to be forgotten once it is written down.
-	noticed    bool
-	noticedRun time.Time
-	// destroyed says that a run just ended that found or left nothing. Set by takeNotice.
-	destroyed bool
 	// blocked says why a deletion must not go on. Set by reconcileDelete and reconcileOwnership.
 	blocked string
 }
@@ -205,17 +196,14 @@ func (s *machineScope) vmID() engine.ID {
 		return id
 	}
 
-	return engine.ID(s.state.ResourceID("ovirt_vm"))
+	return engine.ID(s.workspace.State.ResourceID("ovirt_vm"))
 }
 
 // Reconcile brings one OLVMMachine forward.
-func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
-	log := ctrl.LoggerFrom(ctx)
+func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	olvmMachine := &infrav1.OLVMMachine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
-		r.follower.leave(req.String())
-		return ctrl.Result{}, errors.Join(r.addresses.abandon(ctx, req.NamespacedName),
-			r.Runs.abandon(req.String(), filepath.Join(r.WorkDir, req.Namespace), req.Name))
+		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
 	}
@@ -224,34 +212,66 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
 	}
 
-	scope := &machineScope{olvmMachine: olvmMachine, key: req.String()}
+	scope := &machineScope{
+		olvmMachine: olvmMachine,
+		workspace:   r.workspaces.Open(olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
+	}
 	if err := r.findOwners(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if scope.olvmCluster != nil {
-		namespace := olvmMachine.Namespace
-		if r.begun(scope) {
-			namespace += " begun" // they do not wait behind those that have nothing yet
-		}
-
-		leave, ok := r.crowds.enter(ctx, namespace, resolve.EngineOf(scope.olvmCluster))
-		if !ok {
-			return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
-		}
-
-		defer leave()
+	leave, ok := r.enter(ctx, scope)
+	if !ok {
+		return ctrl.Result{RequeueAfter: jitter(engineRetry)}, nil
 	}
 
+	defer leave()
+
+	return r.reconcileOwned(ctx, scope)
+}
+
+// abandon drops what is kept of a machine that is gone.
+func (r *OLVMMachineReconciler) abandon(ctx context.Context, key types.NamespacedName) error {
+	r.follower.leave(r.workspaces.Key(key))
+
+	return errors.Join(r.addresses.abandon(ctx, key), r.workspaces.Abandon(key))
+}
+
+// enter takes a place among the reconciles of the machine's engine. Machines that have begun do not wait behind those
+// that have nothing yet.
+func (r *OLVMMachineReconciler) enter(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
+	if scope.olvmCluster == nil {
+		return func() {}, true
+	}
+
+	tenant := scope.olvmMachine.Namespace
+	if begun(scope) {
+		tenant += " begun"
+	}
+
+	return r.crowds.enter(ctx, tenant, resolve.EngineOf(scope.olvmCluster))
+}
+
+// begun reports whether the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.
+func begun(scope *machineScope) bool {
+	if scope.workspace.Running() {
+		return true
+	}
+
+	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
+}
+
+// reconcileOwned reconciles a machine that a Machine of an existing Cluster owns, or that is being deleted.
+func (r *OLVMMachineReconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_ ctrl.Result, reterr error) {
+	olvmMachine := scope.olvmMachine
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
 	if (scope.machine == nil || scope.cluster == nil) && !deleting {
-		log.Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
+		ctrl.LoggerFrom(ctx).Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
 		return ctrl.Result{}, nil
 	}
 
 	if scope.machine != nil {
-		log = log.WithValues("Machine", scope.machine.Name)
-		ctx = ctrl.LoggerInto(ctx, log)
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", scope.machine.Name))
 	}
 
 	if !deleting {
@@ -262,10 +282,16 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	}
 
 	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine)
-	if err == nil && isPaused {
-		return ctrl.Result{}, r.Runs.letPausedMove(ctx, r.Client, olvmMachine, scope.key, r.workDir(olvmMachine))
-	} else if err != nil || requeue {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+
+	if isPaused {
+		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
+	}
+
+	if requeue {
+		return ctrl.Result{}, nil
 	}
 
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
@@ -273,29 +299,9 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
 	}
 
-	before := slices.Clone(olvmMachine.Status.Conditions)
-	provisioned := ptr.Deref(olvmMachine.Status.Initialization.Provisioned, false)
-	defer func() {
-		updateMachineStatus(scope)
-		err := helper.Patch(ctx, olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions})
+	before := olvmMachine.Status.DeepCopy()
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
 
-		// conditions are written first: where the rest failed, the next pass would see no change
-		if !apierrors.IsNotFound(err) {
-			announce(r.Recorder, olvmMachine, before, olvmMachine.Status.Conditions, scope.steps())
-		}
-
-		if err != nil {
-			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
-			return
-		}
-
-		observeMachine(scope, provisioned, before)
-		if scope.noticed {
-			r.runner.Forget(scope.key, scope.noticedRun) // not before it is written down
-		}
-	}()
-	r.Runs.letMove(olvmMachine, scope.key, r.workDir(olvmMachine))
-	r.takeNotice(ctx, scope)
 	if deleting {
 		return r.reconcileDelete(ctx, scope)
 	}
@@ -303,14 +309,26 @@ func (r *OLVMMachineReconciler) Reconcile(ctx context.Context, req ctrl.Request)
 	return r.reconcileNormal(ctx, scope)
 }
 
-// begun says that the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.
-func (r *OLVMMachineReconciler) begun(scope *machineScope) bool {
-	run, ok := r.runner.Observe(scope.key)
-	if ok && run.Phase != terraform.Queued {
-		return true
+// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
+// would see no change, and tell nothing.
+func (r *OLVMMachineReconciler) patch(
+	ctx context.Context, scope *machineScope, helper *patch.Helper, before *infrav1.OLVMMachineStatus,
+) error {
+	updateMachineStatus(scope)
+
+	err := helper.Patch(ctx, scope.olvmMachine, patch.WithOwnedConditions{Conditions: machineConditions})
+	if !apierrors.IsNotFound(err) {
+		announce(r.Recorder, scope.olvmMachine, before.Conditions, scope.olvmMachine.Status.Conditions, scope.steps())
 	}
 
-	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	observeMachine(scope, ptr.Deref(before.Initialization.Provisioned, false), before.Conditions)
+	scope.workspace.Recorded()
+
+	return nil
 }
 
 // findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
@@ -318,14 +336,14 @@ func (r *OLVMMachineReconciler) findOwners(ctx context.Context, scope *machineSc
 	var err error
 	scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.key, err)
+		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.workspace.Key(), err)
 	}
 
 	scope.cluster, err = util.GetClusterFromMetadata(ctx, r.Client, scope.olvmMachine.ObjectMeta)
 	if errors.Is(err, util.ErrNoCluster) || apierrors.IsNotFound(err) {
 		scope.cluster = nil
 	} else if err != nil {
-		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.key, err)
+		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.workspace.Key(), err)
 	}
 
 	if scope.cluster == nil {
@@ -368,55 +386,4 @@ func (r *OLVMMachineReconciler) findOLVMCluster(ctx context.Context, scope *mach
 	}
 
 	return nil
-}
-
-// takeNotice records the end of a run: counters, events, and what to wait for after a failure.
-func (r *OLVMMachineReconciler) takeNotice(ctx context.Context, scope *machineScope) {
-	status, ok := r.runner.Observe(scope.key)
-	if !ok || status.Phase != terraform.Done {
-		scope.attempt = r.Runs.attempt(scope.key)
-		return
-	}
-
-	scope.noticed, scope.noticedRun = true, status.Ended
-	if errors.Is(status.Err, terraform.ErrCancelled) || errors.Is(status.Err, terraform.ErrShuttingDown) {
-		scope.attempt = r.Runs.attempt(scope.key)
-		return // nobody's failure
-	}
-
-	report := recordRun(scope.olvmMachine, status)
-	observeRun(status, report.Result)
-	log := ctrl.LoggerFrom(ctx).WithValues("operation", status.Operation, "seconds",
-		status.Ended.Sub(status.Started).Seconds())
-	scope.attempt = r.Runs.note(scope.key, status)
-	if status.Err != nil {
-		log.Error(status.Err, "Terraform run failed")
-		r.Recorder.Eventf(scope.olvmMachine, nil, corev1.EventTypeWarning, "Failed"+string(status.Operation),
-			string(status.Operation), "%s", shorten(status.Err.Error(), 900))
-
-		return
-	}
-
-	scope.destroyed = status.Operation == terraform.Destroy
-	log.Info("Terraform run succeeded", "added", report.Added, "changed", report.Changed, "destroyed", report.Destroyed)
-	r.Recorder.Eventf(
-		scope.olvmMachine,
-		nil,
-		corev1.EventTypeNormal,
-		"Successful"+string(status.Operation),
-		string(status.Operation),
-		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed",
-		status.Ended.Sub(status.Started).Seconds(),
-		report.Added,
-		report.Changed,
-		report.Destroyed,
-	)
-}
-
-func shorten(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-
-	return text[:length] + " ..."
 }

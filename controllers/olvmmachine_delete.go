@@ -5,21 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -30,44 +26,29 @@ func (r *OLVMMachineReconciler) reconcileDelete(ctx context.Context, scope *mach
 		return ctrl.Result{}, nil
 	}
 
-	if _, moving := scope.olvmMachine.Annotations[clusterctlv1.DeleteForMoveAnnotation]; moving {
-		scope.blocked = "The object is being moved to another management cluster; its VM stays"
-		return ctrl.Result{}, nil
-	}
-
 	if _, err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if scope.stateErr != nil {
-		givenUp, err := r.states.GivenUp(ctx, scope.olvmMachine)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-
-		if givenUp {
-			scope.stateErr = nil
-		}
+	if workspace.Moving(scope.olvmMachine) {
+		scope.blocked = "The object is being moved to another management cluster; its VM stays"
+		return ctrl.Result{}, nil
 	}
 
 	if _, err := r.reconcileEngine(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
 
+	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || mayHaveVM(scope.olvmMachine)) {
+		scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s "+
+			"make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
+			scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
+			infrav1.MachineFinalizer)
+
+		return ctrl.Result{RequeueAfter: vmSteady}, nil
+	}
+
 	if scope.olvmCluster == nil {
-		if !scope.state.Empty() || mayHaveVM(scope.olvmMachine) {
-			scope.blocked = fmt.Sprintf(
-				"The OLVMCluster, which names the engine, does not exist. To delete the VM %s make it again, with "+
-					"the label %s=%s; to keep the VM remove the finalizer %s from this object",
-				scope.vmID(),
-				clusterv1.ClusterNameLabel,
-				scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
-				infrav1.MachineFinalizer,
-			)
-
-			return ctrl.Result{RequeueAfter: vmSteady}, nil
-		}
-
 		scope.engineErr = &resolve.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "Cluster spec.infrastructureRef",
@@ -130,59 +111,56 @@ func (r *OLVMMachineReconciler) reconcileOwnership(ctx context.Context, scope *m
 	}
 }
 
-// reconcileDestroy decides, and submits the run that destroys where one is needed.
+// reconcileDestroy submits the run that destroys where one is needed, and releases the object when nothing is left.
 func (r *OLVMMachineReconciler) reconcileDestroy(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
-	o := r.observe(scope)
-	o.digest = destroyDigest
-	o.ready = scope.session != nil && scope.vmErr == nil
+	request := workspace.Request{
+		Facts: workspace.Facts{
+			Ready: scope.session != nil && scope.vmErr == nil,
+			// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is
+			// a job's.
+			Made:         !scope.vmMissing && mayHaveVM(scope.olvmMachine),
+			ShutdownLeft: shutdownLeft(scope),
+		},
+		Subject: func() workspace.Subject { return r.subject(scope) },
+	}
+	if scope.olvmCluster != nil {
+		request.Engine = resolve.EngineOf(scope.olvmCluster)
+	}
 
-	// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is a job's.
-	o.hadVM = !scope.vmMissing && !scope.destroyed && mayHaveVM(scope.olvmMachine)
-	o.shutdownLeft = shutdownLeft(scope)
-	scope.action = decide(deleteRules, o)
-	if scope.action.reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
-		if err := scope.session.ShutdownVM(ctx, scope.vm.ID, false); err != nil && !engine.IsConflict(err) {
-			ctrl.LoggerFrom(ctx).
-				Error(err, "Failed to ask the guest to shut down; it is asked again until its power is cut")
+	if err := scope.workspace.Destroy(ctx, request); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	action := scope.workspace.Action
+	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
+		err := scope.session.ShutdownVM(ctx, scope.vm.ID, false)
+		if err != nil && !engine.IsConflict(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power "+
+				"is cut")
 		}
 	}
 
-	switch scope.action.kind {
-	case actionCancel:
-		r.runner.Cancel(scope.key)
-	case actionDestroy:
-		err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, nil, func() terraform.Job {
-			return terraform.Job{
-				Key:       scope.key,
-				Tenant:    scope.olvmCluster.Namespace,
-				Engine:    resolve.EngineOf(scope.olvmCluster),
-				Operation: terraform.Destroy,
-				Digest:    destroyDigest,
-				Run:       r.destroyJob(scope),
-			}
-		})
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-	case actionRelease:
-		if err := r.addresses.release(ctx, scope.olvmMachine); err != nil {
-			return ctrl.Result{}, err
-		}
-
-		if err := r.states.Delete(ctx, scope.olvmMachine); err != nil {
-			return ctrl.Result{}, err
-		}
-
-		if err := r.removeWorkDir(scope.olvmMachine); err != nil {
-			return ctrl.Result{}, err
-		}
-
-		r.Runs.forget(scope.key)
-		r.follower.leave(scope.key)
-		controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
+	if action.Kind == workspace.Release {
+		return ctrl.Result{}, r.release(ctx, scope)
 	}
 
-	return ctrl.Result{RequeueAfter: scope.action.after}, nil
+	return ctrl.Result{RequeueAfter: action.After}, nil
+}
+
+// release gives back what the machine held here, and lets the object go.
+func (r *OLVMMachineReconciler) release(ctx context.Context, scope *machineScope) error {
+	if err := r.addresses.release(ctx, scope.olvmMachine); err != nil {
+		return err
+	}
+
+	if err := scope.workspace.Remove(ctx); err != nil {
+		return err
+	}
+
+	r.follower.leave(scope.workspace.Key())
+	controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
+
+	return nil
 }
 
 // defaultShutdown is how long a guest may take that is asked to shut down.
@@ -202,139 +180,6 @@ func shutdownLeft(scope *machineScope) time.Duration {
 	}
 
 	return max(time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit)), 0)
-}
-
-// destroyDigest stands for the empty configuration.
-const destroyDigest = "destroy"
-
-// destroyJob destroys what the state describes; and, where a run was cut off before it recorded its VM, that VM.
-func (r *OLVMMachineReconciler) destroyJob(scope *machineScope) func(context.Context) (terraform.Summary, error) {
-	owner, session, config := scope.olvmMachine.DeepCopy(), scope.session, scope.config
-	dcName, vmID := scope.olvmCluster.Spec.OLVMDatacenterName, scope.vmID()
-
-	return func(ctx context.Context) (terraform.Summary, error) {
-		if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
-			return terraform.Summary{}, err
-		}
-
-		state, err := r.states.Load(ctx, owner)
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		if state.Empty() {
-			err := removeOrphan(ctx, session, orphan{
-				id:         vmID,
-				dataCenter: dcName,
-				name:       owner.Annotations[infrav1.CreateRequestedAnnotation],
-				owner:      ownerOf(owner),
-				dataDisks:  owner.Spec.VirtualMachine.DataDisks,
-			})
-			if err != nil {
-				return terraform.Summary{}, err
-			}
-
-			return terraform.Summary{}, r.removeStrays(ctx, session, owner)
-		}
-
-		files, err := render.DestroyFiles(resolve.RenderEngine(session, config))
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		summary, err := r.destroy(ctx, owner, files, config.Password, state)
-		if err != nil && strings.Contains(err.Error(), inSnapshot) {
-			if err := r.removeSnapshots(ctx, session, owner, vmID); err != nil {
-				return summary, err
-			}
-
-			if state, err = r.states.Load(ctx, owner); err != nil {
-				return summary, err
-			}
-
-			summary, err = r.destroy(ctx, owner, files, config.Password, state)
-		}
-
-		if err != nil {
-			return summary, err
-		}
-
-		return summary, r.removeStrays(ctx, session, owner)
-	}
-}
-
-// destroy runs Terraform on a state that is to become empty.
-func (r *OLVMMachineReconciler) destroy(
-	ctx context.Context, owner *infrav1.OLVMMachine, files render.Files, password string, state *tfstate.State,
-) (terraform.Summary, error) {
-	return r.Executor.Apply(ctx, terraform.Request{
-		Dir: r.workDir(owner), Files: files, SecretFiles: []string{render.SecretsFile}, Secrets: []string{password},
-		State: state.Bytes(), Destroy: true,
-		Confirm: func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Destroy) },
-		SaveState: func(ctx context.Context, state []byte) error {
-			return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
-		},
-	})
-}
-
-// inSnapshot are the engine's words where a disk cannot be detached because somebody made a snapshot of its VM.
-const inSnapshot = "is already configured in a snapshot"
-
-// removeSnapshots removes the snapshots of a machine's VM, which would go with it anyway, so that its data disks can be
-// detached. The run that met them has stopped the VM.
-func (r *OLVMMachineReconciler) removeSnapshots(
-	ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine, vmID engine.ID,
-) error {
-	if err := r.stillWanted(ctx, owner, terraform.Destroy); err != nil {
-		return err
-	}
-
-	log.FromContext(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", vmID)
-
-	return session.RemoveSnapshots(ctx, vmID, nil)
-}
-
-// removeStrays deletes the data disks that were made for the machine and that its state does not know: a run was killed
-// between the engine's doing and the state. A disk that only has the alias stays, and so
-// do the copies that the engine made of it for a template and its VMs.
-func (r *OLVMMachineReconciler) removeStrays(
-	ctx context.Context, session *engine.Client, owner *infrav1.OLVMMachine,
-) error {
-	wanted := owner.Spec.VirtualMachine.DataDisks
-	if len(wanted) == 0 {
-		return nil
-	}
-
-	state, err := r.states.Load(ctx, owner)
-	if err != nil {
-		return err
-	}
-
-	known := state.Instances("ovirt_disk")
-
-	for _, disk := range wanted {
-		found, err := session.FindImageDisks(
-			ctx,
-			render.DiskAlias(owner.Annotations[infrav1.CreateRequestedAnnotation], disk.Name),
-		)
-		if err != nil {
-			return err
-		}
-
-		for i := range found {
-			id := found[i].ID
-			if !found[i].MadeFor(ownerOf(owner).Comment()) ||
-				slices.ContainsFunc(known, func(in tfstate.Instance) bool { return in.Text("id") == id.String() }) {
-				continue
-			}
-
-			if err := session.RemoveDisk(ctx, id, nil); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
 }
 
 // orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.

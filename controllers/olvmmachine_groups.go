@@ -26,7 +26,7 @@ func (r *OLVMMachineReconciler) affinityGroups(ctx context.Context, scope *machi
 
 	ids := map[string]string{}
 
-	for _, m := range scope.state.Instances("ovirt_vm_affinity_group") {
+	for _, m := range scope.workspace.State.Instances("ovirt_vm_affinity_group") {
 		if slices.Contains(self.Groups, m.Key) {
 			ids[m.Key] = m.Text("affinity_group_id")
 		}
@@ -108,7 +108,7 @@ func mayJoin(
 // leftGroup says whether the VM was taken out of one of its groups behind our back. A group that is gone is made again
 // by the OLVMCluster, and has another UUID then.
 func (r *OLVMMachineReconciler) leftGroup(ctx context.Context, scope *machineScope) (bool, error) {
-	if scope.vm == nil || scope.state == nil || len(scope.groups) == 0 {
+	if scope.vm == nil || scope.workspace.State == nil || len(scope.groups) == 0 {
 		return false, nil
 	}
 

@@ -5,23 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,9 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 const (
@@ -52,7 +43,7 @@ func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *mach
 	var errs []error
 
 	for _, p := range []phase{
-		r.reconcileBootstrapData, r.reconcileEngine, r.reconcileAddresses, r.reconcileState, r.reconcileVM,
+		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileAddresses, r.reconcileVM,
 		r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
 	} {
 		after, err := p(ctx, scope)
@@ -60,7 +51,7 @@ func (r *OLVMMachineReconciler) reconcileNormal(ctx context.Context, scope *mach
 			errs = append(errs, err)
 		}
 
-		if scope.stateUnknown {
+		if scope.workspace.StateUnread {
 			break // nothing may be decided without the state
 		}
 
@@ -103,7 +94,7 @@ func (r *OLVMMachineReconciler) reconcileBootstrapData(
 		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
 	}
 
-	if status, ok := r.runner.Observe(scope.key); ok && status.Phase != terraform.Done {
+	if scope.workspace.InFlight() {
 		return 0, nil // the run has it
 	}
 
@@ -315,32 +306,23 @@ func (r *OLVMMachineReconciler) reconcileEngine(ctx context.Context, scope *mach
 	return 0, nil
 }
 
-// reconcileState reads the state and keeps it the object's own, and records the VM on the object as soon as the state
-// has it.
+// reconcileState observes the workspace, and records the VM on the object as soon as the state has it.
 func (r *OLVMMachineReconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	state, err := r.states.Hold(ctx, scope.olvmMachine, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel])
-	var invalid *tfstate.InvalidError
-	if errors.As(err, &invalid) {
-		scope.stateErr = invalid
-		return vmSteady, nil
+	err := scope.workspace.Observe(ctx)
+	if scope.workspace.Ended != nil {
+		recordCreation(scope.olvmMachine, *scope.workspace.Ended)
 	}
 
-	if err != nil {
-		scope.stateUnknown = true
-		return 0, err
+	if scope.workspace.StateErr != nil {
+		return vmSteady, err
 	}
 
-	scope.stateErr = noteState(&scope.olvmMachine.Status.Terraform, r.states.SecretName(scope.olvmMachine), state)
-	if scope.stateErr != nil {
-		return vmSteady, nil
-	}
-
-	scope.state = state
-	if id := state.ResourceID("ovirt_vm"); id != "" && scope.olvmMachine.Spec.ProviderID == "" {
+	id := scope.workspace.State.ResourceID("ovirt_vm")
+	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
 	}
 
-	return 0, nil
+	return 0, err
 }
 
 // reconcileVM looks at the VM natively.
@@ -377,7 +359,7 @@ func (r *OLVMMachineReconciler) reconcileVM(ctx context.Context, scope *machineS
 	}
 
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
-	r.follower.follow(scope.key, followed{session: scope.session, vmID: id, fast: booting, vm: vm})
+	r.follower.follow(scope.workspace.Key(), followed{session: scope.session, vmID: id, fast: booting, vm: vm})
 
 	return 0, nil
 }
@@ -414,7 +396,7 @@ func (r *OLVMMachineReconciler) reconcileGuest(ctx context.Context, scope *machi
 func (r *OLVMMachineReconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
-	if scope.session == nil || scope.addressErr != nil || scope.waiting != nil || scope.stateErr != nil {
+	if scope.session == nil || scope.addressErr != nil || scope.waiting != nil || scope.workspace.StateErr != nil {
 		return 0, nil
 	}
 
@@ -516,237 +498,34 @@ func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {
 	return resolve.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
 }
 
-// observe collects what decide needs.
-func (r *OLVMMachineReconciler) observe(scope *machineScope) observed {
-	o := observed{
-		now:           time.Now(),
-		failures:      scope.attempt.failures,
-		lastFailure:   scope.attempt.at,
-		lastAttempted: scope.attempt.digest,
-		stateInvalid:  scope.stateErr != nil,
-		stateEmpty:    scope.state.Empty(),
-		hadVM:         scope.olvmMachine.Spec.ProviderID != "",
-		vmMissing:     scope.vmMissing,
-		ready:         scope.asked != nil && scope.vmErr == nil, drifted: scope.leftGroup,
-	}
-	if status, ok := r.runner.Observe(scope.key); ok && (!scope.noticed || status.Phase != terraform.Done) {
-		o.run = &status
-	}
-
-	o.digest = scope.digest
-	if scope.state != nil {
-		o.applied = scope.state.AppliedDigest
-	}
-
-	return o
-}
-
-// reconcileRun decides, and submits a run where one is needed.
+// reconcileRun submits a run where one is needed.
 func (r *OLVMMachineReconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	o := r.observe(scope)
-	scope.action = decide(normalRules, o)
-	if scope.action.kind != actionApply {
-		return scope.action.after, nil
-	}
-
-	if o.drifted && o.digest == o.applied {
-		driftTotal.WithLabelValues(driftMember).Inc()
-	}
-
-	// That a VM may exist must be known before anything can create it.
-	err := r.Runs.submit(ctx, r.Client, scope.olvmMachine, map[string]string{
-		infrav1.CreateRequestedAnnotation: scope.machine.Name,
-	}, func() terraform.Job {
-		return terraform.Job{
-			Key:       scope.key,
-			Tenant:    scope.olvmCluster.Namespace,
-			Engine:    resolve.EngineOf(scope.olvmCluster),
-			Operation: terraform.Apply,
-			Digest:    o.digest,
-			Run:       r.applyJob(scope, o.digest),
-		}
+	state := scope.workspace.State
+	err := scope.workspace.Apply(ctx, workspace.Request{
+		Facts: workspace.Facts{
+			Ready:   scope.asked != nil && scope.vmErr == nil,
+			Digest:  scope.digest,
+			Drifted: scope.leftGroup,
+			Made:    scope.olvmMachine.Spec.ProviderID != "",
+			Lost:    scope.vmMissing,
+		},
+		Engine: resolve.EngineOf(scope.olvmCluster),
+		// That a VM may exist must be known before anything can create it.
+		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
+		Subject:     func() workspace.Subject { return r.subject(scope) },
 	})
-	if err != nil {
-		return 0, err
+	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
+		return scope.workspace.Action.After, err
+	}
+
+	if scope.leftGroup && state != nil && state.AppliedDigest == scope.digest {
+		driftTotal.WithLabelValues(driftMember).Inc()
 	}
 
 	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
 	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
 
 	return 0, nil
-}
-
-// recordVM writes the ID of a VM down the moment it exists, also with an executor that writes its state at the end
-// only. If that fails, the state or a look by name finds the VM later.
-func (r *OLVMMachineReconciler) recordVM(ctx context.Context, owner *infrav1.OLVMMachine, id string) {
-	ctx, cancel := context.WithTimeout(ctx, engineRetry)
-	defer cancel()
-	patch := client.RawPatch(
-		types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"providerID":%q}}`, owner.UID, bootstrap.ProviderIDPrefix+id),
-	)
-	target := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
-	if err := r.Client.Patch(ctx, target, patch); err != nil {
-		ctrl.Log.WithName("olvmmachine").Error(err, "Failed to record the VM of an OLVMMachine", "OLVMMachine",
-			client.ObjectKeyFromObject(owner), "vm", id)
-	}
-}
-
-// shortQueue is how long a job may have waited for its turn without that it is looked at anew.
-const shortQueue = time.Second
-
-// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied: the
-// queue may have been long, and who paused, moved or changed a machine meanwhile must find it untouched. A destruction
-// does not need the Cluster.
-func (r *OLVMMachineReconciler) stillWanted(
-	ctx context.Context, owner *infrav1.OLVMMachine, operation terraform.Operation,
-) error {
-	if err := r.Runs.mayAct(ctx); err != nil {
-		return err
-	}
-
-	current := &infrav1.OLVMMachine{}
-	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
-		return fmt.Errorf("failed to get the OLVMMachine before the run: %w", err)
-	}
-
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: owner.Namespace, Name: owner.Labels[clusterv1.ClusterNameLabel]}
-	err := r.APIReader.Get(ctx, key, cluster)
-	if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
-		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
-	}
-
-	_, moving := current.Annotations[clusterctlv1.DeleteForMoveAnnotation]
-	rendered := owner.Spec
-	rendered.ProviderID = current.Spec.ProviderID // what we write ourselves
-	if current.UID != owner.UID || moving || annotations.IsPaused(cluster, current) ||
-		operation == terraform.Apply && (!current.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(rendered,
-			current.Spec)) {
-		return terraform.ErrCancelled
-	}
-
-	return nil
-}
-
-// applyJob is one run. It works on copies: the scope belongs to the reconcile that ends before the run begins.
-func (r *OLVMMachineReconciler) applyJob(
-	scope *machineScope, digest string,
-) func(context.Context) (terraform.Summary, error) {
-	owner, session := scope.olvmMachine.DeepCopy(), scope.session
-	name, dcName := scope.machine.Name, scope.olvmCluster.Spec.OLVMDatacenterName
-	secrets := []string{scope.config.Password, scope.asked.UserData}
-	if scope.bootstrap != nil {
-		secrets = append(secrets, string(scope.bootstrap.Data))
-	}
-
-	hadVM := scope.olvmMachine.Spec.ProviderID != ""
-	clusterID, groups := engine.ID(scope.resolved.ClusterID), scope.groups
-	dir := r.workDir(owner)
-	asked, submitted := *scope.asked, time.Now()
-
-	return func(ctx context.Context) (terraform.Summary, error) {
-		if time.Since(submitted) > shortQueue { // else it was just looked at, and is again before anything is applied
-			if err := r.stillWanted(ctx, owner, terraform.Apply); err != nil {
-				return terraform.Summary{}, err
-			}
-		}
-
-		files, err := render.MachineFiles(asked) // not before its turn: a thousand jobs may wait
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		state, err := r.states.Load(ctx, owner)
-		if err != nil {
-			return terraform.Summary{}, err
-		}
-
-		vmID := state.ResourceID("ovirt_vm")
-		fresh := state == nil && !hadVM
-		if !state.Complete() {
-			found, err := resolve.FindExisting(ctx, session, dcName, name, owner.Spec)
-			if err != nil {
-				return terraform.Summary{}, err
-			}
-
-			if found != nil && vmID == "" && found.Owner != ownerOf(owner) {
-				return terraform.Summary{}, found.Conflict()
-			}
-
-			if found != nil && vmID != "" && found.VM.ID.String() != vmID {
-				found = nil // the machine's own was renamed in the engine
-			}
-
-			fresh = fresh && found == nil
-			if err := found.FindMemberships(ctx, session, clusterID, groups); err != nil {
-				return terraform.Summary{}, err
-			}
-
-			files = files.Adopting(found.Imports())
-		}
-
-		summary, err := r.Executor.Apply(ctx, terraform.Request{
-			Dir:         dir,
-			Owner:       ownerOf(owner).Comment(),
-			Files:       files,
-			SecretFiles: []string{render.SecretsFile},
-			Secrets:     secrets,
-			Names:       []string{asked.Name},
-			State:       state.Bytes(),
-			Fresh:       fresh,
-			Guard:       guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
-			Confirm:     func(ctx context.Context) error { return r.stillWanted(ctx, owner, terraform.Apply) },
-			Applied: func(ctx context.Context, address, id string) {
-				if address == render.VMAddress.String() {
-					r.recordVM(ctx, owner, id)
-				}
-			},
-			SaveState: func(ctx context.Context, state []byte) error {
-				return r.states.Save(ctx, owner, owner.Labels[clusterv1.ClusterNameLabel], state)
-			},
-		})
-		if err != nil {
-			return summary, err
-		}
-
-		if !state.Complete() {
-			if err := r.removeStrays(ctx, session, owner); err != nil {
-				return summary, err
-			}
-		}
-
-		return summary, r.states.MarkApplied(ctx, owner, digest)
-	}
-}
-
-// guardLiveMachine refuses what a machine that has a VM must not suffer: machines are immutable, a change is a rollout.
-func guardLiveMachine(hadVM bool) func(terraform.Change) string {
-	return func(change terraform.Change) string {
-		switch {
-		case change.Type == "ovirt_vm_affinity_group":
-			return "" // leaving or changing a group touches no VM
-		case change.Action == "delete" || change.Action == "replace":
-			return change.Action
-		case change.Action == "create" && change.Type == "ovirt_vm" && hadVM:
-			return "create again"
-		}
-
-		return ""
-	}
-}
-
-// workDir is the machine's working directory, by namespace, name and UID: an object made anew gets a new one.
-func (r *OLVMMachineReconciler) workDir(m *infrav1.OLVMMachine) string {
-	return filepath.Join(r.WorkDir, m.Namespace, workFolder(m.Name, m.UID))
-}
-
-func (r *OLVMMachineReconciler) removeWorkDir(m *infrav1.OLVMMachine) error {
-	if err := os.RemoveAll(r.workDir(m)); err != nil {
-		return fmt.Errorf("failed to remove the working directory: %w", err)
-	}
-
-	return nil
 }
 
 // providerIDToVM is the UUID in a provider ID; empty where there is none.

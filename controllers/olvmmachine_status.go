@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // machineConditions are those that this controller owns.
@@ -40,84 +40,17 @@ func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
 	return m.Status.OLVM
 }
 
-// recordRun writes the end of a run into the status.
-func recordRun(m *infrav1.OLVMMachine, run terraform.Status) *infrav1.TerraformRun {
-	report := recordTerraform(&m.Status.Terraform, tfstate.SecretName(m), run)
-
+// recordCreation records in the status what a run made of the VM.
+func recordCreation(m *infrav1.OLVMMachine, run terraform.Status) {
 	vm := &ensureOLVM(m).VirtualMachine
+
 	switch {
 	case run.Operation != terraform.Apply:
 	case run.Err == nil:
 		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
 	case m.Spec.ProviderID == "":
-		vm.CreationStatus, vm.CreationError = "Failed", shorten(run.Err.Error(), 1024)
+		vm.CreationStatus, vm.CreationError = "Failed", workspace.Shorten(run.Err.Error(), 1024)
 	}
-
-	return report
-}
-
-// recordTerraform writes the end of a run into the part of a status that is about Terraform.
-func recordTerraform(status **infrav1.TerraformStatus, stateSecret string, run terraform.Status) *infrav1.TerraformRun {
-	if *status == nil {
-		*status = &infrav1.TerraformStatus{}
-	}
-
-	t := *status
-	t.StateSecret = stateSecret
-	t.Runs++
-	report := &infrav1.TerraformRun{
-		Operation:      string(run.Operation),
-		Result:         "Succeeded",
-		StartTime:      metav1.NewTime(run.Started),
-		CompletionTime: metav1.NewTime(run.Ended),
-		Added:          int32(run.Summary.Added),
-		Changed:        int32(run.Summary.Changed),
-		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
-	}
-
-	var refused *terraform.GuardError
-	switch {
-	case run.Err == nil:
-		t.Failures = 0
-	case errors.As(run.Err, &refused):
-		report.Result = "Refused"
-		t.Failures++
-	default:
-		report.Result = "Failed"
-		t.Failures++
-	}
-
-	t.LastRun = report
-
-	return report
-}
-
-// noteState writes down which state was seen, and refuses one that is older than what was seen before: a backup of the
-// Secret was restored, and what was made since is not in it.
-func noteState(status **infrav1.TerraformStatus, secret string, state *tfstate.State) error {
-	if state == nil {
-		return nil
-	}
-
-	if *status == nil {
-		*status = &infrav1.TerraformStatus{}
-	}
-
-	t, serial := *status, int64(state.Serial) //nolint:gosec // one more with each change
-	if t.StateLineage == state.Lineage && serial < t.StateSerial {
-		return &tfstate.InvalidError{
-			Secret: secret,
-			Reason: fmt.Sprintf(
-				"it has serial %d, and there was one with serial %d: an older state was restored over it",
-				serial,
-				t.StateSerial,
-			),
-		}
-	}
-
-	t.StateSecret, t.StateLineage, t.StateSerial = secret, state.Lineage, serial
-
-	return nil
 }
 
 // updateMachineStatus turns the facts of a pass into status.
@@ -125,7 +58,7 @@ func updateMachineStatus(scope *machineScope) {
 	m, addresses := scope.olvmMachine, scope.machineAddresses()
 	setMachineFacts(scope, addresses)
 	setMachineDeletingCondition(scope)
-	if m.DeletionTimestamp.IsZero() && !scope.stateUnknown {
+	if m.DeletionTimestamp.IsZero() && !scope.workspace.StateUnread {
 		setBootstrapCondition(scope)
 		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
@@ -166,8 +99,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
 
-	if scope.state != nil {
-		if id := scope.state.ResourceID("ovirt_nic"); id != "" {
+	if scope.workspace.State != nil {
+		if id := scope.workspace.State.ResourceID("ovirt_nic"); id != "" {
 			ensureOLVM(m).VNICID = id
 		}
 	}
@@ -271,6 +204,7 @@ func (s *machineScope) dynamic() bool {
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
+	ws := scope.workspace
 	condition := metav1.Condition{
 		Type:   infrav1.DeletingCondition,
 		Status: metav1.ConditionFalse,
@@ -282,28 +216,23 @@ func setMachineDeletingCondition(scope *machineScope) {
 		switch {
 		case scope.blocked != "":
 			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
-		case scope.stateErr != nil:
+		case ws.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
-			condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
+			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
 				"for by its ID or name"
 		case scope.engineErr != nil || scope.vmErr != nil:
 			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
 			condition.Reason = infrav1.WaitingForEngineReason
-		case scope.attempt.failures > 0 && scope.attempt.digest == destroyDigest:
-			condition.Reason, condition.Message = infrav1.DeletionFailedReason, failureMessage(scope.attempt)
-		case scope.action.reason == infrav1.WaitingForGuestShutdownReason:
-			condition.Reason, condition.Message = scope.action.reason, scope.action.message
-		case scope.action.message != "":
-			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, scope.action.message
+		case ws.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
+		case ws.Action.Reason == infrav1.WaitingForGuestShutdownReason:
+			condition.Reason, condition.Message = ws.Action.Reason, ws.Action.Message
+		case ws.Action.Message != "":
+			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, ws.Action.Message
 		}
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
-}
-
-func failureMessage(a attempt) string {
-	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)",
-		shorten(a.err.Error(), 2000), a.failures, backoff(a.failures))
 }
 
 func setBootstrapCondition(scope *machineScope) {
@@ -371,19 +300,20 @@ func (s *machineScope) whyNoGuestAddress() string {
 }
 
 func setAppliedCondition(scope *machineScope) {
+	ws := scope.workspace
 	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
 
-	applied := scope.state != nil && scope.state.AppliedDigest != ""
+	applied := ws.State != nil && ws.State.AppliedDigest != ""
 	switch {
-	case scope.action.kind == actionNone && scope.action.reason == infrav1.AppliedReason:
+	case ws.Action.Kind == workspace.None && ws.Action.Reason == infrav1.AppliedReason:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
-	case scope.stateErr != nil:
+	case ws.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
-		condition.Message = scope.stateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
 			"the state is rebuilt from the VM"
 	case applied &&
 		(scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil ||
-			scope.action.kind == actionBlock):
+			ws.Action.Kind == workspace.Block):
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
@@ -392,10 +322,10 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engineErr.Error()
 	case scope.renderErr != nil:
 		condition.Reason, condition.Message = renderReason(scope.renderErr)
-	case scope.attempt.failures > 0 && scope.action.kind != actionApply:
-		condition.Reason, condition.Message = applyReason(scope.attempt.err), failureMessage(scope.attempt)
-	case scope.action.kind == actionApply || scope.action.reason == infrav1.ApplyingReason:
-		condition.Reason, condition.Message = infrav1.ApplyingReason, scope.action.message
+	case ws.Failure.Count > 0 && ws.Action.Kind != workspace.Apply:
+		condition.Reason, condition.Message = ws.Failure.Reason(), ws.Failure.Message()
+	case ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason:
+		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
 	case scope.waiting != nil:
 		condition.Reason, condition.Message = scope.waiting.reason, scope.waiting.message
 	default:
@@ -429,38 +359,6 @@ func renderReason(err error) (reason, message string) {
 	}
 
 	return infrav1.RenderFailedReason, err.Error()
-}
-
-// applyReason is the condition reason of a run that failed.
-func applyReason(err error) string {
-	var (
-		refused *terraform.GuardError
-		field   *resolve.Error
-		invalid *tfstate.InvalidError
-		newer   *terraform.StateVersionError
-		large   *tfstate.TooLargeError
-		late    *terraform.TimeoutError
-		full    *terraform.DiskFullError
-		killed  *terraform.KilledError
-	)
-	switch {
-	case errors.As(err, &refused):
-		return infrav1.ReplaceRefusedReason
-	case errors.As(err, &field):
-		return field.Reason
-	case errors.As(err, &invalid), errors.As(err, &newer):
-		return infrav1.StateInvalidReason
-	case errors.As(err, &large):
-		return infrav1.StateTooLargeReason
-	case errors.As(err, &late):
-		return infrav1.TimedOutReason
-	case errors.As(err, &full):
-		return infrav1.WorkDirFullReason
-	case errors.As(err, &killed):
-		return infrav1.ExecutorKilledReason
-	}
-
-	return infrav1.ApplyFailedReason
 }
 
 func setRunningCondition(scope *machineScope) {

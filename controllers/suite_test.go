@@ -25,6 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // suite is a real kube-apiserver with our controllers in this process. Nothing of Cluster API runs: the tests play its
@@ -92,14 +93,14 @@ func runSuite(m *testing.M) (int, error) {
 	engines := &Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
-	runs := NewRuns(4, time.Minute)
+	runs := workspace.NewRuns(4, time.Minute)
+	runs.Executor, runs.WorkDir = executor, suite.workDir
+	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
 	err = (&OLVMClusterReconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
 		Runs:      runs,
-		WorkDir:   suite.workDir,
-		Executor:  executor,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{})
 	if err != nil {
@@ -167,8 +168,8 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	if err := (&OLVMMachineReconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs, WorkDir: suite.workDir,
-		Executor: executor, Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
+		Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}

@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -44,13 +46,13 @@ func (e *ExistsError) Error() string {
 // stays as it is. dir is a working directory for the run.
 func Make(
 	ctx context.Context,
-	client *engine.Client,
-	executor *terraform.Executor,
+	session *engine.Client,
+	executor workspace.Executor,
 	at render.Engine,
 	template Template,
 	dir string,
 ) (string, error) {
-	there, err := client.FindTemplates(ctx, template.Name)
+	there, err := session.FindTemplates(ctx, template.Name)
 	if err != nil {
 		return "", err
 	}
@@ -59,86 +61,124 @@ func Make(
 		return "", &ExistsError{template.Name, there[0].ID.String()}
 	}
 
-	owner := "capolvm image " + uuid.NewString()
-	files, err := render.ImageFiles(render.Image{
-		Engine:      at,
-		Name:        template.Name,
-		Description: template.Description,
-		VMName:      "image-" + strings.TrimPrefix(owner, "capolvm image ")[:8],
-		Comment:     owner,
-		ClusterID:   template.ClusterID, DiskID: template.DiskID, OSType: template.OSType, Memory: memory,
-	})
-	if err != nil {
-		return "", err
-	}
-
-	var state []byte
-	id := ""
-	run := func(ctx context.Context, request terraform.Request) error {
-		request.Dir = dir
-		request.Owner = owner
-		request.SecretFiles = []string{render.SecretsFile}
-		request.Secrets = []string{at.Password}
-		request.SaveState = func(_ context.Context, saved []byte) error {
-			state = saved
-			return nil
-		}
-		_, err := executor.Apply(ctx, request)
-
-		return err
-	}
-	failed := run(ctx, terraform.Request{
-		Files: files,
-		Fresh: true,
-		Applied: func(_ context.Context, address, made string) {
-			if address == render.TemplateAddress.String() {
-				id = made
-			}
-		},
-	})
-	if failed == nil && id == "" {
+	s := &subject{engine: at, template: template, run: uuid.NewString()}
+	state := &inMemory{}
+	root := &workspace.Root{Executor: executor, Keeper: state, Dir: dir}
+	_, failed := root.Apply(ctx, s, "")
+	if failed == nil && s.made == "" {
 		failed = errors.New("the run ended well, and there is no template")
 	}
 
-	if failed == nil { // the template stays; what it was made of goes
-		if state, failed = forget(state, "ovirt_template"); failed != nil {
+	// The template stays; what it was made of goes.
+	if failed == nil {
+		if failed = state.forget("ovirt_template"); failed != nil {
 			return "", failed
 		}
 	}
 
-	if len(state) == 0 {
-		return "", failed
-	}
-
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit) // whatever ended the run
+	// The cleanup runs whatever ended the first run.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
-	files, err = render.DestroyFiles(at)
-	if err == nil {
-		err = run(cleanup, terraform.Request{Files: files, State: state, Destroy: true})
-	}
-
-	if err != nil {
-		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", owner, err)
+	if _, err = root.Destroy(cleanup, s); err != nil {
+		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", s.owner(), err)
 	}
 
 	if failed != nil {
 		return "", errors.Join(failed, err)
 	}
 
-	return id, err
+	return s.made, err
 }
 
-// forget takes resources of a type out of a state, so that its destruction leaves them.
-func forget(state []byte, kind string) ([]byte, error) {
-	var whole map[string]json.RawMessage
-	var resources []json.RawMessage
-	err := json.Unmarshal(state, &whole)
-	if err == nil {
-		err = json.Unmarshal(whole["resources"], &resources)
+// subject is a template, and the VM that it is made of.
+type subject struct {
+	engine   render.Engine
+	template Template
+	// run is a UUID, which tells what this run makes from what others made.
+	run string
+	// made is the UUID of the template, once it exists.
+	made string
+}
+
+// owner is the mark of what the run makes.
+func (s *subject) owner() string { return "capolvm image " + s.run }
+
+// Render renders the template with a VM of a name that no other run has.
+func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configuration, error) {
+	files, err := render.ImageFiles(render.Image{
+		Engine:      s.engine,
+		Name:        s.template.Name,
+		Description: s.template.Description,
+		VMName:      "image-" + s.run[:8],
+		Comment:     s.owner(),
+		ClusterID:   s.template.ClusterID,
+		DiskID:      s.template.DiskID,
+		OSType:      s.template.OSType,
+		Memory:      memory,
+	})
+	if err != nil {
+		return workspace.Configuration{}, err
 	}
 
-	if err != nil {
-		return nil, fmt.Errorf("failed to read the state: %w", err)
+	return workspace.Configuration{
+		Files:   files,
+		Owner:   s.owner(),
+		Secrets: []string{s.engine.Password},
+		Fresh:   true,
+		Applied: func(_ context.Context, address, id string) {
+			if address == render.TemplateAddress.String() {
+				s.made = id
+			}
+		},
+	}, nil
+}
+
+// RenderDestroy renders the provider alone.
+func (s *subject) RenderDestroy() (workspace.Configuration, error) {
+	files, err := render.DestroyFiles(s.engine)
+
+	return workspace.Configuration{Files: files, Owner: s.owner(), Secrets: []string{s.engine.Password}}, err
+}
+
+// Outdated is false: no object asks for the template.
+func (s *subject) Outdated(client.Object) bool { return false }
+
+// RemoveOrphans removes nothing: the state is in memory, and lost only with the process.
+func (s *subject) RemoveOrphans(context.Context, terraform.Operation, *tfstate.State, workspace.LoadFunc) error {
+	return nil
+}
+
+// inMemory keeps the state of one run.
+type inMemory struct{ raw []byte }
+
+// Load parses what was saved last.
+func (m *inMemory) Load(context.Context) (*tfstate.State, error) {
+	if len(m.raw) == 0 {
+		return nil, nil
+	}
+
+	return tfstate.Parse(m.raw)
+}
+
+// Save keeps the state.
+func (m *inMemory) Save(_ context.Context, raw []byte) error {
+	m.raw = raw
+	return nil
+}
+
+// MarkApplied does nothing: there is one run.
+func (m *inMemory) MarkApplied(context.Context, string) error { return nil }
+
+// forget takes resources of a type out of the state, so that its destruction leaves them.
+func (m *inMemory) forget(kind string) error {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(m.raw, &whole); err != nil {
+		return fmt.Errorf("failed to read the state: %w", err)
+	}
+
+	var resources []json.RawMessage
+	if err := json.Unmarshal(whole["resources"], &resources); err != nil {
+		return fmt.Errorf("failed to read the resources of the state: %w", err)
 	}
 
 	kept := []json.RawMessage{}
@@ -146,7 +186,7 @@ func forget(state []byte, kind string) ([]byte, error) {
 	for _, resource := range resources {
 		var head struct{ Type string }
 		if err := json.Unmarshal(resource, &head); err != nil {
-			return nil, fmt.Errorf("failed to read the state: %w", err)
+			return fmt.Errorf("failed to read a resource of the state: %w", err)
 		}
 
 		if head.Type != kind {
@@ -154,9 +194,12 @@ func forget(state []byte, kind string) ([]byte, error) {
 		}
 	}
 
+	var err error
 	if whole["resources"], err = json.Marshal(kept); err != nil {
-		return nil, fmt.Errorf("failed to write the state: %w", err)
+		return fmt.Errorf("failed to write the resources of the state: %w", err)
 	}
 
-	return json.Marshal(whole)
+	m.raw, err = json.Marshal(whole)
+
+	return err
 }

@@ -44,6 +44,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 const (
@@ -274,7 +275,7 @@ func run(ctx context.Context, o options) error {
 
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	runs := controllers.NewRuns(o.terraformRuns, o.terraformLimit)
+	runs := workspace.NewRuns(o.terraformRuns, o.terraformLimit)
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
@@ -422,7 +423,7 @@ func addControllers(
 	o options,
 	executable terraform.Executable,
 	sessions *engine.Sessions,
-	runs *controllers.Runs,
+	runs *workspace.Runs,
 	userData *delivery.Server,
 ) error {
 	reader := mgr.GetAPIReader()
@@ -458,13 +459,13 @@ func addControllers(
 		return fmt.Errorf("failed to add the preparation of executors: %w", err)
 	}
 
+	runs.Executor, runs.WorkDir = executor, o.workDir
+	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
 	err := (&controllers.OLVMClusterReconciler{
 		Client:    mgr.GetClient(),
 		APIReader: reader,
 		Engines:   engines,
-		Executor:  executor,
 		Runs:      runs,
-		WorkDir:   o.workDir,
 		Recorder:  mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 	if err != nil {
@@ -505,9 +506,7 @@ func addControllers(
 
 	return (&controllers.OLVMMachineReconciler{
 		Client: mgr.GetClient(), APIReader: reader, Engines: engines,
-		Executor:         executor,
 		Runs:             runs,
-		WorkDir:          o.workDir,
 		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),
 		WatchFilterValue: o.watchFilter,
 		CacheHasAll:      o.watchFilter == "" && o.namespace == "", Delivery: userData,

@@ -1,0 +1,77 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// longestMessage bounds the error of a run in a condition, in bytes.
+const longestMessage = 2000
+
+// Failure is the last run of a workspace, where it failed; zero where it succeeded.
+type Failure struct {
+	// Digest of what it tried.
+	Digest string
+	// Count of the runs that failed in a row.
+	Count int
+	// At is when it ended.
+	At  time.Time
+	Err error
+}
+
+// OfDestroy reports whether it was a destruction that failed.
+func (f Failure) OfDestroy() bool { return f.Count > 0 && f.Digest == destroyDigest }
+
+// Message says what went wrong, and when the run is tried again.
+func (f Failure) Message() string {
+	return fmt.Sprintf("%s (failed %d times in a row, next try in %s or when the object changes)",
+		Shorten(f.Err.Error(), longestMessage), f.Count, backoff(f.Count))
+}
+
+// Reason is the condition reason of the failure.
+func (f Failure) Reason() string {
+	var (
+		refused *terraform.GuardError
+		field   *resolve.Error
+		invalid *tfstate.InvalidError
+		newer   *terraform.StateVersionError
+		large   *tfstate.TooLargeError
+		late    *terraform.TimeoutError
+		full    *terraform.DiskFullError
+		killed  *terraform.KilledError
+	)
+
+	switch {
+	case errors.As(f.Err, &refused):
+		return infrav1.ReplaceRefusedReason
+	case errors.As(f.Err, &field):
+		return field.Reason
+	case errors.As(f.Err, &invalid), errors.As(f.Err, &newer):
+		return infrav1.StateInvalidReason
+	case errors.As(f.Err, &large):
+		return infrav1.StateTooLargeReason
+	case errors.As(f.Err, &late):
+		return infrav1.TimedOutReason
+	case errors.As(f.Err, &full):
+		return infrav1.WorkDirFullReason
+	case errors.As(f.Err, &killed):
+		return infrav1.ExecutorKilledReason
+	}
+
+	return infrav1.ApplyFailedReason
+}
+
+// Shorten cuts a text for a condition or an event to a length in bytes, and marks the cut.
+func Shorten(text string, length int) string {
+	if len(text) <= length {
+		return text
+	}
+
+	return text[:length] + " ..."
+}

@@ -1,0 +1,53 @@
+package workspace
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// longestName leaves room for a hash and a UID in the name of a folder, which has at most 255 bytes; names of objects
+// have up to 253 characters.
+const longestName = 200
+
+// folderName is the name of a working directory. It has the UID: an object that is made anew gets another one.
+func folderName(name string, uid types.UID) string { return shortName(name) + "-" + string(uid) }
+
+func shortName(name string) string {
+	if len(name) <= longestName {
+		return name
+	}
+
+	hash := sha256.Sum256([]byte(name))
+
+	return fmt.Sprintf("%s.%x", name[:longestName], hash[:8])
+}
+
+// removeFolders removes all working directories of a name, whatever their UIDs.
+func removeFolders(parent, name string) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("failed to look for working directories: %w", err)
+	}
+
+	for _, entry := range entries {
+		// Another object's name may begin with this one's.
+		uid, ok := strings.CutPrefix(entry.Name(), shortName(name)+"-")
+		if !ok || uuid.Validate(uid) != nil {
+			continue
+		}
+
+		if err := os.RemoveAll(filepath.Join(parent, entry.Name())); err != nil {
+			return fmt.Errorf("failed to remove a working directory: %w", err)
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,118 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// shortQueue is how long a job may wait for its turn before the object is read again at its start. One that waited less
+// is read again before anything is applied, as all are.
+const shortQueue = time.Second
+
+// submit queues a run. That a run may act for the object is recorded first, before it can.
+func (w *Workspace) submit(ctx context.Context, operation terraform.Operation, request Request) error {
+	if err := w.blockMove(ctx, request.Annotations); err != nil {
+		return err
+	}
+
+	return w.runs().submit(terraform.Job{
+		Key:       w.key.String(),
+		Tenant:    w.object.GetNamespace(),
+		Engine:    request.Engine,
+		Operation: operation,
+		Digest:    request.Digest,
+		Run:       w.job(operation, request.Subject(), request.Digest),
+	})
+}
+
+// job is one run. It works on copies: the pass that submits it ends before the run begins.
+func (w *Workspace) job(
+	operation terraform.Operation, subject Subject, digest string,
+) func(context.Context) (terraform.Summary, error) {
+	owner := copyOf(w.object)
+	submitted := time.Now()
+	wanted := func(ctx context.Context, operation terraform.Operation) error {
+		return w.stillWanted(ctx, owner, subject, operation)
+	}
+	root := &Root{
+		Executor: w.runs().Executor,
+		Keeper:   &secret{states: w.kind.states, owner: owner, cluster: w.cluster},
+		Dir:      w.dir(),
+		Confirm:  wanted,
+	}
+
+	return func(ctx context.Context) (terraform.Summary, error) {
+		if operation == terraform.Destroy || time.Since(submitted) > shortQueue {
+			if err := wanted(ctx, operation); err != nil {
+				return terraform.Summary{}, err
+			}
+		}
+
+		if operation == terraform.Destroy {
+			return root.Destroy(ctx, subject)
+		}
+
+		return root.Apply(ctx, subject, digest)
+	}
+}
+
+// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied: the
+// queue may have been long, and who paused, moved or changed an object meanwhile must find its machine untouched. A
+// destruction does not need the Cluster.
+func (w *Workspace) stillWanted(
+	ctx context.Context, owner client.Object, subject Subject, operation terraform.Operation,
+) error {
+	if err := w.runs().mayAct(ctx); err != nil {
+		return err
+	}
+
+	current := w.kind.New()
+	if err := w.runs().APIReader.Get(ctx, client.ObjectKeyFromObject(owner), current); err != nil {
+		return fmt.Errorf("failed to get the %s before the run: %w", w.kind.Name, err)
+	}
+
+	cluster := &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: w.cluster}
+	err := w.runs().APIReader.Get(ctx, key, cluster)
+	if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
+		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
+	}
+
+	if current.GetUID() != owner.GetUID() || Moving(current) || annotations.IsPaused(cluster, current) {
+		return terraform.ErrCancelled
+	}
+
+	if operation == terraform.Apply && (!current.GetDeletionTimestamp().IsZero() || subject.Outdated(current)) {
+		return terraform.ErrCancelled
+	}
+
+	return nil
+}
+
+// secret keeps the state of an object in its Secret.
+type secret struct {
+	states  *tfstate.Store
+	owner   client.Object
+	cluster string
+}
+
+func (s *secret) Load(ctx context.Context) (*tfstate.State, error) {
+	return s.states.Load(ctx, s.owner)
+}
+
+func (s *secret) Save(ctx context.Context, state []byte) error {
+	return s.states.Save(ctx, s.owner, s.cluster, state)
+}
+
+func (s *secret) MarkApplied(ctx context.Context, digest string) error {
+	return s.states.MarkApplied(ctx, s.owner, digest)
+}

@@ -1,0 +1,37 @@
+package workspace
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+var (
+	runsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capolvm_terraform_runs_total", Help: "Terraform runs that ended, by operation and result.",
+	}, []string{"operation", "result"})
+	runSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "capolvm_terraform_run_seconds",
+		Help:    "Duration of Terraform runs in seconds, with what the manager does before and after them.",
+		Buckets: []float64{.25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
+	}, []string{"operation", "result"})
+	jobs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "capolvm_terraform_jobs", Help: "Terraform runs that are queued and running.",
+	}, []string{"phase"})
+	jobsLimit = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "capolvm_terraform_jobs_limit",
+		Help: "How many Terraform runs go at once at most: --terraform-concurrency.",
+	})
+)
+
+// Collectors are the metrics of this package.
+func Collectors() []prometheus.Collector {
+	return []prometheus.Collector{runsTotal, runSeconds, jobs, jobsLimit}
+}
+
+func countRun(run terraform.Status, result string) {
+	runsTotal.WithLabelValues(string(run.Operation), result).Inc()
+	if !run.Started.IsZero() {
+		runSeconds.WithLabelValues(string(run.Operation), result).Observe(run.Ended.Sub(run.Started).Seconds())
+	}
+}

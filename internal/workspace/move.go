@@ -1,0 +1,92 @@
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// Moving reports whether clusterctl is moving an object to another management cluster: it is deleted here, and all that
+// was made for it stays.
+func Moving(object client.Object) bool {
+	_, ok := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
+
+	return ok
+}
+
+// blockMove has clusterctl not move the object from now on, because a run may act for it. The annotations are others
+// that must be there before the run. What the object has already is not written again.
+func (w *Workspace) blockMove(ctx context.Context, more map[string]string) error {
+	has := w.object.GetAnnotations()
+	missing := map[string]string{clusterctlv1.BlockMoveAnnotation: ""}
+	maps.Copy(missing, more)
+	maps.DeleteFunc(missing, func(key, value string) bool {
+		current, ok := has[key]
+		return ok && current == value
+	})
+
+	if len(missing) == 0 {
+		return nil
+	}
+
+	// The UID keeps a new object of the same name from getting the annotations of this one.
+	content, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": w.object.GetUID(), "annotations": missing},
+	})
+	if err != nil {
+		return fmt.Errorf("failed to encode the annotations: %w", err)
+	}
+
+	if err := w.runs().Client.Patch(ctx, copyOf(w.object), client.RawPatch(types.MergePatchType, content)); err != nil {
+		return fmt.Errorf("failed to record that a run may act for %s: %w", w.key, err)
+	}
+
+	annotations.AddAnnotations(w.object, missing)
+
+	return nil
+}
+
+// unblockMove takes the mark of blockMove from the object, in memory, unless a run is in flight, or left a state in the
+// working directory that may not be in its Secret. It reports whether the object has changed.
+func (w *Workspace) unblockMove() bool {
+	has := w.object.GetAnnotations()
+	if _, blocked := has[clusterctlv1.BlockMoveAnnotation]; !blocked {
+		return false
+	}
+
+	if w.InFlight() || terraform.Unfinished(w.dir()) {
+		return false
+	}
+
+	delete(has, clusterctlv1.BlockMoveAnnotation)
+	w.object.SetAnnotations(has)
+
+	return true
+}
+
+// UnblockPausedMove lets clusterctl move an object that is paused; nothing else is written to it.
+func (w *Workspace) UnblockPausedMove(ctx context.Context) error {
+	before := copyOf(w.object)
+	if !w.unblockMove() {
+		return nil
+	}
+
+	if err := w.runs().Client.Patch(ctx, w.object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to let %s be moved: %w", w.key, err)
+	}
+
+	return nil
+}
+
+// copyOf is a deep copy; each object of Kubernetes copies itself to its own type.
+func copyOf(object client.Object) client.Object {
+	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // see above
+}

@@ -1,0 +1,58 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// recordRun writes the end of a run into the part of a status that is about Terraform.
+func recordRun(status *infrav1.TerraformStatus, stateSecret string, run terraform.Status) *infrav1.TerraformRun {
+	report := &infrav1.TerraformRun{
+		Operation:      string(run.Operation),
+		Result:         "Succeeded",
+		StartTime:      metav1.NewTime(run.Started),
+		CompletionTime: metav1.NewTime(run.Ended),
+		Added:          int32(run.Summary.Added),
+		Changed:        int32(run.Summary.Changed),
+		Destroyed:      int32(run.Summary.Destroyed), //nolint:gosec // a handful
+	}
+	status.StateSecret = stateSecret
+	status.Runs++
+	status.Failures++
+	status.LastRun = report
+
+	var refused *terraform.GuardError
+	switch {
+	case run.Err == nil:
+		status.Failures = 0
+	case errors.As(run.Err, &refused):
+		report.Result = "Refused"
+	default:
+		report.Result = "Failed"
+	}
+
+	return report
+}
+
+// recordState writes down which state was read. It refuses one that is older than what was read before: a backup of
+// the Secret was restored, and what was made since is not in it.
+func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State) error {
+	serial := int64(state.Serial) //nolint:gosec // one more with each change
+	if status.StateLineage == state.Lineage && serial < status.StateSerial {
+		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(
+			"it has serial %d, and there was one with serial %d: an older state was restored over it",
+			serial, status.StateSerial)}
+	}
+
+	status.StateSecret = secret
+	status.StateLineage = state.Lineage
+	status.StateSerial = serial
+
+	return nil
+}

@@ -1,0 +1,138 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// Executor runs Terraform; *terraform.Executor in a process, a fake in tests.
+type Executor interface {
+	Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error)
+}
+
+// Keeper stores the state of one root.
+type Keeper interface {
+	// Load returns the state, nil where there is none.
+	Load(ctx context.Context) (*tfstate.State, error)
+	// Save stores a state as Terraform wrote it.
+	Save(ctx context.Context, state []byte) error
+	// MarkApplied records that the stored state is what the configuration of this digest asks for.
+	MarkApplied(ctx context.Context, digest string) error
+}
+
+// Root is a Terraform root: a working directory and the place of its state. It needs no Kubernetes.
+type Root struct {
+	Executor Executor
+	Keeper   Keeper
+	// Dir is the working directory.
+	Dir string
+	// Confirm is asked once a plan is accepted, and before anything is applied; an error ends the run. nil agrees.
+	Confirm func(ctx context.Context, operation terraform.Operation) error
+}
+
+// Apply brings the engine to what the subject asks for, and marks the state with the digest.
+func (r *Root) Apply(ctx context.Context, subject Subject, digest string) (terraform.Summary, error) {
+	before, err := r.Keeper.Load(ctx)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	configuration, err := subject.Render(ctx, before)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	summary, err := r.Executor.Apply(ctx, r.request(terraform.Apply, configuration, before))
+	if err != nil {
+		return summary, err
+	}
+
+	if err := subject.RemoveOrphans(ctx, terraform.Apply, before, r.Keeper.Load); err != nil {
+		return summary, err
+	}
+
+	return summary, r.Keeper.MarkApplied(ctx, digest)
+}
+
+// Destroy destroys what the state describes, and then what no state has.
+func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary, error) {
+	before, err := r.Keeper.Load(ctx)
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	var summary terraform.Summary
+	if !before.Empty() {
+		summary, err = r.destroy(ctx, subject, before)
+	}
+
+	if err != nil {
+		return summary, err
+	}
+
+	return summary, subject.RemoveOrphans(ctx, terraform.Destroy, before, r.Keeper.Load)
+}
+
+// destroy runs Terraform on a state that is to become empty. It tries once more if the subject removed an obstacle.
+func (r *Root) destroy(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
+	configuration, err := subject.RenderDestroy()
+	if err != nil {
+		return terraform.Summary{}, err
+	}
+
+	summary, failure := r.Executor.Apply(ctx, r.request(terraform.Destroy, configuration, state))
+	unblocker, ok := subject.(Unblocker)
+	if failure == nil || !ok {
+		return summary, failure
+	}
+
+	if err := r.confirm(ctx, terraform.Destroy); err != nil {
+		return summary, failure
+	}
+
+	again, err := unblocker.Unblock(ctx, failure)
+	if err != nil {
+		return summary, err
+	}
+
+	if !again {
+		return summary, failure
+	}
+
+	if state, err = r.Keeper.Load(ctx); err != nil {
+		return summary, err
+	}
+
+	return r.Executor.Apply(ctx, r.request(terraform.Destroy, configuration, state))
+}
+
+func (r *Root) request(
+	operation terraform.Operation, configuration Configuration, state *tfstate.State,
+) terraform.Request {
+	return terraform.Request{
+		Dir:         r.Dir,
+		Owner:       configuration.Owner,
+		Files:       configuration.Files,
+		SecretFiles: []string{render.SecretsFile},
+		Secrets:     configuration.Secrets,
+		Names:       configuration.Names,
+		State:       state.Bytes(),
+		Destroy:     operation == terraform.Destroy,
+		Fresh:       configuration.Fresh,
+		Guard:       configuration.Guard,
+		Confirm:     func(ctx context.Context) error { return r.confirm(ctx, operation) },
+		Applied:     configuration.Applied,
+		SaveState:   r.Keeper.Save,
+	}
+}
+
+func (r *Root) confirm(ctx context.Context, operation terraform.Operation) error {
+	if r.Confirm == nil {
+		return nil
+	}
+
+	return r.Confirm(ctx, operation)
+}

@@ -1,0 +1,140 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+)
+
+// Runs are the Terraform runs of all workspaces of a process. They share one bound, because they share its memory.
+type Runs struct {
+	Executor Executor
+	// WorkDir holds a working directory per workspace, in a folder per namespace.
+	WorkDir string
+	// Client writes states and annotations.
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	// Metadata is a cache of the metadata of Secrets; nil has each state read again in each pass.
+	Metadata client.Reader
+	// Fence is asked before anything is applied whether this process may still act: a process that was halted may not
+	// have noticed that another one leads. nil means that there is no other.
+	Fence func(ctx context.Context) error
+
+	runner *terraform.Runner
+
+	mu       sync.Mutex
+	failures map[Key]Failure
+	woken    map[string]chan event.GenericEvent // by kind
+}
+
+// NewRuns returns runs of which so many go at once, each for so long at most.
+func NewRuns(concurrency int, limit time.Duration) *Runs {
+	r := &Runs{failures: map[Key]Failure{}, woken: map[string]chan event.GenericEvent{}}
+	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
+		r.countJobs()
+		r.Wake(parseKey(key))
+	})
+	jobsLimit.Set(float64(concurrency))
+
+	return r
+}
+
+// Start waits for the end of the manager, and lets the runs save their state while the manager still serves. It is a
+// Runnable of the manager, which bounds it.
+func (r *Runs) Start(ctx context.Context) error {
+	<-ctx.Done()
+	r.Shutdown(math.MaxInt64)
+
+	return nil
+}
+
+// Shutdown starts no more runs, interrupts those that are going, and waits for as long as the grace until their state
+// is saved. The manager does not wait for its Runnables when it has lost the lease, so main calls this too.
+func (r *Runs) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
+
+// Busy reports whether runs go or are queued.
+func (r *Runs) Busy() bool {
+	queued, running := r.runner.Active()
+
+	return queued+running > 0
+}
+
+// mayAct asks the fence.
+func (r *Runs) mayAct(ctx context.Context) error {
+	if r.Fence == nil {
+		return nil
+	}
+
+	return r.Fence(ctx)
+}
+
+// submit queues a job. A process that is shutting down runs nothing more, and says so elsewhere.
+func (r *Runs) submit(job terraform.Job) error {
+	_, err := r.runner.Submit(job)
+	r.countJobs()
+	if errors.Is(err, terraform.ErrShuttingDown) {
+		return nil
+	}
+
+	return err
+}
+
+// inFlight reports whether a job of a workspace is queued or running.
+func (r *Runs) inFlight(key Key) bool {
+	status, ok := r.runner.Observe(key.String())
+
+	return ok && status.Phase != terraform.Done
+}
+
+// ended is the job of a workspace that is done, and not forgotten yet.
+func (r *Runs) ended(key Key) (terraform.Status, bool) {
+	status, ok := r.runner.Observe(key.String())
+
+	return status, ok && status.Phase == terraform.Done
+}
+
+// failure is the last run of a workspace, where it failed.
+func (r *Runs) failure(key Key) Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+
+	return r.failures[key]
+}
+
+// record counts how a run ended, and returns the failure that it was. A run that is recorded once more, because the
+// patch of its object failed, is not counted again.
+func (r *Runs) record(key Key, run terraform.Status) Failure {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.failures[key]
+
+	switch {
+	case run.Err == nil:
+		delete(r.failures, key)
+	case !last.At.Equal(run.Ended):
+		r.failures[key] = Failure{Digest: run.Digest, Count: last.Count + 1, At: run.Ended, Err: run.Err}
+	}
+
+	return r.failures[key]
+}
+
+// forget drops what is known of the failures of a workspace.
+func (r *Runs) forget(key Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, key)
+}
+
+func (r *Runs) countJobs() {
+	queued, running := r.runner.Active()
+	jobs.WithLabelValues("queued").Set(float64(queued))
+	jobs.WithLabelValues("running").Set(float64(running))
+}

@@ -1,0 +1,70 @@
+package workspace
+
+import (
+	"context"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// wakeCapacity is how many objects of a kind may wait to be enqueued. More are dropped: their controller looks at them
+// again anyway.
+const wakeCapacity = 1 << 14
+
+// Key names a workspace by the kind, namespace and name of its object.
+type Key struct{ Kind, Namespace, Name string }
+
+// String is the key as the runner has it.
+func (k Key) String() string { return k.Kind + "/" + k.Namespace + "/" + k.Name }
+
+func parseKey(text string) Key {
+	kind, rest, _ := strings.Cut(text, "/")
+	namespace, name, _ := strings.Cut(rest, "/")
+
+	return Key{Kind: kind, Namespace: namespace, Name: name}
+}
+
+// Woken is where the controller of a kind hears which of its objects to look at: a run has ended, or Wake was called.
+func (r *Runs) Woken(kind string) chan event.GenericEvent {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.woken[kind] == nil {
+		r.woken[kind] = make(chan event.GenericEvent, wakeCapacity)
+	}
+
+	return r.woken[kind]
+}
+
+// Wake has the controller look at an object. It never waits.
+func (r *Runs) Wake(key Key) {
+	object := &metav1.PartialObjectMetadata{}
+	object.Namespace = key.Namespace
+	object.Name = key.Name
+
+	select {
+	case r.Woken(key.Kind) <- event.GenericEvent{Object: object}:
+	default:
+	}
+}
+
+// PrioritizeWoken enqueues what was woken before what only changed: finishing what has
+// begun is worth more than beginning more.
+var PrioritizeWoken = handler.Funcs{
+	GenericFunc: func(
+		_ context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+	) {
+		request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}
+		if first, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
+			first.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(1)}, request)
+		} else {
+			queue.Add(request)
+		}
+	},
+}

@@ -1,0 +1,322 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+)
+
+// longestEvent bounds the text of an event, in bytes; the API takes 1,024 characters.
+const longestEvent = 900
+
+// destroyDigest stands for the empty configuration.
+const destroyDigest = "destroy"
+
+// Kind is what the workspaces of one kind of object share.
+type Kind struct {
+	// Name of the kind, such as OLVMMachine, and New returns an empty object of it.
+	Name string
+	New  func() client.Object
+	// Prefix keeps states and working directories apart from those of objects of other kinds with the same names; at
+	// most one kind has none.
+	Prefix string
+	Runs   *Runs
+	// Recorder tells the users how runs ended.
+	Recorder events.EventRecorder
+	// Status is the place of what an object reports about Terraform.
+	Status func(object client.Object) **infrav1.TerraformStatus
+
+	states *tfstate.Store
+}
+
+// NewKind completes a kind.
+func NewKind(kind Kind) *Kind {
+	kind.states = &tfstate.Store{
+		Client:   kind.Runs.Client,
+		Reader:   kind.Runs.APIReader,
+		Prefix:   kind.Prefix,
+		Metadata: kind.Runs.Metadata,
+	}
+
+	return &kind
+}
+
+// Key is the key of the workspace of an object of the kind.
+func (k *Kind) Key(object types.NamespacedName) Key {
+	return Key{Kind: k.Name, Namespace: object.Namespace, Name: object.Name}
+}
+
+// Open opens the workspace of an object for one pass. The object is that of the pass, which its controller patches at
+// the end; cluster is the name of its Cluster.
+func (k *Kind) Open(object client.Object, cluster string) *Workspace {
+	return &Workspace{kind: k, object: object, cluster: cluster, key: k.Key(client.ObjectKeyFromObject(object))}
+}
+
+// Abandon drops all that is kept of an object that is gone although nobody released it: whoever takes the finalizer
+// away ends an object at once. A run in flight keeps its directory; its end wakes the object once more.
+func (k *Kind) Abandon(object types.NamespacedName) error {
+	key := k.Key(object)
+	if k.Runs.inFlight(key) {
+		return nil
+	}
+
+	if run, ok := k.Runs.ended(key); ok {
+		k.Runs.runner.Forget(key.String(), run.Ended)
+	}
+
+	k.Runs.forget(key)
+
+	return removeFolders(filepath.Join(k.Runs.WorkDir, object.Namespace), k.Prefix+object.Name)
+}
+
+// Workspace is the Terraform root of one object, in one pass of its controller.
+type Workspace struct {
+	// State that is stored, without what decisions do not need; nil where there is none. Set by Observe.
+	State *tfstate.State
+	// StateErr is why the stored state cannot be used; a person has to act. Set by Observe.
+	StateErr error
+	// StateUnread reports that the state could not be read this time: nothing may be decided. Set by Observe.
+	StateUnread bool
+	// Ended is the run that ended since the last pass; nil where none did. Set by Observe.
+	Ended *terraform.Status
+	// Failure is the last run, where it failed. Set by Observe.
+	Failure Failure
+	// Action that was decided on. Set by Apply and Destroy.
+	Action Action
+
+	kind    *Kind
+	object  client.Object
+	cluster string
+	key     Key
+	// recorded is when the run ended that is in the status now; zero where there is none.
+	recorded time.Time
+}
+
+func (w *Workspace) runs() *Runs { return w.kind.Runs }
+
+// Key names the workspace.
+func (w *Workspace) Key() Key { return w.key }
+
+// InFlight reports whether a run of the workspace is queued or running.
+func (w *Workspace) InFlight() bool {
+	return w.runs().inFlight(w.key)
+}
+
+// Running reports whether a run of the workspace has begun, and was not recorded yet.
+func (w *Workspace) Running() bool {
+	run, ok := w.runs().runner.Observe(w.key.String())
+
+	return ok && run.Phase != terraform.Queued
+}
+
+// dir is the working directory.
+func (w *Workspace) dir() string {
+	return filepath.Join(w.runs().WorkDir, w.object.GetNamespace(),
+		folderName(w.kind.Prefix+w.object.GetName(), w.object.GetUID()))
+}
+
+// status is what the object reports about Terraform; it is made where there is none.
+func (w *Workspace) status() *infrav1.TerraformStatus {
+	status := w.kind.Status(w.object)
+	if *status == nil {
+		*status = &infrav1.TerraformStatus{}
+	}
+
+	return *status
+}
+
+// Observe records a run that has ended, and reads the state. An error says that the state could not be read.
+func (w *Workspace) Observe(ctx context.Context) error {
+	w.unblockMove()
+	w.observeRun(ctx)
+	if !w.object.GetDeletionTimestamp().IsZero() && Moving(w.object) {
+		return nil // the state belongs to the other management cluster
+	}
+
+	return w.observeState(ctx)
+}
+
+// observeRun records the run that has ended: in the status, as an event, in the log and in the metrics.
+func (w *Workspace) observeRun(ctx context.Context) {
+	run, ok := w.runs().ended(w.key)
+	if !ok {
+		w.Failure = w.runs().failure(w.key)
+		return
+	}
+
+	w.recorded = run.Ended
+	if errors.Is(run.Err, terraform.ErrCancelled) || errors.Is(run.Err, terraform.ErrShuttingDown) {
+		w.Failure = w.runs().failure(w.key)
+		return // it did not fail: it was not wanted any more
+	}
+
+	w.Ended = &run
+	w.Failure = w.runs().record(w.key, run)
+	report := recordRun(w.status(), w.kind.states.SecretName(w.object), run)
+	countRun(run, report.Result)
+	w.announce(ctx, run, report)
+}
+
+func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *infrav1.TerraformRun) {
+	operation := string(run.Operation)
+	seconds := run.Ended.Sub(run.Started).Seconds()
+	log := ctrl.LoggerFrom(ctx).WithValues("operation", operation, "seconds", seconds)
+
+	if run.Err != nil {
+		log.Error(run.Err, "Terraform run failed")
+		w.kind.Recorder.Eventf(w.object, nil, corev1.EventTypeWarning, "Failed"+operation, operation,
+			"%s", Shorten(run.Err.Error(), longestEvent))
+
+		return
+	}
+
+	log.Info("Terraform run succeeded", "added", report.Added, "changed", report.Changed, "destroyed", report.Destroyed)
+	w.kind.Recorder.Eventf(w.object, nil, corev1.EventTypeNormal, "Successful"+operation, operation,
+		"Terraform run succeeded in %.1f s: %d added, %d changed, %d destroyed",
+		seconds, report.Added, report.Changed, report.Destroyed)
+}
+
+// observeState reads the state, and keeps it the object's own.
+func (w *Workspace) observeState(ctx context.Context) error {
+	state, err := w.kind.states.Hold(ctx, w.object, w.cluster)
+
+	var invalid *tfstate.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		return w.refuseState(ctx, invalid)
+	case err != nil:
+		w.StateUnread = true
+		return err
+	case state == nil:
+		return nil
+	}
+
+	if err := recordState(w.status(), w.kind.states.SecretName(w.object), state); err != nil {
+		return w.refuseState(ctx, err)
+	}
+
+	w.State = state
+
+	return nil
+}
+
+// refuseState keeps a state that cannot be used from being used. A deletion goes on without it as soon as its user has
+// given it up.
+func (w *Workspace) refuseState(ctx context.Context, reason error) error {
+	w.StateErr = reason
+	if w.object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+
+	givenUp, err := w.kind.states.GivenUp(ctx, w.object)
+	if err != nil {
+		w.StateUnread = true
+		return err
+	}
+
+	if givenUp {
+		w.StateErr = nil
+	}
+
+	return nil
+}
+
+// Recorded forgets the run that Observe recorded. It is called when the object is patched: until then another pass
+// must see the run too.
+func (w *Workspace) Recorded() {
+	if !w.recorded.IsZero() {
+		w.runs().runner.Forget(w.key.String(), w.recorded)
+	}
+}
+
+// Request is what a controller wants of its workspace in a pass.
+type Request struct {
+	Facts
+	// Engine that the run uses; it shares its places in the queue with all runs on that engine.
+	Engine string
+	// Annotations that the object must have before a run can make anything.
+	Annotations map[string]string
+	// Subject of the run. It is called when the object has the annotations, and only where a run is needed.
+	Subject func() Subject
+}
+
+// Apply decides what an object that lives needs, and submits a run where it needs one.
+func (w *Workspace) Apply(ctx context.Context, request Request) error {
+	w.Action = decide(applyRules, w.observed(request.Facts))
+	if w.Action.Kind != Apply {
+		return nil
+	}
+
+	return w.submit(ctx, terraform.Apply, request)
+}
+
+// Destroy decides what an object that is being deleted needs, and submits or interrupts a run where it must. Where the
+// action is Release, nothing is left in the engine: Remove removes the workspace.
+func (w *Workspace) Destroy(ctx context.Context, request Request) error {
+	request.Digest = destroyDigest
+	if w.Ended != nil && w.Ended.Err == nil && w.Ended.Operation == terraform.Destroy {
+		request.Made = false // the run left nothing
+	}
+
+	w.Action = decide(destroyRules, w.observed(request.Facts))
+
+	switch w.Action.Kind {
+	case Cancel:
+		w.runs().runner.Cancel(w.key.String())
+		return nil
+	case Destroy:
+		return w.submit(ctx, terraform.Destroy, request)
+	}
+
+	return nil
+}
+
+// Remove removes the workspace itself, the state included, which must be empty.
+func (w *Workspace) Remove(ctx context.Context) error {
+	if err := w.kind.states.Delete(ctx, w.object); err != nil {
+		return err
+	}
+
+	if err := os.RemoveAll(w.dir()); err != nil {
+		return fmt.Errorf("failed to remove the working directory: %w", err)
+	}
+
+	w.runs().forget(w.key)
+
+	return nil
+}
+
+// observed completes the facts of the controller with those of the workspace.
+func (w *Workspace) observed(facts Facts) observed {
+	o := observed{
+		Facts:        facts,
+		now:          time.Now(),
+		failure:      w.Failure,
+		stateInvalid: w.StateErr != nil,
+		stateEmpty:   w.State.Empty(),
+	}
+	if w.State != nil {
+		o.applied = w.State.AppliedDigest
+	}
+
+	run, ok := w.runs().runner.Observe(w.key.String())
+	recorded := !w.recorded.IsZero() && run.Phase == terraform.Done
+	if ok && !recorded {
+		o.run = &run
+	}
+
+	return o
+}

@@ -1,0 +1,475 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+const (
+	emptyState = `{"version":4,"serial":%d,"lineage":"l","resources":[]}`
+	fullState  = `{"version":4,"serial":%d,"lineage":"l","resources":[{"mode":"managed","type":"ovirt_affinity_group",` +
+		`"name":"this","instances":[{"attributes":{"id":"g"}}]}]}`
+)
+
+// fakeExecutor writes the states that Terraform would.
+type fakeExecutor struct {
+	requests []terraform.Request
+	serial   int
+	// failures are the errors of the next runs; nil ends one well.
+	failures []error
+	// planned is called when the plan is made, before anything is confirmed.
+	planned func()
+}
+
+func (x *fakeExecutor) Apply(ctx context.Context, request terraform.Request) (terraform.Summary, error) {
+	x.requests = append(x.requests, request)
+	if x.planned != nil {
+		x.planned()
+	}
+
+	if err := request.Confirm(ctx); err != nil {
+		return terraform.Summary{}, err
+	}
+
+	if len(x.failures) > 0 {
+		err := x.failures[0]
+		x.failures = x.failures[1:]
+		if err != nil {
+			return terraform.Summary{}, err
+		}
+	}
+
+	x.serial++
+	if request.Destroy {
+		return terraform.Summary{Destroyed: 1}, request.SaveState(ctx, fmt.Appendf(nil, emptyState, x.serial))
+	}
+
+	return terraform.Summary{Added: 1}, request.SaveState(ctx, fmt.Appendf(nil, fullState, x.serial))
+}
+
+// fakeSubject notes what it is asked.
+type fakeSubject struct {
+	outdated  bool
+	unblocked bool
+	asked     []string
+}
+
+func (s *fakeSubject) Render(context.Context, *tfstate.State) (Configuration, error) {
+	s.asked = append(s.asked, "Render")
+	return Configuration{Files: render.Files{"main.tf": nil}, Secrets: []string{"secret"}}, nil
+}
+
+func (s *fakeSubject) RenderDestroy() (Configuration, error) {
+	s.asked = append(s.asked, "RenderDestroy")
+	return Configuration{}, nil
+}
+
+func (s *fakeSubject) Outdated(client.Object) bool { return s.outdated }
+
+func (s *fakeSubject) RemoveOrphans(
+	_ context.Context, operation terraform.Operation, _ *tfstate.State, _ LoadFunc,
+) error {
+	s.asked = append(s.asked, "RemoveOrphans "+string(operation))
+	return nil
+}
+
+func (s *fakeSubject) Unblock(_ context.Context, err error) (bool, error) {
+	s.unblocked = strings.Contains(err.Error(), "snapshot")
+	return s.unblocked, nil
+}
+
+// bench is one object with what its passes need.
+type bench struct {
+	t        *testing.T
+	executor *fakeExecutor
+	subject  *fakeSubject
+	client   client.Client
+	kind     *Kind
+	recorder *events.FakeRecorder
+	object   *infrav1.OLVMCluster
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "11111111-1111-4111-8111-111111111111"}
+	object := &infrav1.OLVMCluster{ObjectMeta: meta}
+	object.Finalizers = []string{infrav1.ClusterFinalizer}
+	b := &bench{
+		t:        t,
+		executor: &fakeExecutor{},
+		subject:  &fakeSubject{},
+		recorder: events.NewFakeRecorder(10),
+		object:   object,
+		client: fake.NewClientBuilder().WithScheme(scheme).
+			WithObjects(object, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}).Build(),
+	}
+
+	runs := NewRuns(1, time.Minute)
+	t.Cleanup(func() { runs.Shutdown(time.Minute) })
+	runs.Executor, runs.WorkDir, runs.Client, runs.APIReader = b.executor, t.TempDir(), b.client, b.client
+	b.kind = NewKind(Kind{
+		Name:     "OLVMCluster",
+		New:      func() client.Object { return &infrav1.OLVMCluster{} },
+		Prefix:   "olvmcluster.",
+		Runs:     runs,
+		Recorder: b.recorder,
+		Status: func(o client.Object) **infrav1.TerraformStatus {
+			return &o.(*infrav1.OLVMCluster).Status.Terraform
+		},
+	})
+
+	return b
+}
+
+// observe is the beginning of a pass.
+func (b *bench) observe() *Workspace {
+	b.t.Helper()
+	w := b.kind.Open(b.object, "c")
+	if err := w.Observe(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+
+	return w
+}
+
+func (b *bench) request(digest string) Request {
+	return Request{
+		Facts:   Facts{Ready: true, Digest: digest, Made: b.object.Annotations["made"] != ""},
+		Subject: func() Subject { return b.subject },
+	}
+}
+
+// apply is a whole pass that submits a run, and waits for its end.
+func (b *bench) apply(digest string) {
+	b.t.Helper()
+	w := b.observe()
+	request := b.request(digest)
+	request.Annotations = map[string]string{"made": "true"}
+	if err := w.Apply(b.t.Context(), request); err != nil || w.Action.Kind != Apply {
+		b.t.Fatalf("the action is %+v, %v", w.Action, err)
+	}
+
+	w.Recorded()
+	<-b.kind.Runs.Woken("OLVMCluster")
+}
+
+// remove marks the object as being deleted, as the API server does.
+func (b *bench) remove() {
+	b.t.Helper()
+	if err := b.client.Delete(b.t.Context(), b.object); err != nil {
+		b.t.Fatal(err)
+	}
+
+	b.read()
+}
+
+func (b *bench) read() {
+	b.t.Helper()
+	status := b.object.Status
+	if err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(b.object), b.object); err != nil {
+		b.t.Fatal(err)
+	}
+
+	b.object.Status = status
+}
+
+func (b *bench) stateSecrets() []corev1.Secret {
+	b.t.Helper()
+	var list corev1.SecretList
+	if err := b.client.List(b.t.Context(), &list); err != nil {
+		b.t.Fatal(err)
+	}
+
+	return list.Items
+}
+
+func TestApply(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+
+	stored := &infrav1.OLVMCluster{}
+	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(b.object), stored); err != nil {
+		t.Fatal(err)
+	}
+
+	want := map[string]string{clusterctlv1.BlockMoveAnnotation: "", "made": "true"}
+	if diff := cmp.Diff(want, stored.Annotations); diff != "" {
+		t.Errorf("annotations before the run (-want +got):\n%s", diff)
+	}
+
+	w := b.observe()
+	if diff := cmp.Diff([]string{"Render", "RemoveOrphans Apply"}, b.subject.asked); diff != "" {
+		t.Errorf("the subject was asked (-want +got):\n%s", diff)
+	}
+
+	if w.State.Empty() || w.State.AppliedDigest != "digest-1" {
+		t.Errorf("the state is %+v", w.State)
+	}
+
+	status := b.object.Status.Terraform
+	if status.Runs != 1 || status.Failures != 0 || status.LastRun.Result != "Succeeded" || status.LastRun.Added != 1 {
+		t.Errorf("the status is %+v, %+v", status, status.LastRun)
+	}
+
+	if event := <-b.recorder.Events; !strings.HasPrefix(event, "Normal SuccessfulApply") {
+		t.Errorf("the event is %q", event)
+	}
+
+	if _, blocked := b.object.Annotations[clusterctlv1.BlockMoveAnnotation]; blocked {
+		t.Error("the object cannot be moved after its run")
+	}
+
+	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != None {
+		t.Errorf("with nothing changed the action is %+v, %v", w.Action, err)
+	}
+}
+
+func TestApplyFails(t *testing.T) {
+	b := newBench(t)
+	b.executor.failures = []error{errors.New("no space left"), &terraform.GuardError{}}
+	b.apply("digest-1")
+
+	// The patch of this pass fails: the next one records the run again, and counts it once.
+	for range 2 {
+		w := b.observe()
+		if w.Failure.Count != 1 || w.Failure.Digest != "digest-1" {
+			t.Fatalf("the failure is %+v", w.Failure)
+		}
+	}
+
+	w := b.observe()
+	w.Recorded()
+	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != Wait {
+		t.Errorf("at once the action is %+v, %v", w.Action, err)
+	}
+
+	if event := <-b.recorder.Events; !strings.HasPrefix(event, "Warning FailedApply") {
+		t.Errorf("the event is %q", event)
+	}
+
+	b.apply("digest-2") // a changed input does not wait
+	w = b.observe()
+	if got := b.object.Status.Terraform.LastRun.Result; got != "Refused" || w.Failure.Count != 2 {
+		t.Errorf("the run was %s, and failed %d times", got, w.Failure.Count)
+	}
+}
+
+func TestDestroy(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	b.remove()
+
+	w := b.observe()
+	b.executor.failures = []error{errors.New("the disk is in a snapshot")}
+	if err := w.Destroy(t.Context(), b.request("")); err != nil || w.Action.Kind != Destroy {
+		t.Fatalf("the action is %+v, %v", w.Action, err)
+	}
+
+	<-b.kind.Runs.Woken("OLVMCluster")
+	if last := b.executor.requests[len(b.executor.requests)-1]; len(b.executor.requests) != 3 || !last.Destroy {
+		t.Errorf("%d runs of Terraform, the last %+v", len(b.executor.requests), last)
+	}
+
+	if asked := b.subject.asked[2:]; !b.subject.unblocked || !slices.Equal(asked,
+		[]string{"RenderDestroy", "RemoveOrphans Destroy"}) {
+		t.Errorf("the subject was asked %v", asked)
+	}
+
+	w = b.observe()
+	if err := w.Destroy(t.Context(), b.request("")); err != nil || w.Action.Kind != Release {
+		t.Fatalf("after the run the action is %+v, %v", w.Action, err)
+	}
+
+	if err := w.Remove(t.Context()); err != nil || len(b.stateSecrets()) != 0 {
+		t.Errorf("left are %d Secrets, %v", len(b.stateSecrets()), err)
+	}
+}
+
+func TestDestroyWithoutState(t *testing.T) {
+	tests := map[string]struct {
+		made bool
+		want ActionKind
+	}{
+		"nothing was ever asked for":             {false, Release},
+		"a run may have made what nobody stored": {true, Destroy},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.remove()
+
+			w := b.observe()
+			request := b.request("")
+			request.Made = test.made
+			if err := w.Destroy(t.Context(), request); err != nil || w.Action.Kind != test.want {
+				t.Fatalf("the action is %+v, %v", w.Action, err)
+			}
+
+			if !test.made {
+				return
+			}
+
+			<-b.kind.Runs.Woken("OLVMCluster")
+			if len(b.executor.requests) != 0 || !slices.Equal(b.subject.asked, []string{"RemoveOrphans Destroy"}) {
+				t.Errorf("%d runs of Terraform, and the subject was asked %v", len(b.executor.requests), b.subject.asked)
+			}
+		})
+	}
+}
+
+// TestStillWanted has what changes between the submission of a run and its plan.
+func TestStillWanted(t *testing.T) {
+	patch := func(b *bench, change func(*infrav1.OLVMCluster)) {
+		stored := &infrav1.OLVMCluster{}
+		if err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(b.object), stored); err != nil {
+			b.t.Error(err)
+			return
+		}
+
+		change(stored)
+		if err := b.client.Update(b.t.Context(), stored); err != nil {
+			b.t.Error(err)
+		}
+	}
+	annotate := func(key string) func(*bench) {
+		return func(b *bench) {
+			patch(b, func(c *infrav1.OLVMCluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, "") })
+		}
+	}
+
+	tests := map[string]struct {
+		meanwhile func(*bench)
+		applied   bool
+	}{
+		"nothing changes":              {func(*bench) {}, true},
+		"the object is paused":         {annotate(clusterv1.PausedAnnotation), false},
+		"the object is moved":          {annotate(clusterctlv1.DeleteForMoveAnnotation), false},
+		"the object asks for more":     {func(b *bench) { b.subject.outdated = true }, false},
+		"the object is deleted":        {func(b *bench) { _ = b.client.Delete(b.t.Context(), b.object) }, false},
+		"the Cluster is paused":        {func(b *bench) { b.pauseCluster() }, false},
+		"another process leads by now": {func(b *bench) { b.kind.Runs.Fence = refuse }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.executor.planned = func() { test.meanwhile(b) }
+			b.apply("digest-1")
+			if got := len(b.stateSecrets()) == 1; got != test.applied {
+				t.Errorf("applied is %t", got)
+			}
+		})
+	}
+}
+
+func refuse(context.Context) error { return terraform.ErrCancelled }
+
+func (b *bench) pauseCluster() {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+	pause := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))
+	if err := b.client.Patch(b.t.Context(), cluster, pause); err != nil || !ptr.Deref(cluster.Spec.Paused, false) {
+		b.t.Errorf("the Cluster is not paused: %v", err)
+	}
+}
+
+// TestCancelledRun has a run that was not wanted any more: it is no failure, and nobody is told.
+func TestCancelledRun(t *testing.T) {
+	b := newBench(t)
+	b.subject.outdated = true
+	b.apply("digest-1")
+
+	w := b.observe()
+	if w.Failure.Count != 0 || w.Ended != nil || b.object.Status.Terraform != nil || len(b.recorder.Events) != 0 {
+		t.Errorf("the run counts as %+v, %d events", w.Failure, len(b.recorder.Events))
+	}
+
+	b.subject.outdated = false
+	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != Apply {
+		t.Errorf("the action is %+v, %v", w.Action, err)
+	}
+}
+
+func TestObserveRefusesAnOlderState(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	b.object.Status.Terraform.StateSerial = 7
+
+	w := b.observe()
+	var invalid *tfstate.InvalidError
+	if !errors.As(w.StateErr, &invalid) || !strings.Contains(invalid.Reason, "older state") || w.State != nil {
+		t.Fatalf("the state is %+v, %v", w.State, w.StateErr)
+	}
+
+	if err := w.Apply(t.Context(), b.request("digest-2")); err != nil || w.Action.Kind != Block {
+		t.Errorf("the action is %+v, %v", w.Action, err)
+	}
+}
+
+func TestObserveLeavesTheStateOfAMovedObject(t *testing.T) {
+	b := newBench(t)
+	b.apply("digest-1")
+	b.observe().Recorded()
+	metav1.SetMetaDataAnnotation(&b.object.ObjectMeta, clusterctlv1.DeleteForMoveAnnotation, "")
+	b.object.DeletionTimestamp = ptr.To(metav1.Now())
+
+	if w := b.observe(); w.State != nil || w.StateErr != nil {
+		t.Errorf("the state was read: %+v, %v", w.State, w.StateErr)
+	}
+}
+
+func TestFailureReason(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		reason string
+	}{
+		"the guard refused":          {&terraform.GuardError{}, infrav1.ReplaceRefusedReason},
+		"the state is newer":         {&terraform.StateVersionError{}, infrav1.StateInvalidReason},
+		"the state cannot be read":   {&tfstate.InvalidError{}, infrav1.StateInvalidReason},
+		"the state is too large":     {&tfstate.TooLargeError{}, infrav1.StateTooLargeReason},
+		"the run took too long":      {&terraform.TimeoutError{}, infrav1.TimedOutReason},
+		"the disk is full":           {&terraform.DiskFullError{}, infrav1.WorkDirFullReason},
+		"the executor was killed":    {&terraform.KilledError{}, infrav1.ExecutorKilledReason},
+		"the engine said something":  {errors.New("400 Bad Request"), infrav1.ApplyFailedReason},
+		"a cause deeper in an error": {fmt.Errorf("run: %w", &terraform.GuardError{}), infrav1.ReplaceRefusedReason},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (Failure{Err: test.err}).Reason(); got != test.reason {
+				t.Errorf("the reason is %s, want %s", got, test.reason)
+			}
+		})
+	}
+}
