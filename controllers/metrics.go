@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -41,7 +41,7 @@ func init() {
 	metrics.Registry.MustRegister(terraform.Collectors()...)
 	metrics.Registry.MustRegister(workspace.Collectors()...)
 	metrics.Registry.MustRegister(engine.Collectors()...)
-	metrics.Registry.MustRegister(delivery.Collectors()...)
+	metrics.Registry.MustRegister(userdataserver.Collectors()...)
 
 	for _, kind := range []string{driftVM, driftGroup, driftMember} {
 		driftTotal.WithLabelValues(kind) // a counter that is not there cannot increase

@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -51,7 +51,7 @@ type OLVMMachineReconciler struct {
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
-	Delivery *delivery.Server
+	Delivery *userdataserver.Server
 	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all
 	// namespaces.
 	CacheHasAll bool

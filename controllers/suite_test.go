@@ -18,13 +18,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -151,7 +151,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	userData, err := delivery.New(ctx, delivery.Options{
+	userData, err := userdataserver.New(ctx, userdataserver.Options{
 		Client:    mgr.GetClient(),
 		Metadata:  mgr.GetCache(),
 		Recorder:  mgr.GetEventRecorder("test"),
@@ -185,7 +185,7 @@ func runSuite(m *testing.M) (int, error) {
 	return code, err
 }
 
-// site is one of internal/testsite, with what only these tests need; looks counts how often the cluster was touched.
+// site is one of internal/test/testsite, with what only these tests need; looks counts how often the cluster was touched.
 type site struct {
 	*testsite.Site
 	looks int

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kyaml "sigs.k8s.io/yaml"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // programs are those whose calls are looked at; what else is in blocks of commands is taken out of the way.

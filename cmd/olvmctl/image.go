@@ -21,7 +21,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
@@ -503,7 +503,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	if there, err := client.FindTemplates(ctx, f.name); err != nil {
 		return preview.Explain(err)
 	} else if len(there) > 0 { // before an upload
-		return &images.ExistsError{Name: f.name, ID: there[0].ID.String()}
+		return &image.ExistsError{Name: f.name, ID: there[0].ID.String()}
 	}
 
 	var diskID engine.ID
@@ -533,7 +533,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	}
 
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
-	id, err := images.Make(ctx, client, executor, resolve.RenderEngine(client, config), images.Template{
+	id, err := image.MakeTemplate(ctx, client, executor, resolve.RenderEngine(client, config), image.Template{
 		Name:        f.name,
 		Description: "Image of nodes, by olvmctl",
 		ClusterID:   cluster.ID.String(),

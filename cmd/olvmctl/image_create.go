@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ockimage"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 )
 
 // bootArchs are those for which there are boot images.
@@ -18,7 +18,7 @@ var bootArchs = []string{"amd64", "arm64"}
 
 func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
 	var version string
-	var o ockimage.Options
+	var o image.Options
 	command := &cobra.Command{
 		Use:   "create",
 		Short: "Make an image for the engine of a boot image of OCK",
@@ -53,7 +53,7 @@ or is interrupted, nothing is left behind.`,
 
 			o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
 			o.Progress = func(what string) func(done, total int64) { return transferProgress(s.err, what) }
-			if err := ockimage.Create(command.Context(), o); err != nil {
+			if err := image.Create(command.Context(), o); err != nil {
 				return err
 			}
 

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// image is a file with a raw image of 3 MiB.
-func image(t *testing.T) (path, sum string) {
+// rawImage is a file with a raw image of 3 MiB.
+func rawImage(t *testing.T) (path, sum string) {
 	t.Helper()
 	content := make([]byte, 3<<20)
 	copy(content, "an image of nodes")
@@ -54,7 +54,7 @@ func (s *site) leftovers() string {
 func TestAnImageBecomesATemplate(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
-	path, sum := image(t)
+	path, sum := rawImage(t)
 	server := []string{"--server", s.sim.URL(), "--ca-file", s.caFile}
 	code, id, problems := s.run(
 		"",
@@ -136,7 +136,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 func TestATemplateThatFailsLeavesNothing(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
-	path, _ := image(t)
+	path, _ := rawImage(t)
 
 	for name, fault := range map[string]ovirtsim.Fault{
 		"the template is refused": {
@@ -352,7 +352,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
-	path, sum := image(t)
+	path, sum := rawImage(t)
 	args := []string{
 		"image",
 		"upload",
@@ -401,7 +401,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
-	path, sum := image(t)
+	path, sum := rawImage(t)
 	args := func(path string) []string {
 		return []string{
 			"image",
@@ -464,7 +464,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 func TestImagesOfBadInput(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
-	path, sum := image(t)
+	path, sum := rawImage(t)
 	damaged := filepath.Join(t.TempDir(), "damaged.qcow2")
 	if err := os.WriteFile(damaged, []byte("QFI\xfb"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/survey"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile/survey"
 )
 
 // errNoTerminal ends a survey that nobody could answer.

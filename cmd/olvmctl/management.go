@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/providers"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
@@ -149,8 +149,8 @@ func (m *management) cluster(ctx context.Context, name string) (*clusterv1.Clust
 }
 
 // providers installs and moves as the flags say.
-func (m *management) providers(s *steps) *providers.Providers {
-	return &providers.Providers{
+func (m *management) providers(s *steps) *clusterctl.Providers {
+	return &clusterctl.Providers{
 		Config:   m.clusterctlConfig,
 		Version:  m.providerVersion,
 		Timeout:  m.timeout,
@@ -161,7 +161,10 @@ func (m *management) providers(s *steps) *providers.Providers {
 // ensureProviders installs what lacks in a management cluster, and waits for it.
 func (m *management) ensureProviders(ctx context.Context, s *steps, to *management) error {
 	return s.do("Cluster API and its providers", func() error {
-		installed, err := m.providers(s).Ensure(ctx, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client})
+		installed, err := m.providers(s).Ensure(ctx, clusterctl.Management{
+			Kubeconfig: to.kubeconfig,
+			Client:     to.Client,
+		})
 		if err == nil && len(installed) == 0 {
 			s.say("they are there")
 		}
@@ -184,10 +187,10 @@ func (m *management) move(ctx context.Context, s *steps, to *management) error {
 
 		s.say("its clusters: %s", strings.Join(moved, ", "))
 
-		return m.providers(s).Move(ctx, providers.Management{
+		return m.providers(s).Move(ctx, clusterctl.Management{
 			Kubeconfig: m.kubeconfig,
 			Client:     m.Client,
-		}, providers.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
+		}, clusterctl.Management{Kubeconfig: to.kubeconfig, Client: to.Client}, m.namespace)
 	})
 }
 

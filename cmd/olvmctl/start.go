@@ -27,7 +27,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/images"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
@@ -463,7 +463,7 @@ func (o *start) makeTemplate(ctx context.Context) error {
 
 	from := engineFlags{file: o.file, access: o.access}
 	err := from.template(ctx, streams{out: io.Discard, err: indented{&o.steps}}, o.image, "", osType)
-	var exists *images.ExistsError
+	var exists *image.ExistsError
 	if errors.As(err, &exists) {
 		o.say("it is there already")
 		return nil

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // calm is a manager whose machines want nothing.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ockimage"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ockimage/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
 )
 
 // install is what the test needs on Debian.
@@ -97,14 +97,14 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 		Name:    "disk/boot.qcow2",
 		Content: before,
 	})))
-	o := ockimage.Options{
+	o := image.Options{
 		From:      reference,
 		Arch:      "amd64",
-		Arguments: ockimage.Arguments{Platform: "openstack", More: []string{"nosmt"}},
+		Arguments: image.Arguments{Platform: "openstack", More: []string{"nosmt"}},
 		Output:    filepath.Join(dir, "node.qcow2"),
 		Say:       t.Logf, Progress: func(string) func(int64, int64) { return func(int64, int64) {} },
 	}
-	if err := ockimage.Create(t.Context(), o); err != nil {
+	if err := image.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 var (

@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
 // document is one whose calls of kubectl and clusterctl are run, and what is there before.

@@ -23,10 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/providers"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -353,12 +353,12 @@ func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", m.dir)
 	t.Setenv("GOPROXY", "off")
 	var said []string
-	p := &providers.Providers{
+	p := &clusterctl.Providers{
 		Config:   m.config,
 		Timeout:  3 * time.Second,
 		Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
 	}
-	to := providers.Management{Kubeconfig: m.kubeconfig, Client: m.client}
+	to := clusterctl.Management{Kubeconfig: m.kubeconfig, Client: m.client}
 	installed, err := p.Ensure(t.Context(), to)
 	want := []string{"cluster-api", "bootstrap-kubeadm", "control-plane-kubeadm", "infrastructure-olvm"}
 	if !slices.Equal(installed, want) {

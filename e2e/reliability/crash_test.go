@@ -17,7 +17,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 

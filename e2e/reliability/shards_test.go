@@ -11,7 +11,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // shard is a bench whose objects have a watch label, with a manager that looks at no others.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // TestM1 has an engine send the manager elsewhere, with its password on the way to the login and with its session on

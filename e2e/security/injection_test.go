@@ -17,8 +17,8 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv/hostile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv/hostile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // everywhere is what the manager has told: its log, and the objects and events of the namespace.

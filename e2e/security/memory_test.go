@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv/hostile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv/hostile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 var suite testsite.Suite

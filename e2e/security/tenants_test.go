@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testsite"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // TestM3 has somebody of another namespace write down the addresses of a cluster: as endpoints of OLVMClusters that

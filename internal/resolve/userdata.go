@@ -10,8 +10,8 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -110,7 +110,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	}
 
 	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
-	if most := map[bool]int{false: maxUserData, true: delivery.MaxData}[pointer]; len(merged) > most {
+	if most := map[bool]int{false: maxUserData, true: userdataserver.MaxData}[pointer]; len(merged) > most {
 		return "", &Error{
 			infrav1.BootstrapDataInvalidReason,
 			in.Bootstrap.Source,

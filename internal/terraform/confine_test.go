@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/testenv/hostile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv/hostile"
 )
 
 func TestMain(m *testing.M) {

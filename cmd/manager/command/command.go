@@ -39,10 +39,10 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/delivery"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -375,7 +375,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 }
 
 // addDelivery has the manager serve user data, where VMs reach it; nil where they do not.
-func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Server, error) {
+func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*userdataserver.Server, error) {
 	if o.bootstrapURL == "" {
 		return nil, nil
 	}
@@ -393,7 +393,7 @@ func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*delivery.Se
 		return nil, fmt.Errorf("failed to make the client of the server of user data: %w", err)
 	}
 
-	server, err := delivery.New(ctx, delivery.Options{
+	server, err := userdataserver.New(ctx, userdataserver.Options{
 		Client:    secrets,
 		Metadata:  mgr.GetCache(),
 		Recorder:  mgr.GetEventRecorder("user-data"),
@@ -424,7 +424,7 @@ func addControllers(
 	executable terraform.Executable,
 	sessions *engine.Sessions,
 	runs *workspace.Runs,
-	userData *delivery.Server,
+	userData *userdataserver.Server,
 ) error {
 	reader := mgr.GetAPIReader()
 	if o.namespace != "" {

@@ -1,5 +1,4 @@
-// Package images makes templates of virtual machines from disks, with Terraform: the module tfmodules/image.
-package images
+package image
 
 import (
 	"context"
@@ -42,9 +41,9 @@ func (e *ExistsError) Error() string {
 	return fmt.Sprintf("there is a template %q already (%s); choose another name, or delete it", e.Name, e.ID)
 }
 
-// Make makes a template and returns its UUID. Where it fails, nothing is left behind, or the error says what; the disk
-// stays as it is. dir is a working directory for the run.
-func Make(
+// MakeTemplate makes a template and returns its UUID. Where it fails, nothing is left behind, or the error says what;
+// the disk stays as it is. dir is a working directory for the run.
+func MakeTemplate(
 	ctx context.Context,
 	session *engine.Client,
 	executor workspace.Executor,

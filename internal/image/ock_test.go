@@ -1,4 +1,4 @@
-package ockimage
+package image
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ockimage/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
 )
 
 // qcow2 is an image of which only the header is right, with something of its own behind it.

@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/huh"
 	"golang.org/x/term"
 
-	_ "github.com/capolvm/cluster-api-provider-olvm/internal/survey/plain" // before Bubble Tea
+	_ "github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile/survey/plain" // before Bubble Tea
 )
 
 // tall is how many choices are shown at once.

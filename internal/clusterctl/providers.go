@@ -1,8 +1,8 @@
-// Package providers installs Cluster API and its providers into management
+// Package clusterctl installs Cluster API and its providers into management
 // clusters, and moves clusters between these. It is clusterctl's own library,
 // with the one provider that clusterctl does not know by itself, and with what
 // others have installed taken as it is.
-package providers
+package clusterctl
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ockimage
+package image
 
 import (
 	"bufio"

@@ -1,6 +1,8 @@
-// Package ockimage makes disk images for engines from the boot images of OCK (Oracle Container host for Kubernetes),
-// which are published in container images and made for QEMU: an engine hands Ignition over by a config drive.
-package ockimage
+// Package image makes what nodes boot from: disk images for engines, and templates of virtual machines from disks.
+//
+// Disk images are made from the boot images of OCK (Oracle Container host for Kubernetes), which are published in
+// container images and made for QEMU: an engine hands Ignition over by a config drive.
+package image
 
 import (
 	"context"
