@@ -67,7 +67,8 @@ SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|Te
 test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/security.md has the table
 	@$(TOOLS) tofu
 	go test ./e2e/security -count=1 -parallel 8 -timeout 10m
-	go test ./render ./internal/engine ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./controllers ./cmd/... \
+	go test ./render ./internal/engine ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./internal/enginepool \
+	  ./controllers/... ./cmd/... \
 	  -run '^($(SECURITY_TESTS))$$' -timeout 5m
 
 .PHONY: test-reliability

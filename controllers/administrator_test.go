@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
@@ -178,7 +179,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 				})
 				s.ExpectProvisioned(m)
 
-				return m, parts{s.Sim, s.Session(), providerIDToVM(m.Spec.ProviderID).String()}
+				return m, parts{s.Sim, s.Session(), strings.TrimPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix)}
 			}
 
 			m, p := make("one")

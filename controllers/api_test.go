@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -123,7 +124,10 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 		}, "ipProfileName says where addresses come from"},
 		"pools beside ranges": {func() client.Object {
 			c := m.DeepCopy()
-			c.Spec.VirtualMachine.Network.AddressesFromPools = pool
+			c.Spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{
+				{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"},
+			}
+
 			return c
 		}, "addressesFromPools says where addresses come from"},
 		"SLAAC and DHCPv6": {func() client.Object {

@@ -315,26 +315,6 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestAnEngineThatIsAwayForADay plays the tries of a cluster whose engine is away.
-func TestAnEngineThatIsAwayForADay(t *testing.T) {
-	for away, most := range map[time.Duration]int{time.Minute: 12, time.Hour: 75, 24 * time.Hour: 1500} {
-		tries, down := 0, time.Duration(0)
-		for down < away {
-			pause := jitter(nextTry(down))
-			if pause < 5*time.Second || pause > 72*time.Second {
-				t.Fatalf("after %s the next try is in %s", down, pause)
-			}
-
-			down += pause
-			tries++
-		}
-
-		if tries > most {
-			t.Errorf("%d tries in %s", tries, away)
-		}
-	}
-}
-
 // TestAUserWithoutAnAdministratorRole sees some VMs only: what is hidden must not pass for gone.
 func TestAUserWithoutAnAdministratorRole(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testcsr"
 )
 
 // workloadServer is a second kube-apiserver that plays the workload cluster of all tests that want one, started by the
@@ -179,7 +180,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	kubelet := w.as(t, m.Name)
 
 	// Requested before the machine has an address: it waits, and is not refused.
-	early := servingCSR(t, m.Name, servingRequest(m.Name, "10.0.0.10"))
+	early := testcsr.CSR(t, m.Name, testcsr.Request(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +190,11 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		t.Fatalf("the machine has %s", m.Status.OLVM.IPAddress)
 	}
 
-	greedy := servingRequest(m.Name, "10.0.0.10")
+	greedy := testcsr.Request(m.Name, "10.0.0.10")
 	greedy.DNSNames = append(greedy.DNSNames, "payroll")
-	wrong := servingCSR(t, m.Name, greedy)
+	wrong := testcsr.CSR(t, m.Name, greedy)
 
-	stranger := servingCSR(t, "csr-stranger", servingRequest("csr-stranger", "10.0.0.10"))
+	stranger := testcsr.CSR(t, "csr-stranger", testcsr.Request("csr-stranger", "10.0.0.10"))
 	for c, csr := range map[client.Client]*certificatesv1.CertificateSigningRequest{
 		kubelet:                 wrong,
 		w.as(t, "csr-stranger"): stranger,
@@ -203,7 +204,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 		}
 	}
 
-	later := servingCSR(t, m.Name, servingRequest(m.Name, "10.0.0.10"))
+	later := testcsr.CSR(t, m.Name, testcsr.Request(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, later); err != nil {
 		t.Fatal(err)
 	}

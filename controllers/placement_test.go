@@ -512,7 +512,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	id := s.OLVM.Status.AffinityGroups[0].ID
 	lose := func() types.UID {
 		for _, secret := range s.AllStates() {
-			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], statePrefix) {
+			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"], "olvmcluster.") {
 				s.Delete(&secret)
 				err := suite.client.Patch(t.Context(), &secret,
 					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -533,7 +533,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 	s.Eventually("the state is rebuilt", func() error {
 		for _, secret := range s.AllStates() {
 			if strings.HasPrefix(secret.Labels["tfstateSecretSuffix"],
-				statePrefix) && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
+				"olvmcluster.") && secret.UID != lost && secret.Annotations[tfstate.DigestAnnotation] != "" {
 				return nil
 			}
 		}

@@ -18,7 +18,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -90,13 +96,13 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	suite.sessions = &engine.Sessions{}
-	engines := &Engines{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
+	engines := &enginepool.Pool{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
 	runs := workspace.NewRuns(4, time.Minute)
 	runs.Executor, runs.WorkDir = executor, suite.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
-	err = (&OLVMClusterReconciler{
+	err = (&cluster.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
@@ -108,7 +114,7 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	for _, configMaps := range []bool{false, true} {
-		err := (&AccessReconciler{
+		err := (&access.Reconciler{
 			Client:     mgr.GetClient(),
 			APIReader:  mgr.GetAPIReader(),
 			ConfigMaps: configMaps,
@@ -118,7 +124,7 @@ func runSuite(m *testing.M) (int, error) {
 		}
 	}
 
-	err = (&OLVMMachineTemplateReconciler{
+	err = (&machinetemplate.Reconciler{
 		Client:   mgr.GetClient(),
 		Recorder: mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{})
@@ -126,7 +132,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	workloads, err := NewClusterCache(ctx, mgr, "test", "")
+	workloads, err := node.NewClusterCache(ctx, mgr, "test", "")
 	if err != nil {
 		return 0, err
 	}
@@ -136,7 +142,7 @@ func runSuite(m *testing.M) (int, error) {
 		Shutdown()
 	})
 	connections.SetConnectionCreationRetryInterval(time.Second)
-	err = (&NodeReconciler{
+	err = (&node.Reconciler{
 		Client:                     mgr.GetClient(),
 		ClusterCache:               workloads,
 		Recorder:                   mgr.GetEventRecorder("test"),
@@ -167,7 +173,7 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
-	if err := (&OLVMMachineReconciler{
+	if err := (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
 		Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
@@ -185,7 +191,8 @@ func runSuite(m *testing.M) (int, error) {
 	return code, err
 }
 
-// site is one of internal/test/testsite, with what only these tests need; looks counts how often the cluster was touched.
+// site is one of internal/test/testsite, with what only these tests need; looks counts how often the cluster was
+// touched.
 type site struct {
 	*testsite.Site
 	looks int

@@ -22,11 +22,36 @@ var (
 		Name: "capolvm_terraform_jobs_limit",
 		Help: "How many Terraform runs go at once at most: --terraform-concurrency.",
 	})
+	driftTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capolvm_drift_total",
+		Help: "Changes made in the engine behind the manager's back: vm (it was deleted, and is not made again), " +
+			"affinity_group (deleted or changed), affinity_group_member (a VM was taken out).",
+	}, []string{"kind"})
 )
+
+// Drifted is what was changed in the engine behind the manager's back.
+type Drifted string
+
+// The kinds of drift.
+const (
+	DriftedVM     Drifted = "vm"
+	DriftedGroup  Drifted = "affinity_group"
+	DriftedMember Drifted = "affinity_group_member"
+)
+
+func init() {
+	// A counter that is not there cannot increase.
+	for _, kind := range []Drifted{DriftedVM, DriftedGroup, DriftedMember} {
+		driftTotal.WithLabelValues(string(kind))
+	}
+}
+
+// CountDrift counts a change that was made in the engine.
+func CountDrift(kind Drifted) { driftTotal.WithLabelValues(string(kind)).Inc() }
 
 // Collectors are the metrics of this package.
 func Collectors() []prometheus.Collector {
-	return []prometheus.Collector{runsTotal, runSeconds, jobs, jobsLimit}
+	return []prometheus.Collector{runsTotal, runSeconds, jobs, jobsLimit, driftTotal}
 }
 
 func countRun(run terraform.Status, result string) {

@@ -18,6 +18,12 @@ import (
 // again anyway.
 const wakeCapacity = 1 << 14
 
+// The kinds of objects that have workspaces, and wake one another.
+const (
+	MachineKind = "OLVMMachine"
+	ClusterKind = "OLVMCluster"
+)
+
 // Key names a workspace by the kind, namespace and name of its object.
 type Key struct{ Kind, Namespace, Name string }
 

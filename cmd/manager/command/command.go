@@ -38,8 +38,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/controllers"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -428,10 +433,10 @@ func addControllers(
 ) error {
 	reader := mgr.GetAPIReader()
 	if o.namespace != "" {
-		reader = &controllers.NamespaceReader{Reader: reader, Namespace: o.namespace}
+		reader = &namespaceReader{Reader: reader, Namespace: o.namespace}
 	}
 
-	engines := &controllers.Engines{
+	engines := &enginepool.Pool{
 		Reader:   reader,
 		Metadata: mgr.GetCache(),
 		Sessions: sessions,
@@ -461,7 +466,7 @@ func addControllers(
 
 	runs.Executor, runs.WorkDir = executor, o.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
-	err := (&controllers.OLVMClusterReconciler{
+	err := (&cluster.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: reader,
 		Engines:   engines,
@@ -473,7 +478,7 @@ func addControllers(
 	}
 
 	for _, configMaps := range []bool{false, true} {
-		err := (&controllers.AccessReconciler{
+		err := (&access.Reconciler{
 			Client:     mgr.GetClient(),
 			APIReader:  reader,
 			ConfigMaps: configMaps,
@@ -483,7 +488,7 @@ func addControllers(
 		}
 	}
 
-	err = (&controllers.OLVMMachineTemplateReconciler{
+	err = (&machinetemplate.Reconciler{
 		Client:           mgr.GetClient(),
 		Recorder:         mgr.GetEventRecorder("olvmmachinetemplate-controller"),
 		WatchFilterValue: o.watchFilter,
@@ -492,19 +497,19 @@ func addControllers(
 		return err
 	}
 
-	workloads, err := controllers.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
+	workloads, err := node.NewClusterCache(ctx, mgr, controllerName+"/"+version.Version, o.watchFilter)
 	if err != nil {
 		return err
 	}
 
-	if err := (&controllers.NodeReconciler{
+	if err := (&node.Reconciler{
 		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
 		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
 		return err
 	}
 
-	return (&controllers.OLVMMachineReconciler{
+	return (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: reader, Engines: engines,
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),

@@ -1,0 +1,20 @@
+package command
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// init puts the metrics of the packages beside those of controller-runtime, which are served together.
+func init() {
+	metrics.Registry.MustRegister(machine.Collectors()...)
+	metrics.Registry.MustRegister(workspace.Collectors()...)
+	metrics.Registry.MustRegister(terraform.Collectors()...)
+	metrics.Registry.MustRegister(engine.Collectors()...)
+	metrics.Registry.MustRegister(userdataserver.Collectors()...)
+}

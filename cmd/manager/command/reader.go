@@ -1,0 +1,38 @@
+package command
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// namespaceReader reads past the cache for a manager of one namespace. What it lists it lists in all namespaces, where
+// it may: addresses are kept apart from those of other managers' machines then. With a Role instead of a ClusterRole it
+// may not, and sees its own namespace.
+type namespaceReader struct {
+	client.Reader
+	// Namespace of the manager's clusters.
+	Namespace string
+
+	said sync.Once
+}
+
+// List lists objects.
+func (r *namespaceReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+
+	r.said.Do(func() {
+		ctrl.LoggerFrom(ctx).
+			Info("This manager may look at its own namespace only; give other clusters of the engine other address "+
+				"ranges and virtual router IDs",
+				"namespace", r.Namespace)
+	})
+
+	return r.Reader.List(ctx, list, append(options, client.InNamespace(r.Namespace))...)
+}

@@ -1,0 +1,488 @@
+// Package cluster reconciles OLVMClusters: endpoint, engine, failure domains, and affinity groups of the machines.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+const (
+	// engineCheck is how often a cluster looks whether its engine is there; engineRetry, while it is not.
+	engineCheck = time.Minute
+	engineRetry = 10 * time.Second
+	// hostCheck is how often a cluster looks at hosts on which affinity groups or failure domains depend.
+	hostCheck = 30 * time.Second
+	// cacheLag is when to look again for an object that the cache does not have yet.
+	cacheLag = time.Second
+	// jitter spreads periodic work, so that a restart does not line all objects up.
+	jitter = 0.2
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// Reconciler reconciles OLVMClusters: it checks the endpoint, the engine and the failure domains, makes the
+// affinity groups of the machines, and keeps the object until its machines are gone.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	Engines   *enginepool.Pool
+	// Runs are shared by all controllers.
+	Runs             *workspace.Runs
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+
+	workspaces *workspace.Kind
+	limiter    enginepool.ReconcileLimiter
+	routerIDs  sync.Mutex
+	// kubeconfigs are those that were seen, *seenKubeconfig by the key of the Secret.
+	kubeconfigs sync.Map
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
+	}
+
+	r.workspaces = workspace.NewKind(workspace.Kind{
+		Name:     workspace.ClusterKind,
+		New:      func() client.Object { return &infrav1.OLVMCluster{} },
+		Prefix:   statePrefix,
+		Runs:     r.Runs,
+		Recorder: r.Recorder,
+		Status:   clusterTerraformStatus,
+	})
+	r.limiter.Limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmcluster")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMCluster{}).
+		WithOptions(options).
+		WithEventFilter(predicate.Or[client.Object](onlyMetadata,
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
+		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
+		Watches(&clusterv1.Cluster{},
+			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx,
+				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
+		).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
+		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CAOf))).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMCluster controller: %w", err)
+	}
+
+	return nil
+}
+
+func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
+	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
+}
+
+// machinesComeAndGo passes what changes the affinity groups of a cluster, or lets it go: not the status of machines.
+var machinesComeAndGo = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld, e.ObjectNew
+
+		return before.GetGeneration() != after.GetGeneration() ||
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
+			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
+	},
+}
+
+// onlyMetadata lets Secrets and ConfigMaps through, which need no watch label: the OLVMClusters that name them have it.
+var onlyMetadata = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	_, ok := o.(*metav1.PartialObjectMetadata)
+	return ok
+})
+
+// machineToCluster wakes the cluster of a machine.
+func (r *Reconciler) machineToCluster(ctx context.Context, object client.Object) []ctrl.Request {
+	var clusters infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &clusters, client.InNamespace(object.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		return nil
+	}
+
+	return requestsFor(clusters.Items, func(*infrav1.OLVMCluster) bool { return true })
+}
+
+// namedBy wakes the clusters that name the Secret or ConfigMap that changed, so that a corrected password heals at
+// once.
+func (r *Reconciler) namedBy(of enginepool.Reference) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []ctrl.Request {
+		var clusters infrav1.OLVMClusterList
+		if err := r.Client.List(ctx, &clusters); err != nil {
+			return nil
+		}
+
+		return requestsFor(clusters.Items, func(c *infrav1.OLVMCluster) bool {
+			key, ok := of(c)
+			return ok && key == client.ObjectKeyFromObject(object)
+		})
+	}
+}
+
+func requestsFor(clusters []infrav1.OLVMCluster, wanted func(*infrav1.OLVMCluster) bool) []ctrl.Request {
+	var out []ctrl.Request
+
+	for i := range clusters {
+		if wanted(&clusters[i]) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
+		}
+	}
+
+	return out
+}
+
+// clusterScope holds the facts of one pass.
+type clusterScope struct {
+	cluster     *clusterv1.Cluster
+	olvmCluster *infrav1.OLVMCluster
+	// workspace has the state, what became of the last run, and the action that was decided on.
+	workspace *workspace.Workspace
+	// session and the way to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
+	// reconcileEngine.
+	session    *engine.Client
+	config     engine.Config
+	engineErr  error
+	dataCenter *engine.DataCenter
+	product    engine.Product
+	// kubeconfig of the cluster, nil where nothing is known of it. Set by reconcileKubeconfig.
+	kubeconfig *seenKubeconfig
+	// servicesErr says what is wrong with the services of the control plane. Set by reconcileServices.
+	servicesErr error
+	// domains that can be used, what is wrong with others, or why neither is known. Set by reconcileFailureDomains.
+	domains      []clusterv1.FailureDomain
+	wrongDomains []error
+	domainsErr   error
+	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has
+	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
+	groups     []resolve.Group
+	rendered   render.Files
+	groupsErr  error
+	drifted    bool
+	incomplete bool
+	// machines that still exist; set by reconcileDelete.
+	machines []string
+	// blocked says why a deletion must not go on. Set by reconcileDestroy.
+	blocked string
+}
+
+// Reconcile brings one OLVMCluster forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	olvmCluster := &infrav1.OLVMCluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
+	}
+
+	foreign := r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmCluster, r.WatchFilterValue)
+	if annotations.IsExternallyManaged(olvmCluster) || foreign {
+		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
+	}
+
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMCluster %s: %w", req.NamespacedName, err)
+	}
+
+	if cluster == nil && olvmCluster.DeletionTimestamp.IsZero() {
+		ctrl.LoggerFrom(ctx).Info("Waiting for the Cluster to own this OLVMCluster")
+		return ctrl.Result{}, nil
+	}
+
+	scope := &clusterScope{cluster: cluster, olvmCluster: olvmCluster}
+	scope.workspace = r.workspaces.Open(olvmCluster, clusterNameOf(scope))
+
+	return r.reconcileOwned(ctx, scope)
+}
+
+// reconcileOwned reconciles an OLVMCluster that a Cluster owns, or that is being deleted.
+func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_ ctrl.Result, reterr error) {
+	olvmCluster := scope.olvmCluster
+	if scope.cluster != nil {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmCluster, infrav1.ClusterFinalizer)
+		if err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmCluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if isPaused {
+		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
+	}
+
+	if requeue {
+		return ctrl.Result{}, nil
+	}
+
+	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, resolve.EngineOf(olvmCluster))
+	if !ok {
+		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
+	}
+
+	defer leave()
+
+	helper, err := patch.NewHelper(olvmCluster, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+
+	before := slices.Clone(olvmCluster.Status.Conditions)
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
+
+	if !olvmCluster.DeletionTimestamp.IsZero() {
+		return r.reconcileDelete(ctx, scope)
+	}
+
+	return r.reconcileNormal(ctx, scope)
+}
+
+// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
+// would see no change, and tell nothing.
+func (r *Reconciler) patch(
+	ctx context.Context, scope *clusterScope, helper *patch.Helper, before []metav1.Condition,
+) error {
+	updateClusterStatus(scope)
+
+	c := scope.olvmCluster
+	err := helper.Patch(ctx, c, patch.WithOwnedConditions{Conditions: clusterConditions})
+	if !apierrors.IsNotFound(err) {
+		objectstatus.Announce(r.Recorder, c, before, c.Status.Conditions, map[string]string{
+			infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+		})
+	}
+
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	scope.workspace.Recorded()
+
+	return nil
+}
+
+func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	// The end of a run is recorded also where the engine is away.
+	stateUnread := scope.workspace.Observe(ctx)
+
+	reconcileEndpoint(scope)
+	if err := r.reconcileServices(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if err := r.reconcileKubeconfig(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	r.reconcileEngine(ctx, scope)
+	if scope.engineErr != nil {
+		reason, _ := resolve.EngineReason(scope.engineErr)
+		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
+		return ctrl.Result{RequeueAfter: wait.Jitter(nextTry(downFor(scope.olvmCluster)), jitter)}, nil
+	}
+
+	r.reconcileFailureDomains(ctx, scope)
+	if endpointReady(scope.olvmCluster) && scope.servicesErr == nil && scope.domainsErr == nil {
+		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
+	}
+
+	if stateUnread != nil {
+		return ctrl.Result{}, stateUnread
+	}
+
+	r.reconcileGroups(ctx, scope)
+	if err := r.reconcileRun(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
+}
+
+// downFor is how long the engine has been known to be of no use.
+func downFor(c *infrav1.OLVMCluster) time.Duration {
+	known := conditions.Get(c, infrav1.EngineAvailableCondition)
+	if known == nil || known.Status == metav1.ConditionTrue {
+		return 0
+	}
+
+	return time.Since(known.LastTransitionTime.Time)
+}
+
+// nextTry is when to ask an engine again that has been of no use for so long: soon after it was lost, and more seldom
+// the longer it is away, but never so seldom that anybody waits for it.
+func nextTry(down time.Duration) time.Duration {
+	const soonest, latest = 5 * time.Second, time.Minute
+	return min(max(down/2, soonest), latest)
+}
+
+// nextLook is when to look again: soon after what did not work or was not there yet, else often enough to see hosts
+// come and go.
+func nextLook(scope *clusterScope) time.Duration {
+	after := wait.Jitter(engineCheck, jitter)
+	if len(scope.groups) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
+		after = wait.Jitter(hostCheck, jitter)
+	}
+
+	if scope.servicesErr != nil || scope.domainsErr != nil || scope.groupsErr != nil {
+		after = engineRetry
+	}
+
+	if scope.incomplete {
+		after = cacheLag
+	}
+
+	if scope.workspace.Action.After > 0 {
+		after = min(after, scope.workspace.Action.After)
+	}
+
+	return after
+}
+
+// reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster, and the port.
+func reconcileEndpoint(scope *clusterScope) {
+	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
+	if asked := scope.cluster.Spec.ControlPlaneEndpoint; endpoint.Host == "" && asked.Host != "" {
+		endpoint.Host, endpoint.Port = asked.Host, asked.Port
+	}
+
+	if endpoint.Host != "" && endpoint.Port == 0 {
+		endpoint.Port = resolve.DefaultEndpointPort
+	}
+}
+
+func endpointReady(c *infrav1.OLVMCluster) bool {
+	return c.Spec.ControlPlaneEndpoint.Host != "" && c.Spec.ControlPlaneEndpoint.Port != 0
+}
+
+// reconcileEngine asks the engine for its version and the data center.
+func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
+	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
+	scope.session, scope.config = session, config
+	if err == nil && r.Engines.Replaced(scope.olvmCluster.UID, session) {
+		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
+	}
+
+	if err == nil {
+		scope.product, err = session.Product(ctx)
+	}
+
+	if err == nil {
+		scope.dataCenter, err = session.DataCenter(ctx, scope.olvmCluster.Spec.OLVMDatacenterName)
+	}
+
+	var unknown *engine.NameError
+	if errors.As(err, &unknown) {
+		err = &resolve.Error{
+			Reason:  infrav1.DataCenterNotFoundReason,
+			Field:   "spec.olvmDatacenterName",
+			Message: unknown.Error() + "; correct the name",
+		}
+	}
+
+	scope.engineErr = err
+}
+
+// reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then
+// removes what they shared.
+func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
+	if err := scope.workspace.Observe(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	c, name := scope.olvmCluster, clusterNameOf(scope)
+	if name != "" {
+		var machines infrav1.OLVMMachineList
+		err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{
+			clusterv1.ClusterNameLabel: name,
+		})
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("failed to list the machines of OLVMCluster %s/%s: %w", c.Namespace,
+				c.Name, err)
+		}
+
+		for _, m := range machines.Items {
+			scope.machines = append(scope.machines, m.Name)
+		}
+	}
+
+	if len(scope.machines) > 0 {
+		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
+		slices.Sort(scope.machines)
+		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
+
+		return ctrl.Result{RequeueAfter: engineRetry}, nil
+	}
+
+	gone, after, err := r.reconcileDestroy(ctx, scope)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if gone {
+		r.Engines.Forget(c.UID)
+		r.forgetKubeconfig(c)
+		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
+	}
+
+	return ctrl.Result{RequeueAfter: after}, nil
+}

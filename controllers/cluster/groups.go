@@ -1,0 +1,212 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// This file has the phases and runs for what the machines of a cluster share: their affinity groups.
+
+// statePrefix keeps the state of an OLVMCluster apart from that of an OLVMMachine of the same name.
+const statePrefix = "olvmcluster."
+
+// reconcileFailureDomains checks the domains against the engine.
+func (r *Reconciler) reconcileFailureDomains(ctx context.Context, scope *clusterScope) {
+	scope.domains, scope.wrongDomains, scope.domainsErr = resolve.FailureDomains(ctx, scope.session,
+		scope.olvmCluster.Spec)
+}
+
+// stateGroups are the groups that a state has, with their IDs.
+func stateGroups(state *tfstate.State) map[resolve.GroupKey]tfstate.Instance {
+	out := map[resolve.GroupKey]tfstate.Instance{}
+	for _, instance := range state.Instances("ovirt_affinity_group") {
+		out[resolve.ParseGroupKey(instance.Key)] = instance
+	}
+
+	return out
+}
+
+// reconcileGroups decides on the groups and renders them, and looks whether the engine still has them.
+func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
+	known := stateGroups(scope.workspace.State)
+	scope.groups, scope.incomplete, scope.groupsErr = r.decideGroups(ctx, scope, known)
+	if scope.groupsErr != nil || len(scope.groups) == 0 {
+		return
+	}
+
+	scope.rendered, scope.groupsErr = render.ClusterFiles(
+		resolve.Cluster(scope.session, scope.config, ownerOf(scope.olvmCluster), scope.groups),
+	)
+	if scope.groupsErr == nil {
+		scope.drifted, scope.groupsErr = r.groupsDrifted(ctx, scope, known)
+	}
+}
+
+func (r *Reconciler) decideGroups(
+	ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance,
+) ([]resolve.Group, bool, error) {
+	members, incomplete, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
+	if err != nil {
+		return nil, false, err
+	}
+
+	hosts, err := scope.session.HostsWithin(ctx, resolve.HostsAge)
+	if err != nil {
+		return nil, false, err
+	}
+
+	clusters, err := scope.session.Clusters(ctx, scope.dataCenter)
+	if err != nil {
+		return nil, false, err
+	}
+
+	var existing []resolve.GroupKey
+
+	for key := range known { // a group went with its cluster
+		if slices.ContainsFunc(clusters, func(c engine.Cluster) bool { return c.ID == key.ClusterID }) {
+			existing = append(existing, key)
+		}
+	}
+
+	return resolve.Groups(resolve.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
+}
+
+// wakeMachines has the cluster's machines look at the engine.
+func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
+	var machines infrav1.OLVMMachineList
+	err := r.Client.List(ctx, &machines, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: clusterNameOf(scope),
+	})
+	if err != nil {
+		return // the next look is soon enough
+	}
+
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		r.Runs.Wake(workspace.Key{Kind: workspace.MachineKind, Namespace: m.Namespace, Name: m.Name})
+	}
+}
+
+// groupsDrifted says whether a group was deleted, or its rule changed, behind our back.
+func (r *Reconciler) groupsDrifted(
+	ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance,
+) (bool, error) {
+	short := false
+	defer func() {
+		if short {
+			r.wakeMachines(ctx, scope) // one of them was taken out of a group, or is not in it yet
+		}
+	}()
+
+	for _, g := range scope.groups {
+		instance, ok := known[g.Key()]
+		if !ok {
+			continue // it is still to be made
+		}
+
+		there, err := r.Engines.AffinityGroups(ctx, scope.session, g.ClusterID, 0)
+		if err != nil {
+			return false, err
+		}
+
+		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.Text("id") })
+		if at < 0 {
+			return true, nil
+		}
+
+		vms := there[at].VMs
+		short = short || vms == nil || len(vms.Items) < g.Machines
+		rule := there[at].VMsRule
+		if rule != nil &&
+			(rule.Enabled == g.Off || rule.Enabled && (rule.Enforcing != g.Hard || rule.Positive != g.Positive)) {
+			return true, nil
+		}
+	}
+
+	return false, nil
+}
+
+// reconcileRun submits a run where one is needed.
+func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) error {
+	digest := ""
+	if scope.rendered != nil {
+		digest = scope.rendered.Digest()
+	}
+
+	state := scope.workspace.State
+	err := scope.workspace.Apply(ctx, workspace.Request{
+		Facts: workspace.Facts{
+			Ready:   scope.rendered != nil && scope.groupsErr == nil,
+			Digest:  digest,
+			Drifted: scope.drifted,
+		},
+		Engine: resolve.EngineOf(scope.olvmCluster),
+		// That groups may exist must be known before anything can create one.
+		Annotations: map[string]string{infrav1.GroupsRequestedAnnotation: "true"},
+		Subject:     func() workspace.Subject { return subjectOf(scope) },
+	})
+	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
+		return err
+	}
+
+	if scope.drifted && state != nil && state.AppliedDigest == digest {
+		workspace.CountDrift(workspace.DriftedGroup)
+	}
+
+	return nil
+}
+
+// reconcileDestroy removes the groups, once no machine is left that needs them. It reports whether the object may go.
+func (r *Reconciler) reconcileDestroy(
+	ctx context.Context, scope *clusterScope,
+) (gone bool, after time.Duration, err error) {
+	if workspace.Moving(scope.olvmCluster) {
+		scope.blocked = "The object is being moved to another management cluster; its affinity groups stay"
+		return false, 0, nil
+	}
+
+	// Without groups no engine is needed.
+	_, requested := scope.olvmCluster.Annotations[infrav1.GroupsRequestedAnnotation]
+	ready := false
+	if requested || !scope.workspace.State.Empty() {
+		r.reconcileEngine(ctx, scope)
+		ready = scope.engineErr == nil
+	}
+
+	err = scope.workspace.Destroy(ctx, workspace.Request{
+		Facts:   workspace.Facts{Ready: ready, Made: requested},
+		Engine:  resolve.EngineOf(scope.olvmCluster),
+		Subject: func() workspace.Subject { return subjectOf(scope) },
+	})
+	if err != nil {
+		return false, 0, err
+	}
+
+	action := scope.workspace.Action
+	if action.Kind != workspace.Release {
+		return false, action.After, nil
+	}
+
+	return true, 0, scope.workspace.Remove(ctx)
+}
+
+// clusterNameOf is the name of the Cluster, also where it does not exist any more.
+func clusterNameOf(scope *clusterScope) string {
+	if scope.cluster != nil {
+		return scope.cluster.Name
+	}
+
+	return scope.olvmCluster.Labels[clusterv1.ClusterNameLabel]
+}

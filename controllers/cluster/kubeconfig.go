@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+)
+
+// seenKubeconfig is what was found of the kubeconfig Secret of a cluster.
+type seenKubeconfig struct {
+	there bool
+	err   error
+	// version of the Secret's metadata and endpoint for which it was found.
+	version  string
+	endpoint clusterv1.APIEndpoint
+}
+
+// kubeconfigOf names the kubeconfig Secret of an OLVMCluster; false where no Cluster owns it yet.
+func kubeconfigOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	name := c.Labels[clusterv1.ClusterNameLabel]
+	return workload.SecretOf(client.ObjectKey{Namespace: c.Namespace, Name: name}), name != ""
+}
+
+// forgetKubeconfig lets go of what was seen for a cluster that is gone.
+func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
+	if key, ok := kubeconfigOf(c); ok {
+		r.kubeconfigs.Delete(key)
+	}
+}
+
+// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses the
+// same ones, but says so in the log only. The Secret is read when it, or the endpoint, has changed.
+func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) error {
+	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
+	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := r.Engines.Metadata.Get(ctx, key, metadata); apierrors.IsNotFound(err) {
+		r.kubeconfigs.Delete(key)
+		scope.kubeconfig = &seenKubeconfig{}
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to look for Secret %s: %w", key, err)
+	}
+
+	if before, ok := r.kubeconfigs.Load(key); ok {
+		known := before.(*seenKubeconfig)
+		if known.version == metadata.ResourceVersion && known.endpoint == endpoint {
+			scope.kubeconfig = known
+			return nil
+		}
+	}
+
+	found := &corev1.Secret{}
+	if err := r.APIReader.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		return nil // the end of it wakes us
+	} else if err != nil {
+		return fmt.Errorf("failed to get Secret %s: %w", key, err)
+	}
+
+	_, err := workload.Kubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
+	scope.kubeconfig = &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
+	r.kubeconfigs.Store(key, scope.kubeconfig)
+
+	return nil
+}

@@ -1,0 +1,123 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// reconcileServices checks the services of the control plane, and gives them the virtual router IDs that they need,
+// before there is a machine that has them. The IDs are recorded, for machines that run keep them.
+func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
+	c := scope.olvmCluster
+	scope.servicesErr = resolve.ValidateServices(c.Spec)
+	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil {
+		return nil
+	}
+
+	r.routerIDs.Lock() // one after another sees what the one before has recorded
+	defer r.routerIDs.Unlock()
+
+	for range 3 { // another manager may have chosen the same at the same moment
+		changed, err := r.chooseRouterIDs(ctx, c)
+		var field *resolve.Error
+		if errors.As(err, &field) {
+			scope.servicesErr = field
+			return nil
+		}
+
+		if err != nil || !changed {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// chooseRouterIDs records the virtual router IDs of a cluster, and says whether they are others than before.
+func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster) (changed bool, err error) {
+	recorded, err := resolve.RecordedRouterIDs(c)
+	if err != nil {
+		return false, err
+	}
+
+	name := client.ObjectKeyFromObject(c).String()
+
+	// Nobody takes away what a cluster has that may have machines: there is no need to look at the others.
+	none, made := recorded == resolve.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
+	if wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded,
+		nil); err == nil && wanted == recorded && (none || made) {
+		return false, nil
+	}
+
+	has := recorded
+	var all infrav1.OLVMClusterList
+	if err := r.APIReader.List(ctx, &all); err != nil {
+		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+
+	var inUse []int
+
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) ||
+			!resolve.Connected(other) && other.Namespace != c.Namespace {
+			continue
+		}
+
+		ids, err := resolve.RecordedRouterIDs(other)
+		if err != nil {
+			continue // it is told so itself
+		}
+
+		if !keepsRouterIDs(c, other) {
+			has = has.Without(ids)
+		}
+
+		inUse = append(inUse, ids.API, ids.Ingress)
+	}
+
+	wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
+	if err != nil {
+		return false, err
+	}
+
+	if wanted == recorded {
+		return false, nil
+	}
+
+	text, err := json.Marshal(wanted)
+	if err != nil {
+		return false, fmt.Errorf("failed to encode virtual router IDs: %w", err)
+	}
+
+	patched := c.DeepCopy()
+	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
+	if err := r.Client.Patch(ctx, patched, client.MergeFrom(c)); err != nil {
+		return false, fmt.Errorf("failed to record virtual router IDs: %w", err)
+	}
+
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
+
+	return true, nil
+}
+
+// keepsRouterIDs says which of two clusters keeps an ID that both have: one that may have machines, else the first by
+// name.
+func keepsRouterIDs(c, other *infrav1.OLVMCluster) bool {
+	made := ptr.Deref(c.Status.Initialization.Provisioned, false)
+	otherMade := ptr.Deref(other.Status.Initialization.Provisioned, false)
+	if made != otherMade {
+		return made
+	}
+
+	return made || client.ObjectKeyFromObject(c).String() < client.ObjectKeyFromObject(other).String()
+}

@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// clusterConditions are those that this controller owns.
+var clusterConditions = []string{
+	infrav1.ReadyCondition,
+	infrav1.EngineAvailableCondition,
+	infrav1.EndpointConfiguredCondition,
+	infrav1.AffinitySatisfiedCondition,
+	infrav1.FailureDomainsAvailableCondition,
+	infrav1.KubeconfigAcceptedCondition,
+	infrav1.DeletingCondition,
+	clusterv1.PausedCondition,
+}
+
+// updateClusterStatus turns the facts of a pass into status.
+func updateClusterStatus(scope *clusterScope) {
+	c := scope.olvmCluster
+	if c.DeletionTimestamp.IsZero() {
+		conditions.Set(c, metav1.Condition{
+			Type:   infrav1.DeletingCondition,
+			Status: metav1.ConditionFalse,
+			Reason: infrav1.NotDeletingReason,
+		})
+		setEndpointCondition(scope)
+		setEngineCondition(scope)
+		setFailureDomains(scope)
+		setAffinity(scope)
+		setKubeconfig(scope)
+	} else {
+		setClusterDeletingCondition(scope)
+		if len(scope.machines) > 0 {
+			setEngineCondition(scope)
+		}
+	}
+
+	summary := []string{
+		infrav1.EngineAvailableCondition,
+		infrav1.EndpointConfiguredCondition,
+		infrav1.DeletingCondition,
+	}
+	affinity := conditions.Get(c, infrav1.AffinitySatisfiedCondition)
+	if c.DeletionTimestamp.IsZero() && affinity != nil && !slices.Contains(harmless, affinity.Reason) {
+		summary = append(summary, infrav1.AffinitySatisfiedCondition)
+	}
+
+	if c.DeletionTimestamp.IsZero() && conditions.IsFalse(c, infrav1.KubeconfigAcceptedCondition) {
+		summary = append(summary, infrav1.KubeconfigAcceptedCondition)
+	}
+
+	objectstatus.SetReady(c, summary)
+}
+
+// setKubeconfig says whether the way to the workload cluster is used.
+func setKubeconfig(scope *clusterScope) {
+	c := scope.olvmCluster
+
+	var refused *workload.RefusedError
+	switch known := scope.kubeconfig; {
+	case known == nil: // nothing is known, so what was known stays
+	case errors.As(known.err, &refused):
+		conditions.Set(c, metav1.Condition{
+			Type:   infrav1.KubeconfigAcceptedCondition,
+			Status: metav1.ConditionFalse,
+			Reason: infrav1.KubeconfigRefusedReason,
+			Message: fmt.Sprintf("Secret %s: %s", workload.SecretOf(client.ObjectKeyFromObject(scope.cluster)).Name,
+				known.err),
+		})
+	case known.err == nil && known.there:
+		conditions.Set(c, metav1.Condition{
+			Type:   infrav1.KubeconfigAcceptedCondition,
+			Status: metav1.ConditionTrue,
+			Reason: infrav1.KubeconfigAcceptedReason,
+		})
+	default:
+		conditions.Delete(c, infrav1.KubeconfigAcceptedCondition)
+	}
+}
+
+// harmless are reasons for which affinity groups are not as they should be, and the infrastructure is ready all the
+// same: a site with too few hosts has a cluster too.
+var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason, infrav1.WaitingForEngineReason}
+
+// setFailureDomains lists the domains that can be used.
+func setFailureDomains(scope *clusterScope) {
+	c := scope.olvmCluster
+	if scope.engineErr != nil || scope.domainsErr != nil || scope.session == nil {
+		return // nothing is known, so what was known stays
+	}
+
+	c.Status.FailureDomains = scope.domains
+	if len(c.Spec.FailureDomains) == 0 {
+		conditions.Delete(c, infrav1.FailureDomainsAvailableCondition)
+		return
+	}
+
+	condition := metav1.Condition{
+		Type:   infrav1.FailureDomainsAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.FailureDomainsAvailableReason,
+	}
+	if err := errors.Join(scope.wrongDomains...); err != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason = infrav1.FailureDomainInvalidReason
+		condition.Message = err.Error()
+	}
+
+	conditions.Set(c, condition)
+}
+
+// setAffinity lists the groups that the engine has, and says how they are.
+func setAffinity(scope *clusterScope) {
+	c, ws := scope.olvmCluster, scope.workspace
+	if scope.engineErr != nil || scope.session == nil {
+		return // nothing is known, so what was known stays
+	}
+
+	if scope.groupsErr == nil && ws.StateErr == nil {
+		c.Status.AffinityGroups = groupStatus(scope)
+	}
+
+	condition := metav1.Condition{Type: infrav1.AffinitySatisfiedCondition, Status: metav1.ConditionFalse}
+
+	switch {
+	case ws.StateErr != nil:
+		condition.Reason = infrav1.StateInvalidReason
+		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+			"the groups are found in the engine"
+	case scope.groupsErr != nil:
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.groupsErr)
+	case ws.Failure.Count > 0 && len(scope.groups) > 0:
+		condition.Reason = ws.Failure.Reason()
+		condition.Message = ws.Failure.Message() + "; to do without affinity groups set " +
+			"spec.affinityGroups to []"
+	default:
+		condition.Status, condition.Reason, condition.Message = groupsCondition(scope.groups)
+		if ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason {
+			condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ApplyingReason
+		}
+	}
+
+	conditions.Set(c, condition)
+}
+
+// groupStatus lists the groups of the state, as they are.
+func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
+	known := stateGroups(scope.workspace.State)
+	var out []infrav1.AffinityGroupStatus
+
+	for _, g := range scope.groups {
+		instance, ok := known[g.Key()]
+		if !ok || g.Off {
+			continue
+		}
+
+		out = append(out, infrav1.AffinityGroupStatus{
+			Name:      g.Name,
+			ClusterID: g.ClusterID.String(),
+			ID:        instance.Text("id"),
+			Enforcing: ptr.To(instance.Flag("enforcing")),
+			Machines:  int32(g.Machines),
+			Hosts:     int32(g.Hosts),
+		})
+	}
+
+	return out
+}
+
+// groupsCondition says whether the groups are as hard as they are meant to be, with the counts of those that are not.
+func groupsCondition(groups []resolve.Group) (metav1.ConditionStatus, string, string) {
+	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
+	var messages []string
+	active := 0
+
+	for _, g := range groups {
+		if !g.Off {
+			active++
+		}
+
+		if !g.Short {
+			continue
+		}
+
+		status = metav1.ConditionFalse
+		if g.Hard {
+			reason = infrav1.EnforcementImpossibleReason
+			messages = append(
+				messages,
+				fmt.Sprintf(
+					"affinity group %s keeps apart %d machines, always, and only %d hosts of its cluster are up, so "+
+						"that these are not created: %s; add hosts, lower the replicas, or set enforcing to Auto",
+					g.Name,
+					g.Machines,
+					g.Hosts,
+					strings.Join(g.Waiting, ", "),
+				),
+			)
+			continue
+		}
+
+		if reason == infrav1.AffinitySatisfiedReason {
+			reason = infrav1.InsufficientHostsReason
+		}
+
+		messages = append(
+			messages,
+			fmt.Sprintf(
+				"affinity group %s is not enforced: it has %d machines, for which %d hosts of its cluster that are "+
+					"up are not enough; machines may share a host until hosts are added",
+				g.Name,
+				g.Machines,
+				g.Hosts,
+			),
+		)
+	}
+
+	if active == 0 {
+		reason = infrav1.NoAffinityGroupsReason
+	}
+
+	return status, reason, strings.Join(messages, "; ")
+}
+
+func setEndpointCondition(scope *clusterScope) {
+	c := scope.olvmCluster
+	condition := metav1.Condition{
+		Type:   infrav1.EndpointConfiguredCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.EndpointConfiguredReason,
+	}
+
+	switch {
+	case !endpointReady(c):
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.EndpointMissingReason
+		condition.Message = "spec.controlPlaneEndpoint.host: it is empty; set it to the virtual IP address or the " +
+			"load balancer of the API server"
+	case scope.servicesErr != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.servicesErr)
+	}
+
+	conditions.Set(c, condition)
+}
+
+func setEngineCondition(scope *clusterScope) {
+	c := scope.olvmCluster
+	condition := metav1.Condition{
+		Type:   infrav1.EngineAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.EngineAvailableReason,
+	}
+	if scope.engineErr != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = resolve.EngineReason(scope.engineErr)
+	} else if scope.dataCenter != nil {
+		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
+			DataCenterID:   scope.dataCenter.ID.String(),
+			DataCenterName: scope.dataCenter.Name,
+			ServerURL:      c.Spec.OLVMOvirtAPIServer.ServerURL,
+			Release:        &infrav1.OLVMRelease{Name: scope.product.Name, Version: scope.product.Version},
+		}
+	}
+
+	conditions.Set(c, condition)
+}
+
+// destroying are the actions of a deletion that goes on by itself.
+var destroying = []workspace.ActionKind{workspace.Destroy, workspace.Wait, workspace.Cancel}
+
+func setClusterDeletingCondition(scope *clusterScope) {
+	ws := scope.workspace
+	condition := metav1.Condition{
+		Type:   infrav1.DeletingCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.DeletingReason,
+	}
+	if len(scope.machines) > 0 {
+		condition.Reason = infrav1.WaitingForMachinesDeletionReason
+		condition.Message = fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(scope.machines),
+			strings.Join(scope.machines, ", "))
+	} else {
+		switch {
+		case scope.blocked != "":
+			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
+		case ws.StateErr != nil:
+			condition.Reason = infrav1.DeletionBlockedReason
+			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the affinity " +
+				"groups are looked for by their mark"
+		case scope.engineErr != nil:
+			_, condition.Message = resolve.EngineReason(scope.engineErr)
+			condition.Reason = infrav1.WaitingForEngineReason
+		case ws.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
+		case slices.Contains(destroying, ws.Action.Kind):
+			condition.Reason = infrav1.WaitingForTerraformReason
+			condition.Message = "Waiting for the affinity groups to be deleted"
+		}
+	}
+
+	conditions.Set(scope.olvmCluster, condition)
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// clusterSubject is what the machines of a cluster share: their affinity groups.
+type clusterSubject struct {
+	owner      *infrav1.OLVMCluster
+	session    *engine.Client
+	config     engine.Config
+	dataCenter *engine.DataCenter
+	// groups as they should be, and their configuration; not set where the groups are to be destroyed.
+	groups   []resolve.Group
+	rendered render.Files
+}
+
+// subjectOf copies from the scope what a run needs.
+func subjectOf(scope *clusterScope) *clusterSubject {
+	return &clusterSubject{
+		owner:      scope.olvmCluster.DeepCopy(),
+		session:    scope.session,
+		config:     scope.config,
+		dataCenter: scope.dataCenter,
+		groups:     scope.groups,
+		rendered:   scope.rendered,
+	}
+}
+
+// Render adopts the groups that an interrupted run made.
+func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	var inState []resolve.GroupKey
+	for key := range stateGroups(state) {
+		inState = append(inState, key)
+	}
+
+	imports, err := resolve.FindGroups(ctx, s.session, ownerOf(s.owner), s.groups, inState)
+	if err != nil {
+		return workspace.Configuration{}, err
+	}
+
+	return workspace.Configuration{
+		Files:   s.rendered.Adopting(imports),
+		Secrets: []string{s.config.Password},
+		Guard:   guardGroups,
+	}, nil
+}
+
+// guardGroups refuses to delete a group while the OLVMCluster lives: its members would lose it.
+func guardGroups(change terraform.Change) string {
+	if change.Action == "delete" || change.Action == "replace" {
+		return change.Action
+	}
+
+	return ""
+}
+
+// Outdated is false: groups that are wrong by now are made right by the next run, and harm nobody meanwhile.
+func (s *clusterSubject) Outdated(client.Object) bool { return false }
+
+// RenderDestroy renders the provider alone.
+func (s *clusterSubject) RenderDestroy() (workspace.Configuration, error) {
+	files, err := render.DestroyFiles(resolve.RenderEngine(s.session, s.config))
+
+	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+}
+
+// RemoveOrphans deletes the groups that have the whole mark of the cluster and that no state has.
+func (s *clusterSubject) RemoveOrphans(
+	ctx context.Context, operation terraform.Operation, _ *tfstate.State, _ workspace.LoadFunc,
+) error {
+	if operation == terraform.Apply {
+		return nil // the next run adopts them
+	}
+
+	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownerOf(s.owner))
+}
+
+// removeOrphanGroups deletes groups with our whole mark natively: there is no state from which Terraform could do it.
+func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner resolve.Owner) error {
+	clusters, err := session.Clusters(ctx, dc)
+	if err != nil {
+		return err
+	}
+
+	for _, cluster := range clusters {
+		groups, err := session.AffinityGroups(ctx, cluster.ID)
+		if err != nil {
+			return err
+		}
+
+		for _, g := range groups {
+			if found, ok := resolve.GroupOwner(g.DescriptionText()); !ok || found != owner {
+				continue
+			}
+
+			if err := session.DeleteAffinityGroup(ctx, cluster.ID, g.ID); err != nil && !engine.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// ownerOf is the mark of what the cluster owns in the engine.
+func ownerOf(c *infrav1.OLVMCluster) resolve.Owner {
+	return resolve.Owner{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+}

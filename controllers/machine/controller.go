@@ -1,0 +1,395 @@
+// Package machine reconciles OLVMMachines: each gets one VM, through Terraform.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status,verbs=patch
+// The finalizers: where the API server checks owner references that block deletion, whoever sets one needs it.
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/finalizers;olvmclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
+
+// Reconciler reconciles OLVMMachines: it gives each one VM, through Terraform.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	Engines   *enginepool.Pool
+	// Runs are shared by all controllers.
+	Runs             *workspace.Runs
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+	// Delivery hands out user data; nil where VMs get all of it from the engine.
+	Delivery *userdataserver.Server
+	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all
+	// namespaces.
+	CacheHasAll bool
+
+	workspaces *workspace.Kind
+	addresses  *addressing.Allocator
+	watcher    *enginepool.VMWatcher
+	digests    digestCache
+	limiter    enginepool.ReconcileLimiter
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil || r.Runs == nil {
+		return errors.New("fields Client, APIReader, Engines, Recorder and Runs must be set")
+	}
+
+	r.init()
+	r.limiter.Limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachine")
+	clusterToMachines, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.OLVMMachineList{},
+		mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("failed to map Clusters to OLVMMachines: %w", err)
+	}
+
+	machineToOLVMMachine := util.MachineToInfrastructureMapFunc(infrav1.GroupVersion.WithKind("OLVMMachine"))
+	err = capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMMachine{}).
+		Owns(&ipamv1.IPAddressClaim{}).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine)).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
+			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
+		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.MachineKind), workspace.PrioritizeWoken)).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMMachine controller: %w", err)
+	}
+
+	for _, runnable := range []manager.Runnable{r.Runs, r.watcher} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("failed to add the Terraform runner: %w", err)
+		}
+	}
+
+	return nil
+}
+
+func (r *Reconciler) init() {
+	r.workspaces = workspace.NewKind(workspace.Kind{
+		Name:     workspace.MachineKind,
+		New:      func() client.Object { return &infrav1.OLVMMachine{} },
+		Runs:     r.Runs,
+		Recorder: r.Recorder,
+		Status:   machineTerraformStatus,
+	})
+	r.addresses = &addressing.Allocator{Client: r.Client, Reader: r.APIReader, CacheHasAll: r.CacheHasAll}
+	r.watcher = &enginepool.VMWatcher{Pool: r.Engines, Wake: r.Runs.Wake}
+}
+
+func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
+	return &object.(*infrav1.OLVMMachine).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
+}
+
+// olvmClusterToMachines wakes the machines when the way to their engine changes.
+func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Object) []ctrl.Request {
+	var machines infrav1.OLVMMachineList
+	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: object.GetLabels()[clusterv1.ClusterNameLabel]}); err != nil {
+		return nil
+	}
+
+	out := make([]ctrl.Request, 0, len(machines.Items))
+	for i := range machines.Items {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&machines.Items[i])})
+	}
+
+	return out
+}
+
+// machineScope holds the facts of one pass.
+type machineScope struct {
+	cluster     *clusterv1.Cluster
+	machine     *clusterv1.Machine
+	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
+	olvmMachine *infrav1.OLVMMachine
+	// workspace has the state, what became of the last run, and the action that was decided on.
+	workspace *workspace.Workspace
+
+	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be
+	// used yet. Set by reconcileBootstrapData and reconcileConfiguration.
+	bootstrap *resolve.Bootstrap
+	waiting   *fact
+	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or
+	// why they are not all there. Set by reconcileAddresses.
+	nics       []resolve.NIC
+	addresses  map[string][]ipam.Address
+	addressErr error
+	// guest is what its agent reports; guestAsked says that it was needed, and the engine answered. Set by
+	// reconcileGuest.
+	guest      []engine.GuestInterface
+	guestAsked bool
+	// session and the way to the engine, or why it cannot be used. Set by reconcileEngine.
+	session   *engine.Client
+	config    engine.Config
+	engineErr error
+	// vm as the engine has it; vmMissing says that it answered and has none. Set by reconcileVM.
+	vm        *engine.VM
+	vmMissing bool
+	vmErr     error
+	// waits are the settings that wait for the VM's next start. Set by reconcileVM.
+	waits []string
+	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of
+	// them. Set by reconcileConfiguration.
+	groups    map[string]string
+	leftGroup bool
+	// asked is what the configuration asks for, digest its identity, and resolved its names; or why there is none. Set
+	// by reconcileConfiguration.
+	asked     *render.Machine
+	digest    string
+	resolved  *infrav1.OLVMStatus
+	renderErr error
+	// blocked says why a deletion must not go on. Set by reconcileDelete and reconcileOwnership.
+	blocked string
+}
+
+// fact is why something is not there yet.
+type fact struct{ reason, message string }
+
+// vmID of the machine: recorded on the object, or known from the state a moment earlier.
+func (s *machineScope) vmID() engine.ID {
+	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
+		return id
+	}
+
+	return engine.ID(s.workspace.State.ResourceID("ovirt_vm"))
+}
+
+// Reconcile brings one OLVMMachine forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	olvmMachine := &infrav1.OLVMMachine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, olvmMachine); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.abandon(ctx, req.NamespacedName)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMMachine %s: %w", req.NamespacedName, err)
+	}
+
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmMachine, r.WatchFilterValue) {
+		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
+	}
+
+	scope := &machineScope{
+		olvmMachine: olvmMachine,
+		workspace:   r.workspaces.Open(olvmMachine, olvmMachine.Labels[clusterv1.ClusterNameLabel]),
+	}
+	if err := r.findOwners(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	leave, ok := r.enter(ctx, scope)
+	if !ok {
+		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
+	}
+
+	defer leave()
+
+	return r.reconcileOwned(ctx, scope)
+}
+
+// abandon drops what is kept of a machine that is gone.
+func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) error {
+	r.watcher.Unwatch(r.workspaces.Key(key))
+
+	return errors.Join(r.addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
+}
+
+// enter takes a place among the reconciles of the machine's engine. Machines that have begun do not wait behind those
+// that have nothing yet.
+func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
+	if scope.olvmCluster == nil {
+		return func() {}, true
+	}
+
+	tenant := scope.olvmMachine.Namespace
+	if begun(scope) {
+		tenant += " begun"
+	}
+
+	return r.limiter.Enter(ctx, tenant, resolve.EngineOf(scope.olvmCluster))
+}
+
+// begun reports whether the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.
+func begun(scope *machineScope) bool {
+	if scope.workspace.Running() {
+		return true
+	}
+
+	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
+}
+
+// reconcileOwned reconciles a machine that a Machine of an existing Cluster owns, or that is being deleted.
+func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_ ctrl.Result, reterr error) {
+	olvmMachine := scope.olvmMachine
+	deleting := !olvmMachine.DeletionTimestamp.IsZero()
+	if (scope.machine == nil || scope.cluster == nil) && !deleting {
+		ctrl.LoggerFrom(ctx).Info("Waiting for a Machine of an existing Cluster to own this OLVMMachine")
+		return ctrl.Result{}, nil
+	}
+
+	if scope.machine != nil {
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", scope.machine.Name))
+	}
+
+	if !deleting {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, olvmMachine, infrav1.MachineFinalizer)
+		if err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+
+	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if isPaused {
+		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
+	}
+
+	if requeue {
+		return ctrl.Result{}, nil
+	}
+
+	helper, err := patch.NewHelper(olvmMachine, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+
+	before := olvmMachine.Status.DeepCopy()
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, scope, helper, before)}) }()
+
+	if deleting {
+		return r.reconcileDelete(ctx, scope)
+	}
+
+	return r.reconcileNormal(ctx, scope)
+}
+
+// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
+// would see no change, and tell nothing.
+func (r *Reconciler) patch(
+	ctx context.Context, scope *machineScope, helper *patch.Helper, before *infrav1.OLVMMachineStatus,
+) error {
+	updateMachineStatus(scope)
+
+	m := scope.olvmMachine
+	err := helper.Patch(ctx, m, patch.WithOwnedConditions{Conditions: machineConditions})
+	if !apierrors.IsNotFound(err) {
+		objectstatus.Announce(r.Recorder, m, before.Conditions, m.Status.Conditions, scope.steps())
+	}
+
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+
+	countMachine(scope, ptr.Deref(before.Initialization.Provisioned, false), before.Conditions)
+	scope.workspace.Recorded()
+
+	return nil
+}
+
+// findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
+func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error {
+	var err error
+	scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.workspace.Key(), err)
+	}
+
+	scope.cluster, err = util.GetClusterFromMetadata(ctx, r.Client, scope.olvmMachine.ObjectMeta)
+	if errors.Is(err, util.ErrNoCluster) || apierrors.IsNotFound(err) {
+		scope.cluster = nil
+	} else if err != nil {
+		return fmt.Errorf("failed to get the Cluster of OLVMMachine %s: %w", scope.workspace.Key(), err)
+	}
+
+	if scope.cluster == nil {
+		return r.findOLVMCluster(ctx, scope)
+	}
+
+	if !scope.cluster.Spec.InfrastructureRef.IsDefined() {
+		return nil
+	}
+
+	found := &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
+	if err := r.Client.Get(ctx, key, found); err == nil {
+		scope.olvmCluster = found
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+
+	return nil
+}
+
+// findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion
+// needs the way to the engine all the same.
+func (r *Reconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
+	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+
+	var list infrav1.OLVMClusterList
+	err := r.Client.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: name,
+	})
+	if err != nil {
+		return fmt.Errorf("failed to list the OLVMClusters of Cluster %s: %w", name, err)
+	}
+
+	if len(list.Items) == 1 {
+		scope.olvmCluster = &list.Items[0]
+	}
+
+	return nil
+}

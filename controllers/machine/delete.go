@@ -1,0 +1,288 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// reconcileDelete destroys the VM, then the state, then lets the object go. It stops at the first step that is not
+// finished: no address is given back while the VM may still hold it.
+func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
+		return ctrl.Result{}, nil
+	}
+
+	if _, err := r.reconcileState(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if workspace.Moving(scope.olvmMachine) {
+		scope.blocked = "The object is being moved to another management cluster; its VM stays"
+		return ctrl.Result{}, nil
+	}
+
+	if _, err := r.reconcileEngine(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || resolve.MayHaveVM(scope.olvmMachine)) {
+		scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s "+
+			"make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
+			scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
+			infrav1.MachineFinalizer)
+
+		return ctrl.Result{RequeueAfter: vmSteady}, nil
+	}
+
+	if scope.olvmCluster == nil {
+		scope.engineErr = &resolve.Error{
+			Reason:  infrav1.WaitingForEngineReason,
+			Field:   "Cluster spec.infrastructureRef",
+			Message: "the OLVMCluster, which names the engine, does not exist",
+		}
+	}
+
+	r.reconcileOwnership(ctx, scope)
+	if scope.blocked != "" {
+		return ctrl.Result{RequeueAfter: engineRetry}, nil
+	}
+
+	return r.reconcileDestroy(ctx, scope)
+}
+
+// reconcileOwnership makes sure that the VM is ours before anything touches it.
+func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
+	id := scope.vmID()
+	if scope.session == nil || id == "" {
+		return
+	}
+
+	vm, err := scope.session.VM(ctx, id)
+	if engine.IsNotFound(err) {
+		scope.vmMissing = true
+		return
+	}
+
+	if err != nil {
+		scope.vmErr = err
+		return
+	}
+
+	scope.vm = vm
+
+	// The UID changes when the object is moved to another management cluster; namespace and name do not.
+	found, ok := resolve.OwnerOf(vm.CommentText())
+	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
+		scope.blocked = fmt.Sprintf(
+			"VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it "+
+				"remove the finalizer %s from this object (addresses of IPAM providers are given back then)",
+			vm.Name,
+			vm.ID,
+			vm.CommentText(),
+			ours.Comment(),
+			infrav1.MachineFinalizer,
+		)
+	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
+		// Before it is powered off for nothing.
+		scope.blocked = fmt.Sprintf(
+			"VM %s (%s) is protected against deletion; to delete it turn Delete Protection off in the engine",
+			vm.Name,
+			vm.ID,
+		)
+	}
+}
+
+// reconcileDestroy submits the run that destroys where one is needed, and releases the object when nothing is left.
+func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	request := workspace.Request{
+		Facts: workspace.Facts{
+			Ready: scope.session != nil && scope.vmErr == nil,
+			// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is
+			// a job's.
+			Made:         !scope.vmMissing && resolve.MayHaveVM(scope.olvmMachine),
+			ShutdownLeft: shutdownLeft(scope),
+		},
+		Subject: func() workspace.Subject { return r.subject(scope) },
+	}
+	if scope.olvmCluster != nil {
+		request.Engine = resolve.EngineOf(scope.olvmCluster)
+	}
+
+	if err := scope.workspace.Destroy(ctx, request); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	action := scope.workspace.Action
+	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
+		err := scope.session.ShutdownVM(ctx, scope.vm.ID, false)
+		if err != nil && !engine.IsConflict(err) {
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power "+
+				"is cut")
+		}
+	}
+
+	if action.Kind == workspace.Release {
+		return ctrl.Result{}, r.release(ctx, scope)
+	}
+
+	return ctrl.Result{RequeueAfter: action.After}, nil
+}
+
+// release gives back what the machine held here, and lets the object go.
+func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
+	if err := r.addresses.Release(ctx, scope.olvmMachine); err != nil {
+		return err
+	}
+
+	if err := scope.workspace.Remove(ctx); err != nil {
+		return err
+	}
+
+	r.watcher.Unwatch(scope.workspace.Key())
+	controllerutil.RemoveFinalizer(scope.olvmMachine, infrav1.MachineFinalizer)
+
+	return nil
+}
+
+// defaultShutdown is how long a guest may take that is asked to shut down.
+const defaultShutdown = 5 * time.Minute
+
+// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It
+// counts from the deletion, so that a restart of the manager does not prolong it.
+func shutdownLeft(scope *machineScope) time.Duration {
+	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm
+	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
+		return 0
+	}
+
+	limit := time.Duration(want.TimeoutSeconds) * time.Second
+	if limit == 0 {
+		limit = defaultShutdown
+	}
+
+	return max(time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit)), 0)
+}
+
+// orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.
+type orphan struct {
+	id               engine.ID
+	dataCenter, name string
+	owner            resolve.Owner
+	// dataDisks are those that the machine asked for, which go with the VM; others that are attached do not.
+	dataDisks []infrav1.DataDisk
+}
+
+const (
+	// orphanAppears is how long the engine is given to show a VM whose creation was cut off.
+	orphanAppears = 10 * time.Second
+	// orphanLimit bounds the whole removal.
+	orphanLimit = 10 * time.Minute
+)
+
+// find returns the VM, nil where there is none that is ours.
+func (o orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, error) {
+	if o.id != "" { // its ownership was checked before the job
+		vm, err := session.VM(ctx, o.id)
+		if engine.IsNotFound(err) {
+			return nil, nil
+		}
+
+		return vm, err
+	}
+
+	dc, err := session.DataCenter(ctx, o.dataCenter)
+	if err != nil {
+		return nil, err
+	}
+
+	vm, err := session.FindVM(ctx, dc.ID, o.name)
+	if err != nil || vm == nil {
+		return nil, err
+	}
+
+	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != o.owner {
+		return nil, nil
+	}
+
+	return vm, nil
+}
+
+// removeOrphan deletes a VM natively: there is no state from which Terraform could do it.
+func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
+	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
+	defer cancel()
+	absentSince, seen := time.Now(), o.id != ""
+	var last error
+
+	for {
+		vm, err := o.find(ctx, session)
+		if err != nil && !engine.IsTransient(err) {
+			return err
+		}
+
+		switch {
+		case err != nil:
+			last, absentSince = err, time.Now()
+		case vm == nil && (seen || time.Since(absentSince) > orphanAppears):
+			return nil
+		case vm != nil:
+			seen = true
+			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
+			// look tells what came of it, and the refusal is told when the time is over.
+			last = o.removeStep(ctx, session, vm)
+			stopping := !vm.Status.Off() && engine.IsRefused(last)
+			if last != nil && !stopping && !engine.IsTransient(last) {
+				return last
+			}
+		}
+
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), last)
+		case <-time.After(vmBooting):
+		}
+	}
+}
+
+// removeStep brings the VM one step nearer to its end.
+func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
+	var err error
+
+	switch {
+	case vm.Status.Off():
+		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked
+		// for.
+		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
+			return a.Bootable != nil && *a.Bootable ||
+				slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool {
+					return d.AliasText() == render.DiskAlias(vm.Name, want.Name)
+				})
+		})
+		if err == nil {
+			err = session.DeleteVM(ctx, vm.ID)
+		}
+	case vm.Status.Busy():
+	default:
+		err = session.StopVM(ctx, vm.ID, true)
+	}
+
+	if engine.IsNotFound(err) {
+		return nil
+	}
+
+	return err
+}

@@ -1,0 +1,137 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// affinityGroups are the UUIDs of the machine's groups by their names. A machine without a VM waits until its groups
+// are there and have room for it; one that has a VM takes what there is.
+func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (map[string]string, error) {
+	asked := resolve.AffinityGroups(scope.olvmCluster.Spec)
+	self, err := placement.MemberOf(ctx, scope.session, scope.olvmCluster, asked, scope.olvmMachine, scope.machine)
+	if err != nil || len(self.Groups) == 0 {
+		return nil, err
+	}
+
+	ids := map[string]string{}
+
+	for _, m := range scope.workspace.State.Instances("ovirt_vm_affinity_group") {
+		if slices.Contains(self.Groups, m.Key) {
+			ids[m.Key] = m.Text("affinity_group_id")
+		}
+	}
+
+	for _, g := range scope.olvmCluster.Status.AffinityGroups {
+		if g.ClusterID == self.ClusterID.String() && slices.Contains(self.Groups, g.Name) {
+			ids[g.Name] = g.ID
+		}
+	}
+
+	if scope.vmID() != "" || annotations.IsExternallyManaged(scope.olvmCluster) {
+		return ids, nil // who manages the cluster elsewhere makes groups, or none
+	}
+
+	members, _, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	hosts, err := scope.session.HostsWithin(ctx, resolve.HostsAge)
+	if err != nil {
+		return nil, err
+	}
+
+	wanted := resolve.Groups(asked, members, hosts, nil)
+
+	return ids, mayJoin(self, util.IsControlPlaneMachine(scope.machine), wanted,
+		scope.olvmCluster.Status.AffinityGroups)
+}
+
+// mayJoin says why a machine must not be created yet, as far as its groups are concerned: wanted is how they should be,
+// there is how they are.
+func mayJoin(
+	self resolve.Member, controlPlane bool, wanted []resolve.Group, there []infrav1.AffinityGroupStatus,
+) error {
+	kind := "worker"
+	if controlPlane {
+		kind = "control plane"
+	}
+
+	for _, name := range self.Groups {
+		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool {
+			return g.Name == name && g.ClusterID == self.ClusterID.String()
+		})
+		is := slices.IndexFunc(wanted, func(g resolve.Group) bool {
+			return g.Name == name &&
+				g.ClusterID == self.ClusterID
+		})
+		field := fmt.Sprintf("OLVMCluster spec.affinityGroups[%s]", name)
+
+		switch {
+		case is >= 0 && slices.Contains(wanted[is].Waiting, self.Name):
+			return &resolve.Error{Reason: infrav1.EnforcementImpossibleReason, Field: field, Message: fmt.Sprintf(
+				"it keeps apart %d machines, always, and only %d hosts of the engine's cluster are up, so that this "+
+					"%s machine is not created; add hosts, lower the replicas, or set enforcing to Auto",
+				wanted[is].Machines,
+				wanted[is].Hosts,
+				kind,
+			)}
+		case at < 0:
+			return &resolve.Error{
+				Reason:  infrav1.WaitingForAffinityGroupReason,
+				Field:   field,
+				Message: "waiting for the group to be made in the engine; see AffinitySatisfied of the OLVMCluster",
+			}
+		case is >= 0 && !wanted[is].Hard && ptr.Deref(there[at].Enforcing, false):
+			return &resolve.Error{
+				Reason:  infrav1.WaitingForAffinityGroupReason,
+				Field:   field,
+				Message: "waiting for the group to make room: it is still enforced, and has no host for this machine",
+			}
+		}
+	}
+
+	return nil
+}
+
+// leftGroup says whether the VM was taken out of one of its groups behind our back. A group that is gone is made again
+// by the OLVMCluster, and has another UUID then.
+func (r *Reconciler) leftGroup(ctx context.Context, scope *machineScope) (bool, error) {
+	if scope.vm == nil || scope.workspace.State == nil || len(scope.groups) == 0 {
+		return false, nil
+	}
+
+	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list is no proof
+		there, err := r.Engines.AffinityGroups(ctx, scope.session, engine.ID(scope.resolved.ClusterID), maxAge)
+		if err != nil {
+			return false, err
+		}
+
+		left := false
+		for _, id := range scope.groups {
+			left = left ||
+				slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
+					return g.ID.String() == id &&
+						!g.Has(scope.vm.ID)
+				})
+		}
+
+		if !left {
+			return false, nil
+		}
+	}
+
+	return true, nil
+}

@@ -1,0 +1,63 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+func TestMayJoin(t *testing.T) {
+	self := resolve.Member{Name: "m", Groups: []string{"g"}, ClusterID: "c"}
+	wanted := func(hard bool, waiting ...string) []resolve.Group {
+		return []resolve.Group{
+			{
+				AffinityGroup: infrav1.AffinityGroup{Name: "g"},
+				ClusterID:     "c",
+				Hard:          hard,
+				Waiting:       waiting,
+				Machines:      3,
+				Hosts:         2,
+			},
+		}
+	}
+	there := func(cluster string, hard bool) []infrav1.AffinityGroupStatus {
+		return []infrav1.AffinityGroupStatus{{Name: "g", ClusterID: cluster, ID: "x", Enforcing: &hard}}
+	}
+
+	tests := map[string]struct {
+		wanted []resolve.Group
+		there  []infrav1.AffinityGroupStatus
+		reason string
+	}{
+		"the group is hard and has room":     {wanted(true), there("c", true), ""},
+		"the group is soft":                  {wanted(false), there("c", false), ""},
+		"the group is soft and becomes hard": {wanted(true), there("c", false), ""},
+		"the group is not made yet":          {wanted(true), nil, infrav1.WaitingForAffinityGroupReason},
+		"it is made in another cluster only": {
+			wanted(true),
+			there("d", true),
+			infrav1.WaitingForAffinityGroupReason,
+		},
+		"it is hard and is to become soft": {
+			wanted(false),
+			there("c", true),
+			infrav1.WaitingForAffinityGroupReason,
+		},
+		"there is never room": {
+			wanted(true, "m"),
+			there("c", true),
+			infrav1.EnforcementImpossibleReason,
+		},
+		"there is no room, and no group either":    {wanted(true, "m"), nil, infrav1.EnforcementImpossibleReason},
+		"there is no room for another, but for it": {wanted(true, "n"), there("c", true), ""},
+	}
+	for name, test := range tests {
+		err := mayJoin(self, true, test.wanted, test.there)
+		var field *resolve.Error
+		if errors.As(err, &field) != (test.reason != "") || field != nil && field.Reason != test.reason {
+			t.Errorf("%s: %v, want %q", name, err, test.reason)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+var provisionedSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+	Name:    "capolvm_machine_provisioned_seconds",
+	Help:    "Seconds from the creation of an OLVMMachine until its VM is up and its addresses are known.",
+	Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 1200, 3600},
+})
+
+// Collectors are the metrics of this package.
+func Collectors() []prometheus.Collector { return []prometheus.Collector{provisionedSeconds} }
+
+// countMachine counts what became of a machine in a pass; provisioned and before are from before it. A machine that
+// has a node already came from another management cluster, and did not just get its VM.
+func countMachine(scope *machineScope, provisioned bool, before []metav1.Condition) {
+	m := scope.olvmMachine
+	if !m.DeletionTimestamp.IsZero() {
+		return
+	}
+
+	nowProvisioned := ptr.Deref(m.Status.Initialization.Provisioned, false)
+	if nowProvisioned && !provisioned && !scope.machine.Status.NodeRef.IsDefined() {
+		provisionedSeconds.Observe(time.Since(m.CreationTimestamp.Time).Seconds())
+	}
+
+	lost := func(list []metav1.Condition) bool {
+		c := meta.FindStatusCondition(list, infrav1.VirtualMachineRunningCondition)
+		return c != nil && c.Reason == infrav1.VirtualMachineNotFoundReason
+	}
+	if lost(m.Status.Conditions) && !lost(before) {
+		workspace.CountDrift(workspace.DriftedVM)
+	}
+}

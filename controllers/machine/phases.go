@@ -1,0 +1,550 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+const (
+	// vmBooting is how often a VM is looked at until it is up; vmSteady, afterwards.
+	vmBooting = time.Second
+	// guestSettles is how long after its start a guest is looked at that often for addresses that it has not reported.
+	guestSettles = 5 * time.Minute
+	vmSteady     = 30 * time.Second
+	// engineRetry is when to look again at what the engine did not answer.
+	engineRetry = 10 * time.Second
+	// jitter spreads periodic work, so that a restart does not line all objects up.
+	jitter = 0.2
+)
+
+type phase func(context.Context, *machineScope) (time.Duration, error)
+
+// reconcileNormal runs every phase: one that cannot go on does not hide what a later one finds out. The soonest time to
+// look again wins.
+func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
+	var soonest time.Duration
+	var errs []error
+
+	for _, p := range []phase{
+		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileAddresses, r.reconcileVM,
+		r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
+	} {
+		after, err := p(ctx, scope)
+		if err != nil {
+			errs = append(errs, err)
+		}
+
+		if scope.workspace.StateUnread {
+			break // nothing may be decided without the state
+		}
+
+		if after > 0 && (soonest == 0 || after < soonest) {
+			soonest = after
+		}
+	}
+
+	if len(errs) > 0 {
+		return ctrl.Result{}, kerrors.NewAggregate(errs)
+	}
+
+	return ctrl.Result{RequeueAfter: soonest}, nil
+}
+
+// reconcileBootstrapData reads the user data, once the cluster's infrastructure is there.
+func (r *Reconciler) reconcileBootstrapData(
+	ctx context.Context, scope *machineScope,
+) (time.Duration, error) {
+	if !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		scope.waiting = &fact{
+			infrav1.WaitingForClusterInfrastructureReason,
+			"Waiting for Cluster status.initialization.infrastructureProvisioned",
+		}
+
+		return 0, nil
+	}
+
+	name := scope.machine.Spec.Bootstrap.DataSecretName
+	if name == nil {
+		scope.waiting = &fact{
+			infrav1.WaitingForBootstrapDataReason,
+			"Waiting for Machine spec.bootstrap.dataSecretName",
+		}
+
+		return 0, nil
+	}
+
+	if scope.olvmMachine.Spec.ProviderID != "" {
+		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
+	}
+
+	if scope.workspace.InFlight() {
+		return 0, nil // the run has it
+	}
+
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
+	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
+		scope.waiting = &fact{
+			infrav1.WaitingForBootstrapDataReason,
+			fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name),
+		}
+
+		return engineRetry, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
+	}
+
+	extra, waiting, err := r.extraUserData(ctx, scope)
+	if err != nil {
+		return 0, err
+	}
+
+	if waiting != nil {
+		scope.waiting = waiting
+		return engineRetry, nil
+	}
+
+	scope.bootstrap = &resolve.Bootstrap{
+		Source:  "bootstrap Secret " + key.Name,
+		Data:    secret.Data["value"],
+		Format:  bootstrap.Format(secret.Data["format"]),
+		Extra:   extra,
+		Network: scope.cluster.Spec.ClusterNetwork,
+	}
+	if r.Delivery != nil {
+		scope.bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) {
+			return r.Delivery.Offer(ctx,
+				scope.olvmMachine, data)
+		}
+	}
+
+	return 0, nil
+}
+
+// extraUserData reads the configurations that users add to the bootstrap data, or says why there is none yet.
+func (r *Reconciler) extraUserData(
+	ctx context.Context, scope *machineScope,
+) ([]bootstrap.Extra, *fact, error) {
+	if scope.olvmCluster == nil {
+		return nil, nil, nil // told by reconcileAddresses
+	}
+
+	var out []bootstrap.Extra
+
+	for i, extra := range resolve.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
+		var object client.Object
+		var kind string
+		var from *infrav1.KeyReference
+		var read func(key string) ([]byte, bool)
+
+		switch {
+		case extra.Secret != nil:
+			secret := &corev1.Secret{}
+			object = secret
+			kind = "Secret"
+			from = extra.Secret
+			read = func(key string) ([]byte, bool) { data, ok := secret.Data[key]; return data, ok }
+		case extra.ConfigMap != nil:
+			configMap := &corev1.ConfigMap{}
+			object, kind, from, read = configMap, "ConfigMap", extra.ConfigMap, func(key string) ([]byte, bool) {
+				if data, ok := configMap.Data[key]; ok {
+					return []byte(data), true
+				}
+
+				data, ok := configMap.BinaryData[key]
+
+				return data, ok
+			}
+		default:
+			out = append(out, bootstrap.Extra{
+				Source: fmt.Sprintf("userData.extra[%d].inline", i),
+				Data:   []byte(extra.Inline),
+			})
+			continue
+		}
+
+		source := fmt.Sprintf("%s %s (userData.extra)", kind, from.Name)
+		err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: from.Name}, object)
+		if apierrors.IsNotFound(err) {
+			return nil, &fact{
+				infrav1.WaitingForBootstrapDataReason,
+				source + " does not exist; create it, or correct the name",
+			}, nil
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("failed to get %s: %w", source, err)
+		}
+
+		data, ok := read(from.Key)
+		if !ok {
+			return nil, &fact{
+				infrav1.WaitingForBootstrapDataReason,
+				fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key),
+			}, nil
+		}
+
+		out = append(out, bootstrap.Extra{Source: source, Data: data})
+	}
+
+	return out, nil, nil
+}
+
+// reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same
+// bytes.
+func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.olvmCluster == nil {
+		scope.addressErr = &resolve.Error{
+			Reason:  infrav1.WaitingForClusterInfrastructureReason,
+			Field:   "Cluster spec.infrastructureRef",
+			Message: "the OLVMCluster does not exist yet",
+		}
+
+		return engineRetry, nil
+	}
+
+	var err error
+	if scope.nics, err = resolve.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
+		scope.addresses, err = r.addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics,
+			scope.givenToVM)
+	}
+
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		scope.addressErr = field
+		return vmSteady, nil // heals when an address is released or the object is corrected
+	}
+
+	scope.addressErr = err
+
+	return 0, err
+}
+
+// givenToVM are the static addresses that the VM was told at its creation, as the engine remembers them.
+func (s *machineScope) givenToVM(ctx context.Context) (resolve.Addresses, error) {
+	if s.session == nil {
+		return nil, &resolve.Error{
+			Reason:  infrav1.WaitingForEngineReason,
+			Field:   "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
+			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
+	}
+
+	vm, err := s.session.VMInFull(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
+	if engine.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+
+	if vm.Initialization == nil || vm.Initialization.NICs == nil {
+		return nil, nil
+	}
+
+	out := resolve.Addresses{}
+
+	for _, told := range vm.Initialization.NICs.Items {
+		at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool {
+			return n.Guest != nil &&
+				n.Guest.Interface == told.Name
+		})
+		if at < 0 {
+			continue
+		}
+
+		for _, ip := range []*engine.IP{told.IP, told.IPv6} {
+			if ip == nil {
+				continue
+			}
+
+			if address, err := netip.ParseAddr(ip.Address); err == nil {
+				out[s.nics[at].VNICName] = append(out[s.nics[at].VNICName], address)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// reconcileEngine takes the session, unless the OLVMCluster already knows that the engine cannot be used: one object
+// asks a broken engine, not every machine.
+func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.olvmCluster == nil {
+		return 0, nil
+	}
+
+	available := conditions.Get(scope.olvmCluster, infrav1.EngineAvailableCondition)
+	if available != nil && available.Status == "False" {
+		scope.engineErr = &resolve.Error{
+			Reason:  infrav1.WaitingForEngineReason,
+			Field:   "OLVMCluster " + scope.olvmCluster.Name,
+			Message: available.Message,
+		}
+
+		return vmSteady, nil
+	}
+
+	scope.session, scope.config, scope.engineErr = r.Engines.For(ctx, scope.olvmCluster)
+	if scope.engineErr != nil {
+		return engineRetry, nil
+	}
+
+	return 0, nil
+}
+
+// reconcileState observes the workspace, and records the VM on the object as soon as the state has it.
+func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	err := scope.workspace.Observe(ctx)
+	if scope.workspace.Ended != nil {
+		recordCreation(scope.olvmMachine, *scope.workspace.Ended)
+	}
+
+	if scope.workspace.StateErr != nil {
+		return vmSteady, err
+	}
+
+	id := scope.workspace.State.ResourceID("ovirt_vm")
+	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
+		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
+	}
+
+	return 0, err
+}
+
+// reconcileVM looks at the VM natively.
+func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	id := scope.vmID()
+	if id == "" || scope.session == nil {
+		return 0, nil
+	}
+
+	maxAge := vmSteady
+	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) {
+		maxAge = vmBooting / 2
+	}
+
+	vm, err := r.Engines.VM(ctx, scope.session, id, maxAge)
+	if err != nil {
+		scope.vmErr = err
+		return engineRetry, nil
+	}
+
+	if vm == nil {
+		// A list from before the VM was made does not have it: ask for this one before calling it lost.
+		if vm, err = scope.session.VM(ctx, id); err != nil && !engine.IsNotFound(err) {
+			scope.vmErr = err
+			return engineRetry, nil
+		}
+	}
+
+	scope.vm, scope.vmMissing = vm, vm == nil
+	if vm != nil && vm.ChangesWait {
+		if settings, err := scope.session.VMSettings(ctx, id); err == nil { // it is told the next time
+			_, scope.waits = settings.Waiting()
+		}
+	}
+
+	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
+	r.watcher.Watch(scope.workspace.Key(), enginepool.WatchedVM{
+		Session: scope.session,
+		ID:      id,
+		Booting: booting,
+		Seen:    vm,
+	})
+
+	return 0, nil
+}
+
+// reconcileGuest asks for the addresses that only the guest knows, where there are such.
+func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if scope.vm == nil || scope.vm.Status != engine.VMUp || !scope.dynamic() {
+		return 0, nil
+	}
+
+	started, known := scope.vm.StartedAt()
+	booting := known && time.Since(started) < guestSettles
+	maxAge := vmSteady
+	if booting {
+		maxAge = vmBooting / 2
+	}
+
+	var err error
+	if scope.guest, err = r.Engines.Guest(ctx, scope.session, scope.vm.ID, maxAge); err != nil {
+		scope.vmErr = err
+		return engineRetry, nil
+	}
+
+	scope.guestAsked = true
+	silent := func(n resolve.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
+	if booting && slices.ContainsFunc(scope.nics, silent) {
+		return vmBooting, nil
+	}
+
+	return wait.Jitter(vmSteady, jitter), nil // a lease may be renewed with another address
+}
+
+// reconcileConfiguration resolves the names and renders.
+func (r *Reconciler) reconcileConfiguration(
+	ctx context.Context, scope *machineScope,
+) (time.Duration, error) {
+	if scope.session == nil || scope.addressErr != nil || scope.waiting != nil || scope.workspace.StateErr != nil {
+		return 0, nil
+	}
+
+	groups, err := r.affinityGroups(ctx, scope)
+	if err != nil {
+		scope.renderErr = err
+		return engineRetry, nil // the OLVMCluster wakes the machine when the group is there
+	}
+
+	nodes, err := r.controlPlaneNodes(ctx, scope)
+	if err != nil {
+		return 0, err
+	}
+
+	ids, err := resolve.RecordedRouterIDs(scope.olvmCluster)
+	if err != nil {
+		scope.renderErr = err
+		return vmSteady, nil
+	}
+
+	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
+		ControlPlane: util.IsControlPlaneMachine(scope.machine), ControlPlaneNodes: nodes, RouterIDs: ids,
+		KubernetesVersion: scope.machine.Spec.Version,
+		Spec:              scope.olvmMachine.Spec,
+		Cluster:           scope.olvmCluster.Spec,
+		VMName:            scope.machine.Name,
+		Owner:             ownerOf(scope.olvmMachine),
+		NICs:              scope.nics, Addresses: scope.addresses, Bootstrap: scope.bootstrap, Config: scope.config,
+		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
+	})
+	if err == nil {
+		scope.digest, err = r.digests.of(machine)
+	}
+
+	scope.resolved, scope.renderErr = resolved, err
+	if err == nil {
+		scope.asked, scope.groups = &machine, groups
+		scope.leftGroup, scope.vmErr = r.leftGroup(ctx, scope)
+		err = scope.vmErr
+	}
+
+	var field *resolve.Error
+	if errors.As(err, &field) && field.Reason == infrav1.BootstrapDataInvalidReason {
+		scope.waiting = &fact{field.Reason, field.Error()}
+	}
+
+	if err != nil {
+		return engineRetry, nil // the engine may answer, or have the name, later
+	}
+
+	return 0, nil
+}
+
+// controlPlaneNodes are the addresses of the control plane's machines that are recorded, where the machine's first boot
+// needs them.
+func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
+	services := scope.olvmCluster.Spec.ControlPlaneServices
+	if scope.bootstrap == nil || services == nil || !util.IsControlPlaneMachine(scope.machine) && services.DNS == nil {
+		return nil, nil
+	}
+
+	var owners clusterv1.MachineList
+	err := r.Client.List(ctx, &owners, client.InNamespace(scope.machine.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: scope.cluster.Name,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", scope.cluster.Name, err)
+	}
+
+	var out []netip.Addr
+
+	for i := range owners.Items {
+		if !util.IsControlPlaneMachine(&owners.Items[i]) {
+			continue
+		}
+
+		var m infrav1.OLVMMachine
+		err := r.Client.Get(ctx, client.ObjectKey{
+			Namespace: scope.machine.Namespace,
+			Name:      owners.Items[i].Spec.InfrastructureRef.Name,
+		}, &m)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
+		}
+
+		if recorded, err := resolve.Recorded(&m); err == nil { // a record that is spoilt is told by that machine
+			out = append(out, recorded[resolve.Networks(m.Spec)[0].VNICName]...)
+		}
+	}
+
+	slices.SortFunc(out, netip.Addr.Compare)
+
+	return out, nil
+}
+
+func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {
+	return resolve.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
+}
+
+// reconcileRun submits a run where one is needed.
+func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	state := scope.workspace.State
+	err := scope.workspace.Apply(ctx, workspace.Request{
+		Facts: workspace.Facts{
+			Ready:   scope.asked != nil && scope.vmErr == nil,
+			Digest:  scope.digest,
+			Drifted: scope.leftGroup,
+			Made:    scope.olvmMachine.Spec.ProviderID != "",
+			Lost:    scope.vmMissing,
+		},
+		Engine: resolve.EngineOf(scope.olvmCluster),
+		// That a VM may exist must be known before anything can create it.
+		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
+		Subject:     func() workspace.Subject { return r.subject(scope) },
+	})
+	if err != nil || scope.workspace.Action.Kind != workspace.Apply {
+		return scope.workspace.Action.After, err
+	}
+
+	if scope.leftGroup && state != nil && state.AppliedDigest == scope.digest {
+		workspace.CountDrift(workspace.DriftedMember)
+	}
+
+	vm := &ensureOLVM(scope.olvmMachine).VirtualMachine
+	vm.CreateRequestSubmitted, vm.VMName = true, scope.machine.Name
+
+	return 0, nil
+}
+
+// providerIDToVM is the UUID in a provider ID; empty where there is none.
+func providerIDToVM(providerID string) engine.ID {
+	id, ok := strings.CutPrefix(providerID, bootstrap.ProviderIDPrefix)
+	if !ok {
+		return ""
+	}
+
+	return engine.ID(id)
+}

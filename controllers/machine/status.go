@@ -1,0 +1,395 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// machineConditions are those that this controller owns.
+var machineConditions = []string{
+	infrav1.ReadyCondition,
+	infrav1.BootstrapDataAvailableCondition,
+	infrav1.AddressesAllocatedCondition,
+	infrav1.InfrastructureAppliedCondition,
+	infrav1.VirtualMachineRunningCondition,
+	infrav1.DeletingCondition,
+	clusterv1.PausedCondition,
+}
+
+func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
+	if m.Status.OLVM == nil {
+		m.Status.OLVM = &infrav1.OLVMStatus{}
+	}
+
+	return m.Status.OLVM
+}
+
+// recordCreation records in the status what a run made of the VM.
+func recordCreation(m *infrav1.OLVMMachine, run terraform.Status) {
+	vm := &ensureOLVM(m).VirtualMachine
+
+	switch {
+	case run.Operation != terraform.Apply:
+	case run.Err == nil:
+		vm.CreationStatus, vm.CreationError, vm.LastGeneration = "Created", "", strconv.FormatInt(m.Generation, 10)
+	case m.Spec.ProviderID == "":
+		vm.CreationStatus, vm.CreationError = "Failed", workspace.Shorten(run.Err.Error(), 1024)
+	}
+}
+
+// updateMachineStatus turns the facts of a pass into status.
+func updateMachineStatus(scope *machineScope) {
+	m, addresses := scope.olvmMachine, scope.machineAddresses()
+	setMachineFacts(scope, addresses)
+	setMachineDeletingCondition(scope)
+	if m.DeletionTimestamp.IsZero() && !scope.workspace.StateUnread {
+		setBootstrapCondition(scope)
+		setAddressesCondition(scope, len(addresses) > 0)
+		setAppliedCondition(scope)
+	}
+
+	setRunningCondition(scope)
+	objectstatus.SetReady(m, []string{
+		infrav1.BootstrapDataAvailableCondition,
+		infrav1.AddressesAllocatedCondition,
+		infrav1.InfrastructureAppliedCondition,
+		infrav1.VirtualMachineRunningCondition,
+		infrav1.DeletingCondition,
+	})
+	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m,
+		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
+		m.Status.Initialization.Provisioned = ptr.To(true)
+	}
+}
+
+// steps are the conditions whose coming true is an event, with its text.
+func (s *machineScope) steps() map[string]string {
+	vm := ensureOLVM(s.olvmMachine).VirtualMachine
+	_, ips := resolve.NamesAndAddresses(s.olvmMachine)
+
+	return map[string]string{
+		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
+		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
+		infrav1.DeletingCondition:              "The VM is being deleted",
+	}
+}
+
+// setMachineFacts maps what was resolved and seen.
+func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
+	m := scope.olvmMachine
+	if scope.resolved != nil {
+		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
+		m.Status.OLVM = scope.resolved
+		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
+	}
+
+	if scope.workspace.State != nil {
+		if id := scope.workspace.State.ResourceID("ovirt_nic"); id != "" {
+			ensureOLVM(m).VNICID = id
+		}
+	}
+
+	if scope.vm != nil {
+		vm := &ensureOLVM(m).VirtualMachine
+		vm.VMID, vm.VMName, vm.Status = scope.vm.ID.String(), scope.vm.Name, string(scope.vm.Status)
+	}
+
+	if scope.asked != nil {
+		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
+	}
+
+	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better
+	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
+		ensureOLVM(m).IPAddress = addresses[0].String()
+
+		m.Status.Addresses = nil
+		for _, address := range addresses {
+			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
+				Type:    clusterv1.MachineInternalIP,
+				Address: address.String(),
+			})
+		}
+
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{
+			Type:    clusterv1.MachineHostName,
+			Address: scope.machine.Name,
+		})
+	}
+}
+
+// machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to
+// it, and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
+func (s *machineScope) machineAddresses() []netip.Addr {
+	recorded, err := resolve.Recorded(s.olvmMachine)
+	if err != nil {
+		return nil
+	}
+
+	var out, endpoint []netip.Addr
+	if s.olvmCluster != nil {
+		for _, virtual := range resolve.VirtualAddresses(s.olvmCluster.Spec) {
+			endpoint = append(endpoint, virtual.Address)
+		}
+	}
+
+	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
+		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
+		if i == 0 && len(of) == 0 {
+			return nil // the node's own address comes first, or is not known yet
+		}
+
+		out = append(out, of...)
+		delete(recorded, network.VNICName)
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of a spec that was changed since
+		out = append(out, recorded[name]...)
+	}
+
+	var unique []netip.Addr
+	for _, address := range out {
+		if !slices.Contains(endpoint, address) && !slices.Contains(unique, address) {
+			unique = append(unique, address)
+		}
+	}
+
+	return unique
+}
+
+// reported are the addresses of a network interface that only the guest knows.
+func (s *machineScope) reported(vnic string) []netip.Addr {
+	at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool { return n.VNICName == vnic })
+	if at < 0 || s.nics[at].Guest == nil {
+		return nil
+	}
+
+	var out []netip.Addr
+
+	for _, found := range s.guest {
+		if found.Name != s.nics[at].Guest.Interface {
+			continue
+		}
+
+		if s.nics[at].Guest.Dynamic(true) {
+			out = append(out, found.IPv4...)
+		}
+
+		if s.nics[at].Guest.Dynamic(false) {
+			out = append(out, found.IPv6...)
+		}
+	}
+
+	return out
+}
+
+// dynamic says whether some network interface has addresses that only the guest knows.
+func (s *machineScope) dynamic() bool {
+	return slices.ContainsFunc(s.nics, resolve.NIC.Dynamic)
+}
+
+func setMachineDeletingCondition(scope *machineScope) {
+	ws := scope.workspace
+	condition := metav1.Condition{
+		Type:   infrav1.DeletingCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.NotDeletingReason,
+	}
+	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+
+		switch {
+		case scope.blocked != "":
+			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
+		case ws.StateErr != nil:
+			condition.Reason = infrav1.DeletionBlockedReason
+			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
+				"for by its ID or name"
+		case scope.engineErr != nil || scope.vmErr != nil:
+			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
+			condition.Reason = infrav1.WaitingForEngineReason
+		case ws.Failure.OfDestroy():
+			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
+		case ws.Action.Reason == infrav1.WaitingForGuestShutdownReason:
+			condition.Reason, condition.Message = ws.Action.Reason, ws.Action.Message
+		case ws.Action.Message != "":
+			condition.Reason, condition.Message = infrav1.WaitingForTerraformReason, ws.Action.Message
+		}
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func setBootstrapCondition(scope *machineScope) {
+	condition := metav1.Condition{
+		Type:   infrav1.BootstrapDataAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.BootstrapDataAvailableReason,
+	}
+	if scope.waiting != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason = scope.waiting.reason
+		condition.Message = scope.waiting.message
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+func setAddressesCondition(scope *machineScope, known bool) {
+	condition := metav1.Condition{
+		Type:   infrav1.AddressesAllocatedCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.AddressesAllocatedReason,
+	}
+	var field *resolve.Error
+	known = known || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
+	errors.As(scope.addressErr, &field)
+
+	switch {
+	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
+		scope.olvmMachine.Spec.ProviderID != "":
+
+		// What was given stays given: a profile that is gone says nothing about a machine that runs.
+	case field != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
+	case scope.addressErr != nil:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, clusterv1.InternalErrorReason
+		condition.Message = "Please check the controller's logs for errors"
+	case !known:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.WaitingForGuestAddressesReason
+		condition.Message = scope.whyNoGuestAddress()
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+// whyNoGuestAddress says what is missing of addresses that only the guest knows.
+func (s *machineScope) whyNoGuestAddress() string {
+	var names []string
+	for _, found := range s.guest {
+		names = append(names, found.Name)
+	}
+
+	switch {
+	case s.vm == nil || s.vm.Status != engine.VMUp:
+		return "The guest gets its addresses by itself when it is up"
+	case len(names) == 0:
+		return "The guest agent reports no address; the image needs qemu-guest-agent, and the " +
+			"network a DHCP server or router"
+	}
+
+	return fmt.Sprintf(
+		"The guest agent reports no address of the interface that the machine names; it has addresses of %s",
+		strings.Join(names, ", "),
+	)
+}
+
+func setAppliedCondition(scope *machineScope) {
+	ws := scope.workspace
+	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
+
+	applied := ws.State != nil && ws.State.AppliedDigest != ""
+	switch {
+	case ws.Action.Kind == workspace.None && ws.Action.Reason == infrav1.AppliedReason:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
+	case ws.StateErr != nil:
+		condition.Reason = infrav1.StateInvalidReason
+		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
+			"the state is rebuilt from the VM"
+	case applied &&
+		(scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil ||
+			ws.Action.Kind == workspace.Block):
+		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
+		// nothing about a machine that runs.
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
+		condition.Message = whatNoChangeGetsPast(scope)
+	case scope.engineErr != nil:
+		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engineErr.Error()
+	case scope.renderErr != nil:
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.renderErr)
+	case ws.Failure.Count > 0 && ws.Action.Kind != workspace.Apply:
+		condition.Reason, condition.Message = ws.Failure.Reason(), ws.Failure.Message()
+	case ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason:
+		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
+	case scope.waiting != nil:
+		condition.Reason, condition.Message = scope.waiting.reason, scope.waiting.message
+	default:
+		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
+}
+
+// whatNoChangeGetsPast says what is wrong with the configuration of a machine that runs; "" where nothing is.
+func whatNoChangeGetsPast(scope *machineScope) string {
+	var field *resolve.Error
+	if !errors.As(scope.renderErr, &field) && !errors.As(scope.addressErr, &field) {
+		return ""
+	}
+
+	return "no change of this machine can be applied: " + field.Error()
+}
+
+func setRunningCondition(scope *machineScope) {
+	condition := metav1.Condition{Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse}
+	switch {
+	case scope.vmMissing && scope.olvmMachine.Spec.ProviderID != "":
+		condition.Reason = infrav1.VirtualMachineNotFoundReason
+		condition.Message = fmt.Sprintf(
+			"VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a "+
+				"MachineHealthCheck replace it",
+			scope.vmID(),
+		)
+	case scope.vm == nil && scope.olvmMachine.Spec.ProviderID == "":
+		condition.Reason = infrav1.WaitingForVirtualMachineReason
+	case scope.vm == nil:
+		// The engine did not answer: what was known stays, for a while it is all there is.
+		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
+			return
+		}
+
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
+	case scope.vm.Status == engine.VMUp:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
+		if len(scope.waits) > 0 {
+			condition.Message = "waits for a restart: " + strings.Join(scope.waits, ", ")
+		}
+	case scope.vm.Status.Starting() || scope.vm.Status == engine.VMImageLocked ||
+		scope.vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
+		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(scope.vm.Status)
+	case scope.vm.Status == engine.VMMigrating: // it runs all the time
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
+		condition.Message = "VM is migrating to another host"
+	case scope.vm.Status.OutOfSight():
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
+		condition.Message = fmt.Sprintf(
+			"VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when "+
+				"it is back or fenced",
+			scope.vm.Status,
+		)
+	case scope.vm.Status.Asleep():
+		condition.Reason = infrav1.VirtualMachineNotRunningReason
+		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine", scope.vm.Status)
+	default:
+		condition.Reason = infrav1.VirtualMachineNotRunningReason
+		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
+}

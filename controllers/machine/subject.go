@@ -1,0 +1,264 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// inSnapshot are the engine's words where a disk cannot be detached because somebody made a snapshot of its VM.
+const inSnapshot = "is already configured in a snapshot"
+
+// machineSubject is the VM of one machine, with its network interfaces, disks and memberships.
+type machineSubject struct {
+	client  client.Client
+	owner   *infrav1.OLVMMachine
+	session *engine.Client
+	config  engine.Config
+	// dataCenter is the name of the data center, and vmID the VM that is known; empty where none is.
+	dataCenter string
+	vmID       engine.ID
+
+	// asked is the configuration, and bootstrap the user data that it was made of. They are only set for Render, like
+	// those below.
+	asked     render.Machine
+	bootstrap []byte
+	// clusterID of the engine's cluster, and groups the UUIDs of its affinity groups by their names.
+	clusterID engine.ID
+	groups    map[string]string
+}
+
+// subject copies from the scope what a run needs.
+func (r *Reconciler) subject(scope *machineScope) *machineSubject {
+	s := &machineSubject{
+		client:     r.Client,
+		owner:      scope.olvmMachine.DeepCopy(),
+		session:    scope.session,
+		config:     scope.config,
+		dataCenter: scope.olvmCluster.Spec.OLVMDatacenterName,
+		vmID:       scope.vmID(),
+		groups:     scope.groups,
+	}
+	if scope.asked != nil {
+		s.asked = *scope.asked
+		s.clusterID = engine.ID(scope.resolved.ClusterID)
+	}
+
+	if scope.bootstrap != nil {
+		s.bootstrap = scope.bootstrap.Data
+	}
+
+	return s
+}
+
+// Render renders the machine. Until a run has ended well, what an interrupted one may have made is looked for and
+// adopted. The files are not rendered before the turn of the run: a thousand jobs may wait.
+func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	files, err := render.MachineFiles(s.asked)
+	if err != nil {
+		return workspace.Configuration{}, err
+	}
+
+	hadVM := s.owner.Spec.ProviderID != ""
+	out := workspace.Configuration{
+		Files:   files,
+		Owner:   ownerOf(s.owner).Comment(),
+		Secrets: []string{s.config.Password, s.asked.UserData},
+		Names:   []string{s.asked.Name},
+		Fresh:   state == nil && !hadVM,
+		Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+		Applied: s.recordVM,
+	}
+	if s.bootstrap != nil {
+		out.Secrets = append(out.Secrets, string(s.bootstrap))
+	}
+
+	if state.Complete() {
+		return out, nil
+	}
+
+	found, err := s.existing(ctx, engine.ID(state.ResourceID("ovirt_vm")))
+	if err != nil {
+		return workspace.Configuration{}, err
+	}
+
+	out.Fresh = out.Fresh && found == nil
+	out.Files = files.Adopting(found.Imports())
+
+	return out, nil
+}
+
+// existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
+// that the state has is the machine's also where its name was changed.
+func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*resolve.Existing, error) {
+	found, err := resolve.FindExisting(ctx, s.session, s.dataCenter, s.asked.Name, s.owner.Spec)
+	if err != nil {
+		return nil, err
+	}
+
+	if found != nil && inState == "" && found.Owner != ownerOf(s.owner) {
+		return nil, found.Conflict()
+	}
+
+	if found != nil && inState != "" && found.VM.ID != inState {
+		found = nil
+	}
+
+	if err := found.FindMemberships(ctx, s.session, s.clusterID, s.groups); err != nil {
+		return nil, err
+	}
+
+	return found, nil
+}
+
+// guardLiveMachine refuses what a machine that has a VM must not suffer: machines are immutable, a change is a rollout.
+func guardLiveMachine(hadVM bool) func(terraform.Change) string {
+	return func(change terraform.Change) string {
+		switch {
+		case change.Type == "ovirt_vm_affinity_group":
+			return "" // leaving or changing a group touches no VM
+		case change.Action == "delete" || change.Action == "replace":
+			return change.Action
+		case change.Action == "create" && change.Type == "ovirt_vm" && hadVM:
+			return "create again"
+		}
+
+		return ""
+	}
+}
+
+// recordVM records the ID of a VM the moment it exists, also with an executor that writes its state at the end only.
+// If that fails, the state or a look by name finds the VM later.
+func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
+	if address != render.VMAddress.String() {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, engineRetry)
+	defer cancel()
+
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"providerID":%q}}`,
+		s.owner.UID, bootstrap.ProviderIDPrefix+id))
+	target := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.owner.Namespace, Name: s.owner.Name}}
+	if err := s.client.Patch(ctx, target, patch); err != nil {
+		ctrl.Log.WithName("olvmmachine").Error(err, "Failed to record the VM of an OLVMMachine",
+			"OLVMMachine", client.ObjectKeyFromObject(s.owner), "vm", id)
+	}
+}
+
+// Outdated compares the specs; the provider ID is what we write ourselves.
+func (s *machineSubject) Outdated(current client.Object) bool {
+	machine, ok := current.(*infrav1.OLVMMachine)
+	if !ok {
+		return true
+	}
+
+	rendered := s.owner.Spec
+	rendered.ProviderID = machine.Spec.ProviderID
+
+	return !equality.Semantic.DeepEqual(rendered, machine.Spec)
+}
+
+// RenderDestroy renders the provider alone.
+func (s *machineSubject) RenderDestroy() (workspace.Configuration, error) {
+	files, err := render.DestroyFiles(resolve.RenderEngine(s.session, s.config))
+
+	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+}
+
+// Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached. The
+// run that met them has stopped the VM.
+func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
+	if !strings.Contains(err.Error(), inSnapshot) {
+		return false, nil
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", s.vmID)
+
+	return true, s.session.RemoveSnapshots(ctx, s.vmID, nil)
+}
+
+// RemoveOrphans deletes the VM that no state has, when the machine is deleted, and data disks that no state has.
+func (s *machineSubject) RemoveOrphans(
+	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
+) error {
+	if operation == terraform.Apply && before.Complete() {
+		return nil
+	}
+
+	if operation == terraform.Destroy && before.Empty() {
+		err := removeOrphan(ctx, s.session, orphan{
+			id:         s.vmID,
+			dataCenter: s.dataCenter,
+			name:       s.vmName(),
+			owner:      ownerOf(s.owner),
+			dataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
+		})
+		if err != nil {
+			return err
+		}
+	}
+
+	return s.removeOrphanDisks(ctx, load)
+}
+
+// vmName is the name that was asked for when a run was first submitted.
+func (s *machineSubject) vmName() string {
+	return s.owner.Annotations[infrav1.CreateRequestedAnnotation]
+}
+
+// removeOrphanDisks deletes the data disks that were made for the machine and that its state does not have: a run was
+// killed between the engine's doing and the state. A disk that only has the alias stays, and so do the copies that the
+// engine made of it for a template and its VMs.
+func (s *machineSubject) removeOrphanDisks(ctx context.Context, load workspace.LoadFunc) error {
+	wanted := s.owner.Spec.VirtualMachine.DataDisks
+	if len(wanted) == 0 {
+		return nil
+	}
+
+	state, err := load(ctx)
+	if err != nil {
+		return err
+	}
+
+	inState := func(id engine.ID) bool {
+		return slices.ContainsFunc(state.Instances("ovirt_disk"), func(i tfstate.Instance) bool {
+			return i.Text("id") == id.String()
+		})
+	}
+
+	for _, disk := range wanted {
+		found, err := s.session.FindImageDisks(ctx, render.DiskAlias(s.vmName(), disk.Name))
+		if err != nil {
+			return err
+		}
+
+		for i := range found {
+			if !found[i].MadeFor(ownerOf(s.owner).Comment()) || inState(found[i].ID) {
+				continue
+			}
+
+			if err := s.session.RemoveDisk(ctx, found[i].ID, nil); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}

@@ -1,0 +1,131 @@
+// Package machinetemplate reconciles OLVMMachineTemplates: what a machine that is made from one will be.
+package machinetemplate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates/status,verbs=patch
+
+// Reconciler says in the status of OLVMMachineTemplates what a machine made from them will be, so
+// that an autoscaler can scale from zero.
+type Reconciler struct {
+	Client           client.Client
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, options controller.Options,
+) error {
+	if r.Client == nil || r.Recorder == nil {
+		return errors.New("fields Client and Recorder must be set")
+	}
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmmachinetemplate")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMMachineTemplate{}).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToTemplates),
+			predicates.ClusterUnpaused(mgr.GetScheme(), log)).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMMachineTemplate controller: %w", err)
+	}
+
+	return nil
+}
+
+// clusterToTemplates wakes the templates of a Cluster that goes on. Cluster API owns them by it.
+func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
+	var templates infrav1.OLVMMachineTemplateList
+	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.GetNamespace())); err != nil {
+		return nil
+	}
+
+	var out []ctrl.Request
+
+	for i := range templates.Items {
+		if util.IsOwnedByObject(&templates.Items[i], cluster, clusterv1.GroupVersion.WithKind("Cluster").GroupKind()) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&templates.Items[i])})
+		}
+	}
+
+	return out
+}
+
+// Reconcile brings the status of one OLVMMachineTemplate up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	template := &infrav1.OLVMMachineTemplate{}
+	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+
+	if !template.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+
+	// The owner is the Cluster, or the ClusterClass, or nobody yet.
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", req.NamespacedName,
+			err)
+	}
+
+	if annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template) {
+		return ctrl.Result{}, nil
+	}
+
+	helper, err := patch.NewHelper(template, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+
+	defer func() {
+		if err := helper.Patch(ctx, template); err != nil {
+			reterr = kerrors.NewAggregate([]error{reterr, client.IgnoreNotFound(err)})
+		}
+	}()
+	r.reconcileCapacity(ctx, template)
+
+	return ctrl.Result{}, nil
+}
+
+// reconcileCapacity writes what the spec says. A wrong capacity would make an autoscaler add nodes on which nothing
+// fits; none makes it leave the node group alone.
+func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
+	spec := template.Spec.Template.Spec
+	template.Status.NodeInfo = resolve.NodeInfo(spec)
+	capacity, err := resolve.Capacity(spec)
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		ctrl.LoggerFrom(ctx).Info("Capacity is not known", "reason", field.Reason, "error", field.Error())
+		r.Recorder.Eventf(template, nil, corev1.EventTypeWarning, field.Reason, "Capacity",
+			"spec.template.%s; nothing can be scaled from zero with this template", field.Error())
+	}
+
+	template.Status.Capacity = capacity
+}

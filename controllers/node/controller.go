@@ -1,0 +1,395 @@
+// Package node looks after the Nodes of workload clusters, as a cloud controller manager would.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
+)
+
+const nodeController = "olvmnode"
+
+// nodePass bounds a look at a workload cluster, whose API server is a tenant's.
+const nodePass = time.Minute
+
+const (
+	// placeRetry is when a reconcile tries again that found no place, jitter how much later at most, as a share.
+	placeRetry = 10 * time.Second
+	jitter     = 0.2
+)
+
+// Reconciler does in workload clusters what a cloud controller manager would: it gives Nodes their provider ID
+// where the kubelet did not, and approves the serving certificates of kubelets. It deletes nothing there.
+type Reconciler struct {
+	Client       client.Client
+	ClusterCache clustercache.ClusterCache
+	Recorder     events.EventRecorder
+	// ApproveServingCertificates of kubelets; without it their requests are left to others.
+	ApproveServingCertificates bool
+	WatchFilterValue           string
+
+	controller capicontrollerutil.Controller
+	limiter    enginepool.ReconcileLimiter
+
+	mu sync.Mutex
+	// told is what was said of the Nodes and requests of a Cluster, by their UID, so that it is said once.
+	told map[client.ObjectKey]map[types.UID]string
+}
+
+// NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for
+// here.
+func NewClusterCache(
+	ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string,
+) (clustercache.ClusterCache, error) {
+	workloads, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     workload.Secrets{Reader: mgr.GetAPIReader(), Clusters: mgr.GetClient()},
+		WatchFilterValue: watchFilterValue,
+		ClusterFilter:    isOurs,
+		Client:           clustercache.ClientOptions{UserAgent: userAgent},
+		Cache: clustercache.CacheOptions{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: shrinkNode}},
+		},
+	}, controller.Options{MaxConcurrentReconciles: 10})
+	if err != nil {
+		return nil, fmt.Errorf("failed to set up the connections to workload clusters: %w", err)
+	}
+
+	return workloads, nil
+}
+
+func isOurs(cluster *clusterv1.Cluster) bool {
+	ref := cluster.Spec.InfrastructureRef
+	return ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMCluster"
+}
+
+// shrinkNode drops what nobody here reads: the images alone are most of a Node.
+func shrinkNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+
+	return &corev1.Node{
+		TypeMeta:   node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Spec:       corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}, nil
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.ClusterCache == nil || r.Recorder == nil {
+		return errors.New("fields Client, ClusterCache and Recorder must be set")
+	}
+
+	r.told = map[client.ObjectKey]map[types.UID]string{}
+	r.limiter.Limit = options.MaxConcurrentReconciles
+	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", nodeController)
+	var err error
+	r.controller, err = capicontrollerutil.NewControllerManagedBy(mgr, log).
+		Named(nodeController).
+		For(&clusterv1.Cluster{}).
+		WithOptions(options).
+		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToOwningCluster)).
+		WatchesRawSource(r.ClusterCache.GetClusterSource(nodeController, toItself)).
+		Build(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the Node controller: %w", err)
+	}
+
+	return nil
+}
+
+func toItself(_ context.Context, object client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+}
+
+// machineToOwningCluster wakes the Cluster of a machine whose addresses are known: before, nothing can be done for it.
+func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Request {
+	m, ok := object.(*infrav1.OLVMMachine)
+	name := object.GetLabels()[clusterv1.ClusterNameLabel]
+	if ok && name != "" && ptr.Deref(m.Status.Initialization.Provisioned, false) {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: name}}}
+	}
+
+	return nil
+}
+
+// Reconcile looks after the Nodes of one workload cluster.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+
+	if !isOurs(cluster) || !cluster.DeletionTimestamp.IsZero() || annotations.IsPaused(cluster, cluster) {
+		return ctrl.Result{}, nil
+	}
+
+	leave, ok := r.limiter.Enter(ctx, cluster.Namespace, cluster.Name)
+	if !ok {
+		return ctrl.Result{RequeueAfter: wait.Jitter(placeRetry, jitter)}, nil
+	}
+
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, nodePass)
+	defer cancel()
+
+	workload, err := r.ClusterCache.GetClient(ctx, req.NamespacedName)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{}, nil // the connection wakes us
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to reach the workload cluster: %w", err)
+	}
+
+	scope := &nodeScope{cluster: cluster, workload: workload, told: map[types.UID]string{}}
+	var machines infrav1.OLVMMachineList
+	err = r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster.Name,
+	})
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to list the machines of Cluster %s: %w", req.NamespacedName, err)
+	}
+
+	for i := range machines.Items {
+		scope.all = append(scope.all, &machines.Items[i])
+		if !annotations.HasPaused(&machines.Items[i]) {
+			scope.machines = append(scope.machines, &machines.Items[i])
+		}
+	}
+
+	errs := []error{r.reconcileProviderIDs(ctx, scope)}
+	if r.ApproveServingCertificates {
+		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
+	}
+
+	r.remember(req.NamespacedName, scope.told)
+	if err := kerrors.NewAggregate(errs); err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{}, err
+	}
+
+	return ctrl.Result{}, nil
+}
+
+// nodeScope holds the facts of one pass.
+type nodeScope struct {
+	cluster  *clusterv1.Cluster
+	workload client.Client
+	// machines that are not paused; all are those with them.
+	machines, all []*infrav1.OLVMMachine
+	// told is what this pass found to say.
+	told map[types.UID]string
+}
+
+// watch wakes the Cluster on objects of its workload cluster.
+func (r *Reconciler) watch(
+	ctx context.Context, scope *nodeScope, kind client.Object, wanted func(client.Object) bool,
+) error {
+	key := client.ObjectKeyFromObject(scope.cluster)
+	err := r.ClusterCache.Watch(ctx, key, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name: fmt.Sprintf("%s-%T", nodeController, kind), Watcher: r.controller, Kind: kind,
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+			return []ctrl.Request{
+				{NamespacedName: key},
+			}
+		}),
+		Predicates: []predicate.TypedPredicate[client.Object]{predicate.NewPredicateFuncs(wanted)},
+	}))
+	if err != nil {
+		return fmt.Errorf("failed to watch the workload cluster: %w", err)
+	}
+
+	return nil
+}
+
+// say records an event on the machine, if there is one, and logs it, once for each object and text.
+func (r *Reconciler) say(
+	ctx context.Context,
+	scope *nodeScope,
+	about client.Object,
+	machine *infrav1.OLVMMachine,
+	reason, action, text string,
+) {
+	scope.told[about.GetUID()] = text
+	r.mu.Lock()
+	before := r.told[client.ObjectKeyFromObject(scope.cluster)][about.GetUID()]
+	r.mu.Unlock()
+	if before == text {
+		return
+	}
+
+	ctrl.LoggerFrom(ctx).Info(text, "reason", reason)
+	if machine != nil {
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, reason, action, "%s", text)
+	}
+}
+
+func (r *Reconciler) remember(cluster client.ObjectKey, told map[types.UID]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told[cluster] = told
+}
+
+func (r *Reconciler) forget(cluster client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, cluster)
+}
+
+// reconcileProviderIDs finds the Nodes without one.
+func (r *Reconciler) reconcileProviderIDs(ctx context.Context, scope *nodeScope) error {
+	withoutID := func(object client.Object) bool {
+		node, ok := object.(*corev1.Node)
+		return ok && node.Spec.ProviderID == ""
+	}
+	if err := r.watch(ctx, scope, &corev1.Node{}, withoutID); err != nil {
+		return err
+	}
+
+	var nodes corev1.NodeList
+	if err := scope.workload.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("failed to list the nodes of the workload cluster: %w", err)
+	}
+
+	var errs []error
+
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+
+		machine, problem := machineOfNode(node, scope.machines)
+		switch {
+		case problem != "":
+			r.say(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
+		case machine != nil:
+			before := node.DeepCopy()
+			node.Spec.ProviderID = machine.Spec.ProviderID
+			// The API server refuses the change of an ID that someone else has set meanwhile.
+			err := scope.workload.Patch(
+				ctx,
+				node,
+				client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+			)
+			if isNews(err) {
+				continue
+			} else if err != nil {
+				errs = append(errs, fmt.Errorf("failed to set the provider ID of node %s: %w", node.Name, err))
+				continue
+			}
+
+			ctrl.LoggerFrom(ctx).Info("Set the provider ID of a node", "Node", node.Name, "providerID",
+				machine.Spec.ProviderID)
+		}
+	}
+
+	return kerrors.NewAggregate(errs)
+}
+
+// isNews says that the cache is behind. The newer object, or its end, wakes us.
+func isNews(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+}
+
+// reserved are the addresses of a cluster that no guest may claim.
+func (r *Reconciler) reserved(ctx context.Context, scope *nodeScope) (reserved, error) {
+	cluster := scope.cluster
+	olvmCluster := &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if err := r.Client.Get(ctx, key, olvmCluster); err != nil {
+		return reserved{}, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+
+	return reservedBy(cluster, olvmCluster, scope.all), nil
+}
+
+// reconcileServingCertificates approves the requests that are certainly those of our machines. It denies none: another
+// approver may know more.
+func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *nodeScope) error {
+	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
+	if _, err := scope.workload.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+		return nil // an API server that serves no requests has none
+	} else if err != nil {
+		return fmt.Errorf("failed to discover certificate signing requests: %w", err)
+	}
+
+	pending := func(object client.Object) bool {
+		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+		return ok && isPendingServing(csr)
+	}
+	if err := r.watch(ctx, scope, &certificatesv1.CertificateSigningRequest{}, pending); err != nil {
+		return err
+	}
+
+	var list certificatesv1.CertificateSigningRequestList
+	if err := scope.workload.List(ctx, &list); err != nil {
+		return fmt.Errorf("failed to list the certificate signing requests of the workload cluster: %w", err)
+	}
+
+	taken, err := r.reserved(ctx, scope)
+	if err != nil {
+		return err
+	}
+
+	var errs []error
+
+	for i := range list.Items {
+		csr := &list.Items[i]
+		if !isPendingServing(csr) {
+			continue
+		}
+
+		machine, problem := checkServing(csr, scope.machines, taken)
+		if problem != "" {
+			r.say(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
+				fmt.Sprintf("Certificate signing request %s is not approved: %s", csr.Name, problem))
+			continue
+		}
+
+		approve(csr, machine)
+		if err := scope.workload.SubResource("approval").Update(ctx, csr); isNews(err) {
+			continue
+		} else if err != nil {
+			errs = append(errs, fmt.Errorf("failed to approve certificate signing request %s: %w", csr.Name, err))
+			continue
+		}
+
+		ctrl.LoggerFrom(ctx).Info("Approved a serving certificate", "CertificateSigningRequest", csr.Name,
+			"OLVMMachine", machine.Name)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, infrav1.ServingCertificateApprovedReason,
+			"ApproveServingCertificate", "Approved certificate signing request %s of the kubelet", csr.Name)
+	}
+
+	return kerrors.NewAggregate(errs)
+}

@@ -1,0 +1,320 @@
+package node
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+const (
+	// nodeUserPrefix and nodesGroup are how a kubelet authenticates.
+	nodeUserPrefix = "system:node:"
+	nodesGroup     = "system:nodes"
+)
+
+func containsIP(ips []net.IP, ip net.IP) bool {
+	return slices.ContainsFunc(ips, ip.Equal)
+}
+
+// machineNamed finds the machine whose host name it is. Only one that is provisioned has a host name, an address and a
+// provider ID that are true; two of one name are none.
+func machineNamed(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
+	var found *infrav1.OLVMMachine
+
+	for _, m := range machines {
+		isHost := slices.ContainsFunc(m.Status.Addresses, func(a clusterv1.MachineAddress) bool {
+			return a.Type == clusterv1.MachineHostName && a.Address == name
+		})
+		if !isHost || !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Spec.ProviderID == "" {
+			continue
+		}
+
+		if found != nil {
+			return nil
+		}
+
+		found = m
+	}
+
+	return found
+}
+
+// machineOfNode is the machine whose provider ID the Node lacks, or why it is not that machine's Node. A name alone is
+// no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
+func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
+	if node.Spec.ProviderID != "" {
+		return nil, ""
+	}
+
+	m := machineNamed(node.Name, machines)
+	if m == nil {
+		return nil, ""
+	}
+
+	var reported []string
+	_, ips := resolve.NamesAndAddresses(m)
+
+	for _, address := range node.Status.Addresses {
+		if address.Type != corev1.NodeInternalIP {
+			continue
+		}
+
+		if ip := net.ParseIP(address.Address); ip != nil && containsIP(ips, ip) {
+			return m, ""
+		}
+
+		reported = append(reported, address.Address)
+	}
+
+	if len(reported) == 0 {
+		return nil, "" // the kubelet has not reported yet
+	}
+
+	return m, fmt.Sprintf(
+		"Node %s has no provider ID and is not given that of this machine: it reports the addresses "+
+			"%s, and the machine has %s",
+		node.Name,
+		strings.Join(reported, ", "),
+		joinIPs(ips),
+	)
+}
+
+func joinIPs(ips []net.IP) string {
+	texts := make([]string, 0, len(ips))
+	for _, ip := range ips {
+		texts = append(texts, ip.String())
+	}
+
+	return strings.Join(texts, ", ")
+}
+
+// isPendingServing says whether somebody has yet to decide on a kubelet's request for a serving certificate.
+func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
+	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(csr.Status.Certificate) == 0 &&
+		!slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+			return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied ||
+				c.Type == certificatesv1.CertificateFailed
+		})
+}
+
+// checkServing says of which machine a request is and, if it must not be approved, why. The kubelet is trusted to be
+// who it has authenticated as, and in nothing else: a node that may choose its names could pose as another, or as the
+// API server. Addresses that only its guest has reported are the guest's claims, and must be nobody else's.
+func checkServing(
+	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
+) (_ *infrav1.OLVMMachine, problem string) {
+	name, isNode := strings.CutPrefix(csr.Spec.Username, nodeUserPrefix)
+	if !isNode || name == "" || !slices.Contains(csr.Spec.Groups, nodesGroup) {
+		return nil, fmt.Sprintf("it was made by %q, which is no node", csr.Spec.Username)
+	}
+
+	m := machineNamed(name, machines)
+	if m == nil {
+		return nil, fmt.Sprintf("no single provisioned machine of the cluster has the host name %q", name)
+	}
+
+	if !usagesAreServing(csr.Spec.Usages) {
+		return m, fmt.Sprintf(
+			"its usages are %v, and a serving certificate has server auth, digital signature and "+
+				"at most key encipherment",
+			csr.Spec.Usages,
+		)
+	}
+
+	request, err := parseRequest(csr.Spec.Request)
+	if err != nil {
+		return m, err.Error()
+	}
+
+	switch {
+	case request.Subject.CommonName != csr.Spec.Username:
+		return m, fmt.Sprintf("its common name is %q, and it was made by %q", request.Subject.CommonName,
+			csr.Spec.Username)
+	case len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != nodesGroup:
+		return m, fmt.Sprintf("its organizations are %q, and a node's is %s", request.Subject.Organization, nodesGroup)
+	case len(request.EmailAddresses) > 0 || len(request.URIs) > 0:
+		return m, "it asks for e-mail addresses or URIs, which no node has"
+	case len(request.DNSNames)+len(request.IPAddresses) == 0:
+		return m, "it asks for no name and no address"
+	}
+
+	names, ips := resolve.NamesAndAddresses(m)
+	for _, asked := range request.DNSNames {
+		if !slices.Contains(names, asked) {
+			return m, fmt.Sprintf("it asks for the name %q, and the machine has %s", asked, strings.Join(names, ", "))
+		}
+	}
+
+	for _, asked := range request.IPAddresses {
+		if !containsIP(ips, asked) {
+			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
+		}
+
+		if holder := taken.holder(asked, m); holder != "" {
+			return m, fmt.Sprintf("it asks for the address %s, which only its guest claims to have, and which is %s",
+				asked, holder)
+		}
+	}
+
+	return m, ""
+}
+
+// reserved are addresses of a cluster that are no machine's.
+type reserved struct {
+	// machines of the cluster, the paused ones too.
+	machines []*infrav1.OLVMMachine
+	networks []reservedNetwork
+	virtual  []resolve.VirtualAddress
+}
+
+// reservedNetwork is a range of addresses, and what it is.
+type reservedNetwork struct {
+	netip.Prefix
+	what string
+}
+
+// defaultServices is what kubeadm gives to Services where the Cluster does not say.
+const defaultServices = "10.96.0.0/12"
+
+// reservedBy are the addresses of a cluster that no guest may claim. olvmCluster may be nil.
+func reservedBy(
+	cluster *clusterv1.Cluster, olvmCluster *infrav1.OLVMCluster, machines []*infrav1.OLVMMachine,
+) reserved {
+	out := reserved{machines: machines}
+	add := func(what string, blocks []string) {
+		for _, block := range blocks {
+			if prefix, err := netip.ParsePrefix(block); err == nil {
+				out.networks = append(out.networks, reservedNetwork{prefix, what})
+			}
+		}
+	}
+	services := cluster.Spec.ClusterNetwork.Services.CIDRBlocks
+	if len(services) == 0 {
+		services = []string{defaultServices}
+	}
+
+	add("of the Cluster's Services", services)
+	add("of the Cluster's Pods", cluster.Spec.ClusterNetwork.Pods.CIDRBlocks)
+
+	if endpoint, err := netip.ParseAddr(cluster.Spec.ControlPlaneEndpoint.Host); err == nil {
+		out.virtual = append(out.virtual, resolve.VirtualAddress{Address: endpoint, What: "the control plane endpoint"})
+	}
+
+	if olvmCluster != nil {
+		out.virtual = append(out.virtual, resolve.VirtualAddresses(olvmCluster.Spec)...)
+	}
+
+	return out
+}
+
+// holder says whose an address is that a machine has; empty where it was given to the machine, or is claimed by its
+// guest alone.
+func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
+	address, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return "no address"
+	}
+
+	address = address.Unmap()
+	if gave(m, address) {
+		return ""
+	}
+
+	for _, network := range r.networks {
+		if network.Contains(address) {
+			return network.what
+		}
+	}
+
+	for _, virtual := range r.virtual {
+		if virtual.Address.Unmap() == address {
+			return virtual.What
+		}
+	}
+
+	for _, other := range r.machines {
+		_, theirs := resolve.NamesAndAddresses(other)
+		if other != m && (gave(other, address) || containsIP(theirs, ip)) {
+			return "OLVMMachine " + other.Name + "'s too"
+		}
+	}
+
+	return ""
+}
+
+// gave says whether the controller gave a machine the address, rather than its guest having reported it.
+func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
+	recorded, err := resolve.Recorded(m)
+	if err != nil {
+		return false
+	}
+
+	for _, list := range recorded {
+		if slices.Contains(list, address) {
+			return true
+		}
+	}
+
+	return false
+}
+
+// usagesAreServing says whether the usages are those of a serving certificate, each once. Key encipherment is for RSA
+// keys.
+func usagesAreServing(usages []certificatesv1.KeyUsage) bool {
+	asked := slices.Sorted(slices.Values(usages))
+
+	return slices.Equal(
+		asked,
+		[]certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+	) ||
+		slices.Equal(
+			asked,
+			[]certificatesv1.KeyUsage{
+				certificatesv1.UsageDigitalSignature,
+				certificatesv1.UsageKeyEncipherment,
+				certificatesv1.UsageServerAuth,
+			},
+		)
+}
+
+func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
+	block, rest := pem.Decode(encoded)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
+		return nil, fmt.Errorf("it holds no single PEM block of a certificate request")
+	}
+
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be parsed: %w", err)
+	}
+
+	if err := request.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("its signature is wrong: %w", err)
+	}
+
+	return request, nil
+}
+
+// approve writes the condition that the approval subresource takes.
+func approve(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type:           certificatesv1.CertificateApproved,
+		Status:         corev1.ConditionTrue,
+		Reason:         infrav1.ServingCertificateApprovedReason,
+		Message:        fmt.Sprintf("Names and addresses are those of OLVMMachine %s/%s", m.Namespace, m.Name),
+		LastUpdateTime: metav1.Now(),
+	})
+}

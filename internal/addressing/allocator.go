@@ -1,0 +1,534 @@
+// Package addressing gives machines their static addresses: from ranges, and from IPAM providers through claims.
+package addressing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// Allocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records
+// them on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine
+// names it, whatever restarts in between. One allocation goes at a time; leader election keeps other processes out,
+// except those of other shards. Where there can be such, each allocation looks once more after it was written down: of
+// two that wrote the same address at the least one sees the other, and whoever does lets go and chooses anew.
+//
+// Where the cache has all machines, it is looked at, with what was recorded here and is not in it yet; else, and the
+// first time, the machines are read past it, which takes longer the more there are.
+type Allocator struct {
+	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
+	// CacheHasAll reports that no other manager gives addresses, and that the cache has the machines of all namespaces.
+	CacheHasAll bool
+
+	mu sync.Mutex
+	// recorded are machines as they were written here, until the cache has them; nil before the first look.
+	recorded map[client.ObjectKey]*infrav1.OLVMMachine
+}
+
+// Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
+// VM may have been given already is never taken back: where the record of a machine that has its VM is lost, as when
+// its object was made anew, learn tells what the VM was given.
+func (a *Allocator) Allocate(
+	ctx context.Context,
+	machine *infrav1.OLVMMachine,
+	cluster *infrav1.OLVMCluster,
+	nics []resolve.NIC,
+	learn func(context.Context) (resolve.Addresses, error),
+) (map[string][]ipam.Address, error) {
+	allocation := resolve.Allocation{NICs: nics, InUse: resolve.MayHaveVM(machine)}
+	var err error
+	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
+		return nil, err
+	}
+
+	learned := false
+	if machine.Spec.ProviderID != "" && len(allocation.Recorded) == 0 {
+		if allocation.Recorded, err = learn(ctx); err != nil {
+			return nil, err
+		}
+
+		learned = len(allocation.Recorded) > 0
+	}
+
+	allocation.Made = machine.Spec.ProviderID != "" && len(allocation.Recorded) > 0
+	if allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made); err != nil {
+		return nil, err
+	}
+
+	given, complete := allocation.Given()
+
+	// Others may have chosen the same at the same moment, unless it was looked at after that.
+	unsure := !a.CacheHasAll && !resolve.MayHaveVM(machine)
+	if complete && !learned && !unsure {
+		return given, nil
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held, err := a.held(ctx, machine, resolve.EngineOf(cluster))
+	if err != nil {
+		return nil, err
+	}
+
+	if complete && !learned {
+		return given, a.settle(ctx, machine, allocation, held)
+	}
+
+	wanted, err := allocation.Allocate(held)
+	if err != nil {
+		return nil, err
+	}
+
+	written, err := a.record(ctx, machine, wanted)
+	if err != nil {
+		return nil, err
+	}
+
+	allocation.Recorded = wanted
+	if given, complete = allocation.Given(); !complete {
+		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not satisfy its network interfaces", wanted,
+			machine.Name)
+	}
+
+	if unsure {
+		if held, err = a.held(ctx, machine, resolve.EngineOf(cluster)); err != nil {
+			return nil, err
+		}
+
+		err = a.settle(ctx, written, allocation, held)
+		metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation,
+			written.Annotations[infrav1.AddressesAnnotation])
+	}
+
+	return given, err
+}
+
+// settle lets go of what is recorded where somebody else has recorded it too. Both may do so; they try again.
+func (a *Allocator) settle(
+	ctx context.Context, machine *infrav1.OLVMMachine, allocation resolve.Allocation, held resolve.Held,
+) error {
+	conflict := allocation.Conflict(held)
+	if conflict == "" {
+		return nil
+	}
+
+	if _, err := a.record(ctx, machine, resolve.Addresses{}); err != nil {
+		return err
+	}
+
+	return fmt.Errorf("%s; OLVMMachine %s/%s chooses another one", conflict, machine.Namespace, machine.Name)
+}
+
+// record writes the addresses down, and returns the machine as it was written.
+func (a *Allocator) record(
+	ctx context.Context, machine *infrav1.OLVMMachine, wanted resolve.Addresses,
+) (*infrav1.OLVMMachine, error) {
+	text, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode addresses: %w", err)
+	}
+
+	// The lock refuses a machine that was read before an earlier allocation was written.
+	patched := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&patched.ObjectMeta, infrav1.AddressesAnnotation, string(text))
+	err = a.Client.Patch(ctx, patched, client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return nil, fmt.Errorf("failed to record the addresses of OLVMMachine %s/%s: %w", machine.Namespace,
+			machine.Name, err)
+	}
+
+	metav1.SetMetaDataAnnotation(&machine.ObjectMeta, infrav1.AddressesAnnotation, string(text))
+	if a.CacheHasAll {
+		a.recorded[client.ObjectKeyFromObject(machine)] = machine.DeepCopy()
+	}
+
+	return patched, nil
+}
+
+// machines are those that there are, with all that was ever recorded for them; mu is held.
+func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error) {
+	reader := a.Reader
+	if a.CacheHasAll && a.recorded != nil {
+		reader = a.Client
+	}
+
+	var list infrav1.OLVMMachineList
+	if err := reader.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
+	}
+
+	if !a.CacheHasAll {
+		return list.Items, nil
+	}
+
+	if a.recorded == nil { // what others recorded until now, the cache may lack
+		a.recorded = map[client.ObjectKey]*infrav1.OLVMMachine{}
+
+		for i := range list.Items {
+			if m := &list.Items[i]; m.Annotations[infrav1.AddressesAnnotation] != "" {
+				a.recorded[client.ObjectKeyFromObject(m)] = m
+			}
+		}
+
+		return list.Items, nil
+	}
+
+	behind := map[client.ObjectKey]*infrav1.OLVMMachine{}
+
+	for i := range list.Items {
+		m := &list.Items[i]
+		ours := a.recorded[client.ObjectKeyFromObject(m)]
+		if ours == nil || ours.UID != m.UID ||
+			ours.Annotations[infrav1.AddressesAnnotation] == m.Annotations[infrav1.AddressesAnnotation] {
+			continue
+		}
+
+		behind[client.ObjectKeyFromObject(m)] = ours
+		list.Items[i] = *ours
+	}
+
+	a.recorded = behind
+
+	return list.Items, nil
+}
+
+// held finds the addresses that other machines have on an engine, and its control plane endpoints. Objects of other
+// namespaces hold something where their OLVMCluster has been connected: anybody could write down everybody's addresses
+// otherwise.
+func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (resolve.Held, error) {
+	var clusters infrav1.OLVMClusterList
+	if err := a.Reader.List(ctx, &clusters); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+
+	machines, err := a.machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	out := resolve.Held{}
+	known, holding := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
+
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}
+		known[key] = true
+		if resolve.EngineOf(c) == where && (resolve.Connected(c) || c.Namespace == self.Namespace) {
+			holding[key] = true
+			out.AddEndpoint(c, self.Namespace)
+		}
+	}
+
+	for i := range machines {
+		m := &machines[i]
+		cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
+		orphaned := !known[cluster] && m.Namespace == self.Namespace // its engine is not known, and may be this one
+		if !holding[cluster] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Name {
+			continue
+		}
+
+		a.hold(out, m, resolve.Holder(m, self.Namespace))
+	}
+
+	return out, nil
+}
+
+// hold adds the addresses of a machine.
+func (a *Allocator) hold(out resolve.Held, m *infrav1.OLVMMachine, holder string) {
+	if resolve.MayHaveVM(m) { // whatever became of its record
+		_, ips := resolve.NamesAndAddresses(m)
+		for _, ip := range ips {
+			if address, ok := netip.AddrFromSlice(ip); ok {
+				out.Add("", address.Unmap(), holder)
+			}
+		}
+	}
+
+	recorded, err := resolve.Recorded(m)
+	if err != nil {
+		return // it is told so itself; who spoils a record must not stop everybody
+	}
+
+	out.AddMachine(m.Spec, recorded, holder)
+}
+
+// claimName is the name of the IPAddressClaim of a network interface for one of its pools.
+func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
+	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
+}
+
+// claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network
+// interface. The error is a *resolve.Error while one is missing. A machine that has its VM asks for nothing: another
+// address would be of no use to its guest.
+func (a *Allocator) claim(
+	ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC, made bool,
+) (map[string][]ipam.Address, error) {
+	out := map[string][]ipam.Address{}
+	var missing error
+
+	for i := range nics {
+		if nics[i].Guest == nil {
+			continue
+		}
+
+		for j, pool := range nics[i].Guest.FromPools {
+			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest, made)
+
+			var waiting *resolve.Error
+			switch {
+			case err == nil:
+				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
+			case !errors.As(err, &waiting):
+				return nil, err
+			case made: // what it has is recorded
+			case missing == nil:
+				missing = err // the others are asked for all the same
+			}
+		}
+	}
+
+	return out, missing
+}
+
+// claimOne returns the address of one pool, and claims it where that was not done yet.
+func (a *Allocator) claimOne(
+	ctx context.Context,
+	machine *infrav1.OLVMMachine,
+	name string,
+	pool ipamv1.IPPoolReference,
+	guest *resolve.GuestNIC,
+	made bool,
+) (ipam.Address, error) {
+	waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
+		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
+	claim := &ipamv1.IPAddressClaim{}
+	err := a.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
+	if apierrors.IsNotFound(err) {
+		if made {
+			return ipam.Address{}, waiting
+		}
+
+		claim = newClaim(machine, name, pool)
+		if err = a.Client.Create(ctx, claim); apierrors.IsAlreadyExists(err) { // the cache is behind
+			err = a.Reader.Get(ctx, client.ObjectKeyFromObject(claim), claim)
+		}
+	}
+
+	if err != nil {
+		return ipam.Address{}, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
+	}
+
+	if err := a.adopt(ctx, machine, claim); err != nil {
+		return ipam.Address{}, err
+	}
+
+	if !resolve.MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
+		// Of another pool, or given back by somebody else: nobody uses it yet, and the next look claims anew.
+		if err := a.giveBack(ctx, claim); err != nil {
+			return ipam.Address{}, err
+		}
+
+		return ipam.Address{}, waiting
+	}
+
+	return a.claimed(ctx, claim, guest, waiting)
+}
+
+func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolReference) *ipamv1.IPAddressClaim {
+	cluster := machine.Labels[clusterv1.ClusterNameLabel]
+	claim := &ipamv1.IPAddressClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: machine.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+			Finalizers:      []string{infrav1.MachineFinalizer},
+			OwnerReferences: []metav1.OwnerReference{claimOwner(machine)},
+		},
+		Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
+	}
+	if filter, ok := machine.Labels[clusterv1.WatchLabel]; ok {
+		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider, too, may look at nothing else
+	}
+
+	return claim
+}
+
+// claimOwner does not block the owner's deletion: in the foreground the garbage collector would delete the claim first,
+// and the IPAM provider would give the address of a VM that still runs to somebody else.
+func claimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
+	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
+	owner.BlockOwnerDeletion = nil
+	return owner
+}
+
+// adopt makes a claim the machine's again that lost its owner, or has it with the UID of before a backup.
+func (a *Allocator) adopt(
+	ctx context.Context, machine *infrav1.OLVMMachine, claim *ipamv1.IPAddressClaim,
+) error {
+	owner := metav1.GetControllerOf(claim)
+	if owner != nil && owner.UID == machine.UID {
+		return nil
+	}
+
+	if owner != nil && (owner.Kind != "OLVMMachine" || owner.Name != machine.Name) ||
+		claim.Labels[clusterv1.ClusterNameLabel] != machine.Labels[clusterv1.ClusterNameLabel] {
+		return &resolve.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+			"IPAddressClaim %s exists and does not belong to this machine; delete it, or delete this Machine",
+			claim.Name,
+		)}
+	}
+
+	before := claim.DeepCopy()
+	claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "OLVMMachine"
+	})
+	claim.OwnerReferences = append(claim.OwnerReferences, claimOwner(machine))
+	controllerutil.AddFinalizer(claim, infrav1.MachineFinalizer)
+	err := a.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("failed to adopt IPAddressClaim %s: %w", claim.Name, err)
+	}
+
+	return nil
+}
+
+// claimed is the address that a claim was given; waiting is the error while there is none.
+func (a *Allocator) claimed(
+	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *resolve.GuestNIC, waiting *resolve.Error,
+) (ipam.Address, error) {
+	pool := claim.Spec.PoolRef
+	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	if ready != nil && ready.Status == metav1.ConditionFalse {
+		waiting.Message += ": " + ready.Message
+		if ready.Reason == ipamv1.IPAddressClaimReadyPoolExhaustedReason {
+			waiting.Reason = infrav1.AddressPoolExhaustedReason
+		}
+	}
+
+	if claim.Status.AddressRef.Name == "" {
+		return ipam.Address{}, waiting
+	}
+
+	given := &ipamv1.IPAddress{}
+	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.AddressRef.Name}
+	err := a.Client.Get(ctx, key, given)
+	if apierrors.IsNotFound(err) {
+		err = a.Reader.Get(ctx, key, given) // the cache may be behind
+	}
+
+	if apierrors.IsNotFound(err) {
+		return ipam.Address{}, waiting
+	}
+
+	if err != nil {
+		return ipam.Address{}, fmt.Errorf("failed to get the address of IPAddressClaim %s: %w", claim.Name, err)
+	}
+
+	address, err := netip.ParseAddr(given.Spec.Address)
+	var gateway netip.Addr
+	if err == nil && given.Spec.Gateway != "" {
+		gateway, err = netip.ParseAddr(given.Spec.Gateway)
+	}
+
+	if err != nil || given.Spec.Prefix == nil || int(*given.Spec.Prefix) > address.BitLen() {
+		return ipam.Address{}, &resolve.Error{
+			Reason: infrav1.AddressRangeInvalidReason,
+			Field:  guest.Field + ".addressesFromPools",
+			Message: fmt.Sprintf(
+				"IPAddress %s of %s %s is unusable: address %q, gateway %q; correct the pool and delete this Machine",
+				given.Name,
+				pool.Kind,
+				pool.Name,
+				given.Spec.Address,
+				given.Spec.Gateway,
+			),
+		}
+	}
+
+	return guest.Claimed(netip.PrefixFrom(address, int(*given.Spec.Prefix)), gateway), nil
+}
+
+// Release gives back what the machine has claimed. Its VM must be gone. Addresses of ranges are free when the object
+// is.
+func (a *Allocator) Release(ctx context.Context, machine *infrav1.OLVMMachine) error {
+	return a.forEachClaim(ctx, a.Reader, client.ObjectKeyFromObject(machine), func(claim *ipamv1.IPAddressClaim) error {
+		return a.giveBack(ctx, claim)
+	})
+}
+
+// Abandon lets the claims go of a machine that does not exist any more, although nobody released it. The garbage
+// collector deletes them.
+func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error {
+	return a.forEachClaim(ctx, a.Client, machine, func(claim *ipamv1.IPAddressClaim) error {
+		return a.letGo(ctx, claim)
+	})
+}
+
+// forEachClaim looks at the claims of a machine of that name.
+func (a *Allocator) forEachClaim(
+	ctx context.Context, reader client.Reader, machine client.ObjectKey, do func(*ipamv1.IPAddressClaim) error,
+) error {
+	var claims ipamv1.IPAddressClaimList
+	err := reader.List(ctx, &claims, client.InNamespace(machine.Namespace))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil // nobody can have claimed anything
+	} else if err != nil {
+		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine, err)
+	}
+
+	var errs []error
+
+	for i := range claims.Items {
+		owner := metav1.GetControllerOf(&claims.Items[i])
+		if owner != nil && owner.Kind == "OLVMMachine" && owner.Name == machine.Name {
+			errs = append(errs, do(&claims.Items[i]))
+		}
+	}
+
+	return kerrors.NewAggregate(errs)
+}
+
+// giveBack deletes a claim.
+func (a *Allocator) giveBack(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	if err := a.letGo(ctx, claim); err != nil {
+		return err
+	}
+
+	if err := a.Client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete IPAddressClaim %s: %w", claim.Name, err)
+	}
+
+	return nil
+}
+
+// letGo takes our finalizer off a claim.
+func (a *Allocator) letGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	before := claim.DeepCopy()
+	if !controllerutil.RemoveFinalizer(claim, infrav1.MachineFinalizer) {
+		return nil
+	}
+
+	if err := a.Client.Patch(ctx, claim, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to release IPAddressClaim %s: %w", claim.Name, err)
+	}
+
+	return nil
+}

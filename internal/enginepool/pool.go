@@ -1,0 +1,252 @@
+// Package enginepool shares engines among the objects that use them: one session per credentials, one list of VMs per
+// engine and period, one watcher of VMs, and a limit of the reconciles that use an engine at once.
+package enginepool
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// Pool gives each OLVMCluster its engine session, and every machine its VM out of one list per engine.
+type Pool struct {
+	// Reader reads Secrets and ConfigMaps past the cache: the controller does not watch their contents.
+	Reader client.Reader
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps: what was read is read again when they have
+	// changed.
+	Metadata client.Reader
+	// Unbound has Secrets without a list of engines sent to any engine.
+	Unbound bool
+	// Sessions are shared with the Terraform provider.
+	Sessions *engine.Sessions
+
+	mu     sync.Mutex
+	access map[types.UID]access
+	used   map[types.UID]*engine.Client // by OLVMClusters
+	vms    map[*engine.Client]*cachedList[map[engine.ID]engine.VM]
+	guests map[*engine.Client]*cachedList[map[engine.ID][]engine.GuestInterface]
+	groups map[groupsOf]*cachedList[[]engine.AffinityGroup]
+}
+
+// prune forgets the answers of sessions that are gone; mu is held.
+func (p *Pool) prune() {
+	gone := func(session *engine.Client) bool { return !p.Sessions.Has(session) }
+	maps.DeleteFunc(p.vms, func(session *engine.Client, _ *cachedList[map[engine.ID]engine.VM]) bool {
+		return gone(session)
+	})
+	maps.DeleteFunc(p.guests, func(session *engine.Client, _ *cachedList[map[engine.ID][]engine.GuestInterface]) bool {
+		return gone(session)
+	})
+	maps.DeleteFunc(p.groups, func(of groupsOf, _ *cachedList[[]engine.AffinityGroup]) bool { return gone(of.session) })
+}
+
+// letGo ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials again
+// and again would have the manager keep the lists of an engine for each of them. mu is held.
+func (p *Pool) letGo(session *engine.Client) {
+	for _, used := range p.used {
+		if used == session {
+			return
+		}
+	}
+
+	p.Sessions.Drop(session)
+	p.prune()
+}
+
+// access is what was read of an OLVMCluster's way to its engine, and out of which versions of the objects.
+type access struct {
+	versions string
+	config   engine.Config
+}
+
+type groupsOf struct {
+	session   *engine.Client
+	clusterID engine.ID
+}
+
+// AffinityGroups lists the groups of a cluster out of a list that is at most maxAge old. A cluster that does not exist
+// has none.
+func (p *Pool) AffinityGroups(
+	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
+) ([]engine.AffinityGroup, error) {
+	return listOf(p, &p.groups, groupsOf{session, clusterID}).within(maxAge, func() ([]engine.AffinityGroup, error) {
+		return session.AffinityGroups(ctx, clusterID)
+	})
+}
+
+// VM returns the VM of that ID out of a list that is at most maxAge old, nil where there is none.
+func (p *Pool) VM(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) (*engine.VM, error) {
+	vms, err := p.listVMs(ctx, session, maxAge)
+	if vm, ok := vms[id]; ok && err == nil {
+		return &vm, nil
+	}
+
+	return nil, err
+}
+
+func (p *Pool) listVMs(
+	ctx context.Context, session *engine.Client, maxAge time.Duration,
+) (map[engine.ID]engine.VM, error) {
+	return listOf(p, &p.vms, session).within(maxAge, func() (map[engine.ID]engine.VM, error) {
+		list, err := session.VMs(ctx)
+
+		vms := make(map[engine.ID]engine.VM, len(list))
+		for _, vm := range list {
+			vms[vm.ID] = vm
+		}
+
+		return vms, err
+	})
+}
+
+// Guest returns what the agent in the VM's guest reports out of a list that is at most maxAge old.
+func (p *Pool) Guest(
+	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
+) ([]engine.GuestInterface, error) {
+	guests, err := listOf(p, &p.guests, session).within(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
+		return session.AllGuestInterfaces(ctx)
+	})
+
+	return guests[id], err
+}
+
+// For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must
+// act.
+func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
+	versions := p.versions(ctx, cluster)
+	p.mu.Lock()
+	known, ok := p.access[cluster.UID]
+	p.mu.Unlock()
+	if ok && versions != "" && known.versions == versions {
+		session, err := p.Sessions.Get(known.config) // which keeps the session
+		return session, known.config, err
+	}
+
+	session, config, err := p.read(ctx, cluster)
+	if err == nil && versions != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.access == nil {
+			p.access = map[types.UID]access{}
+		}
+
+		p.access[cluster.UID] = access{versions: versions, config: config}
+	}
+
+	return session, config, err
+}
+
+// Forget drops what is known of a cluster that is gone.
+func (p *Pool) Forget(cluster types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.access, cluster)
+	if session := p.used[cluster]; session != nil {
+		delete(p.used, cluster)
+		p.letGo(session)
+	}
+}
+
+// Replaced records the session of a cluster, and reports whether it had another one before.
+func (p *Pool) Replaced(cluster types.UID, session *engine.Client) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used == nil {
+		p.used = map[types.UID]*engine.Client{}
+	}
+
+	before := p.used[cluster]
+	p.used[cluster] = session
+	if before == nil || before == session {
+		return false
+	}
+
+	p.letGo(before)
+
+	return true
+}
+
+// versions of all that decides the way to the engine; empty where they are not known.
+func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) string {
+	if p.Metadata == nil {
+		return ""
+	}
+
+	out := fmt.Sprint(cluster.Generation)
+	for _, named := range []struct {
+		kind string
+		of   Reference
+	}{{"Secret", CredentialsOf}, {"ConfigMap", CAOf}} {
+		key, ok := named.of(cluster)
+		if !ok {
+			continue
+		}
+
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(named.kind))
+		if err := p.Metadata.Get(ctx, key, object); err != nil {
+			return ""
+		}
+
+		out += " " + object.ResourceVersion
+	}
+
+	return out
+}
+
+// read reads the way to the engine.
+func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
+	server := cluster.Spec.OLVMOvirtAPIServer
+	secret := &corev1.Secret{}
+	key, _ := CredentialsOf(cluster)
+	if err := p.get(ctx, key, secret); err != nil {
+		return nil, engine.Config{}, err
+	} else if secret.Name == "" {
+		secret = nil
+	}
+
+	var ca *corev1.ConfigMap
+	if server.CAConfigMap != nil {
+		ca = &corev1.ConfigMap{}
+		if err := p.get(ctx, resolve.Key(*server.CAConfigMap, cluster), ca); err != nil {
+			return nil, engine.Config{}, err
+		} else if ca.Name == "" {
+			ca = nil
+		}
+	}
+
+	config, err := resolve.EngineConfig(cluster, secret, ca, p.Unbound)
+	if err != nil {
+		return nil, engine.Config{}, err
+	}
+
+	session, err := p.Sessions.Get(config)
+	if err != nil {
+		return nil, engine.Config{}, err
+	}
+
+	return session, config, nil
+}
+
+// get reads an object, and leaves it empty where it does not exist.
+func (p *Pool) get(ctx context.Context, key client.ObjectKey, object client.Object) error {
+	if err := p.Reader.Get(ctx, key, object); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("failed to get %T %s: %w", object, key, err)
+	}
+
+	return nil
+}

@@ -1,0 +1,28 @@
+package enginepool
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// Reference is an object that an OLVMCluster names as a part of the way to its engine; false where it names none.
+type Reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
+
+// CredentialsOf is the Secret with the credentials.
+func CredentialsOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	name := c.Spec.OLVMOvirtAPIServer.CredentialsSecret
+
+	return resolve.Key(name, c), name.Name != ""
+}
+
+// CAOf is the ConfigMap with the CA.
+func CAOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+	name := c.Spec.OLVMOvirtAPIServer.CAConfigMap
+	if name == nil {
+		return client.ObjectKey{}, false
+	}
+
+	return resolve.Key(*name, c), name.Name != ""
+}

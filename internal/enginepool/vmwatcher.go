@@ -1,0 +1,164 @@
+package enginepool
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+const (
+	// fastPeriod is how often the VMs of an engine are listed while one of them is booting; steadyPeriod, otherwise.
+	fastPeriod   = time.Second / 2
+	steadyPeriod = 30 * time.Second
+)
+
+// VMWatcher lists the VMs of each engine at intervals, and wakes the machines whose VM has changed. A machine whose VM
+// stays as it is costs nothing, however many there are.
+type VMWatcher struct {
+	Pool *Pool
+	// Wake enqueues a machine.
+	Wake func(workspace.Key)
+
+	mu       sync.Mutex
+	machines map[workspace.Key]WatchedVM
+	engines  map[*engine.Client]*watchedEngine
+}
+
+// WatchedVM is the VM of a machine.
+type WatchedVM struct {
+	Session *engine.Client
+	ID      engine.ID
+	// Booting reports that somebody waits for the VM to come up.
+	Booting bool
+	// Seen is the VM as its machine knows it; nil where the engine has none.
+	Seen *engine.VM
+}
+
+// watchedEngine is when an engine was listed last, and whether it is being listed.
+type watchedEngine struct {
+	at   time.Time
+	busy bool
+}
+
+// Watch has the machine woken when its VM is not what it has seen.
+func (w *VMWatcher) Watch(machine workspace.Key, vm WatchedVM) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.machines == nil {
+		w.machines = map[workspace.Key]WatchedVM{}
+		w.engines = map[*engine.Client]*watchedEngine{}
+	}
+
+	w.machines[machine] = vm
+	if w.engines[vm.Session] == nil {
+		w.engines[vm.Session] = &watchedEngine{at: time.Now()}
+	}
+}
+
+// Unwatch ends it.
+func (w *VMWatcher) Unwatch(machine workspace.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.machines, machine)
+}
+
+// Start watches until the context ends. It is a Runnable of the manager.
+func (w *VMWatcher) Start(ctx context.Context) error {
+	ticker := time.NewTicker(fastPeriod / 2)
+	defer ticker.Stop()
+	var group sync.WaitGroup
+	defer group.Wait()
+
+	for {
+		// Each engine has its own goroutine: one that does not answer delays no other.
+		for _, session := range w.due(time.Now()) {
+			group.Go(func() { w.list(ctx, session) })
+		}
+
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// due are the engines to list now. They are marked as busy until list has ended.
+func (w *VMWatcher) due(now time.Time) []*engine.Client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	periods := map[*engine.Client]time.Duration{}
+
+	for _, vm := range w.machines {
+		period := steadyPeriod
+		if vm.Booting {
+			period = fastPeriod
+		}
+
+		if shortest, ok := periods[vm.Session]; !ok || period < shortest {
+			periods[vm.Session] = period
+		}
+	}
+
+	var out []*engine.Client
+
+	for session, e := range w.engines {
+		period, used := periods[session]
+		switch {
+		case e.busy:
+		case !used:
+			delete(w.engines, session)
+		case now.Sub(e.at) >= period:
+			e.busy = true
+			out = append(out, session)
+		}
+	}
+
+	return out
+}
+
+// list lists the VMs of an engine and wakes the machines whose VM has changed. The OLVMCluster reports an engine that
+// does not answer.
+func (w *VMWatcher) list(ctx context.Context, session *engine.Client) {
+	vms, err := w.Pool.listVMs(ctx, session, fastPeriod/2)
+
+	for _, machine := range w.changed(session, vms, err) {
+		w.Wake(machine)
+	}
+}
+
+// changed records what was listed, and returns the machines whose VM is not what they have seen.
+func (w *VMWatcher) changed(session *engine.Client, vms map[engine.ID]engine.VM, err error) []workspace.Key {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.engines[session]
+	e.at, e.busy = time.Now(), false
+	if err != nil {
+		return nil
+	}
+
+	var out []workspace.Key
+
+	for key, watched := range w.machines {
+		vm, there := vms[watched.ID]
+		same := there == (watched.Seen != nil) && (!there || reflect.DeepEqual(*watched.Seen, vm))
+		if watched.Session != session || same {
+			continue
+		}
+
+		// It is woken once: the machine looks for itself.
+		watched.Seen = nil
+		if there {
+			watched.Seen = &vm
+		}
+
+		w.machines[key] = watched
+		out = append(out, key)
+	}
+
+	return out
+}

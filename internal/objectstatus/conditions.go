@@ -1,0 +1,61 @@
+// Package objectstatus turns the facts of a pass into the Ready condition of an object, and its conditions into events.
+package objectstatus
+
+import (
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+)
+
+// SetReady summarises the conditions; those that are absent count as unknown.
+func SetReady(object interface {
+	conditions.Getter
+	conditions.Setter
+}, types []string) {
+	negative := conditions.NegativePolarityConditionTypes{infrav1.DeletingCondition}
+	err := conditions.SetSummaryCondition(object, object, infrav1.ReadyCondition,
+		conditions.ForConditionTypes(types),
+		negative,
+		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
+			conditions.GetPriorityFunc(conditions.GetDefaultMergePriorityFunc(negative...)),
+			conditions.ComputeReasonFunc(
+				conditions.GetDefaultComputeMergeReasonFunc(
+					clusterv1.NotReadyReason,
+					clusterv1.ReadyUnknownReason,
+					clusterv1.ReadyReason,
+				),
+			),
+		)},
+	)
+	if err != nil {
+		conditions.Set(object, metav1.Condition{
+			Type:    infrav1.ReadyCondition,
+			Status:  metav1.ConditionUnknown,
+			Reason:  clusterv1.InternalErrorReason,
+			Message: err.Error(),
+		})
+	}
+}
+
+// RenderReason is the condition reason and message of why a configuration cannot be rendered.
+func RenderReason(err error) (reason, message string) {
+	var field *resolve.Error
+	if errors.As(err, &field) {
+		return field.Reason, field.Error()
+	}
+
+	var unreachable *engine.UnreachableError
+	var auth *engine.AuthError
+	var fault *engine.Fault
+	if errors.As(err, &unreachable) || errors.As(err, &auth) || errors.As(err, &fault) {
+		return infrav1.WaitingForEngineReason, err.Error()
+	}
+
+	return infrav1.RenderFailedReason, err.Error()
+}

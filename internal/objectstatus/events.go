@@ -1,0 +1,71 @@
+package objectstatus
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// announcement is the event of a condition that changed; an empty kind is nothing.
+type announcement struct{ kind, reason, text string }
+
+// Announce records an event for each condition that turned into one that users are told of: steps that were reached,
+// and whatever is wrong. The conditions are those before and after a pass.
+func Announce(
+	recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string,
+) {
+	for _, a := range announcements(before, after, steps) {
+		// What ceases to be while an object is deleted is what was asked for.
+		if !object.GetDeletionTimestamp().IsZero() && a.kind == corev1.EventTypeWarning &&
+			a.reason != infrav1.DeletionBlockedReason {
+			continue
+		}
+
+		recorder.Eventf(object, nil, a.kind, a.reason, "Reconcile", "%s", workspace.Shorten(a.text, 900))
+	}
+}
+
+// announcements are the events of a pass. Steps are the conditions whose coming true is news, with the news.
+func announcements(before, after []metav1.Condition, steps map[string]string) []announcement {
+	var out []announcement
+
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		if was != nil && was.Status == c.Status && was.Reason == c.Reason {
+			continue
+		}
+
+		switch text, step := steps[c.Type]; {
+		case isProblem(c):
+			out = append(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message})
+		case step && c.Status == metav1.ConditionTrue:
+			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, text})
+		}
+	}
+
+	return out
+}
+
+// isProblem says whether somebody has to act. What is on its way is no problem, and a run that failed has an event
+// already.
+func isProblem(c metav1.Condition) bool {
+	switch {
+	case c.Type == infrav1.ReadyCondition,
+		c.Reason == infrav1.ApplyFailedReason,
+		c.Reason == infrav1.DeletionFailedReason:
+		return false
+	case c.Type == infrav1.DeletingCondition:
+		return c.Reason == infrav1.DeletionBlockedReason
+	}
+
+	return c.Status == metav1.ConditionFalse && c.Message != "" && !strings.HasPrefix(c.Reason, "WaitingFor") &&
+		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.VirtualMachineStartingReason &&
+		c.Reason != "NotPaused"
+}

@@ -1,0 +1,36 @@
+package resolve
+
+import (
+	"net"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Connected reports whether the manager has ever used the engine of a cluster, the one that it names now, with its
+// credentials.
+func Connected(c *infrav1.OLVMCluster) bool {
+	return c.Status.OLVMDatacenter != nil && c.Status.OLVMDatacenter.ServerURL == c.Spec.OLVMOvirtAPIServer.ServerURL
+}
+
+// MayHaveVM reports whether a VM was made for the object, or a run submitted that may have made one.
+func MayHaveVM(m *infrav1.OLVMMachine) bool {
+	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""
+}
+
+// NamesAndAddresses of a machine: names and IP addresses that were given to it, not those that its guest claims.
+func NamesAndAddresses(m *infrav1.OLVMMachine) (names []string, ips []net.IP) {
+	for _, address := range m.Status.Addresses {
+		switch address.Type {
+		case clusterv1.MachineHostName, clusterv1.MachineInternalDNS, clusterv1.MachineExternalDNS:
+			names = append(names, address.Address)
+		case clusterv1.MachineInternalIP, clusterv1.MachineExternalIP:
+			if ip := net.ParseIP(address.Address); ip != nil {
+				ips = append(ips, ip)
+			}
+		}
+	}
+
+	return names, ips
+}
