@@ -93,116 +93,146 @@ func problem(object conditions.Getter, condition string) string {
 
 // describe collects the tree of a cluster.
 func (m *management) describe(ctx context.Context, name string) (*described, error) {
+	parts, err := m.partsOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+
+	root := &described{
+		Kind:    "Cluster",
+		Name:    name,
+		Summary: string(parts.cluster.Status.GetTypedPhase()),
+		Problem: problem(parts.cluster, clusterv1.ClusterAvailableCondition),
+	}
+	if infra := &parts.olvmCluster; infra.Name != "" {
+		root.Children = append(root.Children, described{
+			Kind:    "OLVMCluster",
+			Name:    infra.Name,
+			Summary: infra.Spec.OLVMOvirtAPIServer.ServerURL,
+			Problem: problem(infra, infrav1.ReadyCondition),
+		})
+	}
+
+	for i := range parts.controlPlanes.Items {
+		root.Children = append(root.Children, parts.controlPlane(&parts.controlPlanes.Items[i]))
+	}
+
+	for i := range parts.deployments.Items {
+		root.Children = append(root.Children, parts.deployment(&parts.deployments.Items[i]))
+	}
+
+	root.Children = append(root.Children, parts.take(func(*clusterv1.Machine) bool { return true })...)
+
+	return root, nil
+}
+
+// clusterParts are the objects of a cluster.
+type clusterParts struct {
+	cluster *clusterv1.Cluster
+	// olvmCluster has no name where there is none.
+	olvmCluster   infrav1.OLVMCluster
+	controlPlanes controlplanev1.KubeadmControlPlaneList
+	deployments   clusterv1.MachineDeploymentList
+	machines      clusterv1.MachineList
+	// olvmMachines by their names.
+	olvmMachines map[string]*infrav1.OLVMMachine
+	// taken are the names of the machines that are in the tree already.
+	taken map[string]bool
+}
+
+// partsOf reads the objects of a cluster.
+func (m *management) partsOf(ctx context.Context, name string) (*clusterParts, error) {
 	cluster, err := m.cluster(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 
-	of := []client.ListOption{client.InNamespace(m.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}}
-	var olvmCluster infrav1.OLVMCluster
-	err = m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster)
-	if err != nil && !apierrors.IsNotFound(err) {
+	out := &clusterParts{cluster: cluster, olvmMachines: map[string]*infrav1.OLVMMachine{}, taken: map[string]bool{}}
+	key := client.ObjectKey{Namespace: m.namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if err := m.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
 	}
 
-	var controlPlanes controlplanev1.KubeadmControlPlaneList
-	var deployments clusterv1.MachineDeploymentList
-	var machines clusterv1.MachineList
-
 	var olvmMachines infrav1.OLVMMachineList
-	for _, list := range []client.ObjectList{&controlPlanes, &deployments, &machines, &olvmMachines} {
+	lists := []client.ObjectList{&out.controlPlanes, &out.deployments, &out.machines, &olvmMachines}
+	of := []client.ListOption{client.InNamespace(m.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name}}
+
+	for _, list := range lists {
 		if err := m.List(ctx, list, of...); err != nil {
 			return nil, fmt.Errorf("failed to list what the cluster has: %w", err)
 		}
 	}
 
-	infra := map[string]*infrav1.OLVMMachine{}
 	for i := range olvmMachines.Items {
-		infra[olvmMachines.Items[i].Name] = &olvmMachines.Items[i]
+		out.olvmMachines[olvmMachines.Items[i].Name] = &olvmMachines.Items[i]
 	}
 
-	seen := map[string]bool{}
-	made := func(belongs func(*clusterv1.Machine) bool) []described {
-		var out []described
+	return out, nil
+}
 
-		for i := range machines.Items {
-			if machine := &machines.Items[i]; !seen[machine.Name] && belongs(machine) {
-				seen[machine.Name] = true
-				out = append(out, describeMachine(machine, infra[machine.Spec.InfrastructureRef.Name]))
-			}
+// take describes the machines that belong to an owner, and that no owner before has taken.
+func (c *clusterParts) take(belongs func(*clusterv1.Machine) bool) []described {
+	var out []described
+
+	for i := range c.machines.Items {
+		machine := &c.machines.Items[i]
+		if c.taken[machine.Name] || !belongs(machine) {
+			continue
 		}
 
-		return out
-	}
-	root := &described{
-		Kind:    "Cluster",
-		Name:    name,
-		Summary: string(cluster.Status.GetTypedPhase()),
-		Problem: problem(cluster, clusterv1.ClusterAvailableCondition),
-	}
-	if olvmCluster.Name != "" {
-		root.Children = append(root.Children, described{
-			Kind:    "OLVMCluster",
-			Name:    olvmCluster.Name,
-			Summary: olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL,
-			Problem: problem(&olvmCluster, infrav1.ReadyCondition),
-		})
+		c.taken[machine.Name] = true
+		out = append(out, describeMachine(machine, c.olvmMachines[machine.Spec.InfrastructureRef.Name]))
 	}
 
-	for i := range controlPlanes.Items {
-		kcp := &controlPlanes.Items[i]
-		root.Children = append(root.Children, described{
-			Kind: "KubeadmControlPlane",
-			Name: kcp.Name,
-			Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0),
-				ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
-			version: kcp.Spec.Version,
-			Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
-			waiting: replicas{
-				kcp.Spec.Replicas,
-				kcp.Status.Replicas,
-				kcp.Status.ReadyReplicas,
-				kcp.Status.UpToDateReplicas,
-				kcp.Status.ObservedGeneration >= kcp.Generation,
-			}.lack(
-				"KubeadmControlPlane "+kcp.Name,
-				kcp,
-			),
-			Children: made(func(machine *clusterv1.Machine) bool {
-				_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
-				return control
-			}),
-		})
+	return out
+}
+
+func (c *clusterParts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) described {
+	count := replicas{
+		wanted:   kcp.Spec.Replicas,
+		all:      kcp.Status.Replicas,
+		ready:    kcp.Status.ReadyReplicas,
+		upToDate: kcp.Status.UpToDateReplicas,
+		seen:     kcp.Status.ObservedGeneration >= kcp.Generation,
 	}
 
-	for i := range deployments.Items {
-		md := &deployments.Items[i]
-		root.Children = append(root.Children, described{
-			Kind: "MachineDeployment",
-			Name: md.Name,
-			Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0),
-				ptr.Deref(md.Spec.Replicas, 1), md.Spec.Template.Spec.Version),
-			version: md.Spec.Template.Spec.Version,
-			Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
-			waiting: replicas{
-				md.Spec.Replicas,
-				md.Status.Replicas,
-				md.Status.ReadyReplicas,
-				md.Status.UpToDateReplicas,
-				md.Status.ObservedGeneration >= md.Generation,
-			}.lack(
-				"MachineDeployment "+md.Name,
-				md,
-			),
-			Children: made(func(machine *clusterv1.Machine) bool {
-				return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
-			}),
-		})
+	return described{
+		Kind: "KubeadmControlPlane",
+		Name: kcp.Name,
+		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0),
+			ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
+		version: kcp.Spec.Version,
+		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
+		waiting: count.lack("KubeadmControlPlane "+kcp.Name, kcp),
+		Children: c.take(func(machine *clusterv1.Machine) bool {
+			_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
+			return control
+		}),
+	}
+}
+
+func (c *clusterParts) deployment(md *clusterv1.MachineDeployment) described {
+	version := md.Spec.Template.Spec.Version
+	count := replicas{
+		wanted:   md.Spec.Replicas,
+		all:      md.Status.Replicas,
+		ready:    md.Status.ReadyReplicas,
+		upToDate: md.Status.UpToDateReplicas,
+		seen:     md.Status.ObservedGeneration >= md.Generation,
 	}
 
-	root.Children = append(root.Children, made(func(*clusterv1.Machine) bool { return true })...)
-
-	return root, nil
+	return described{
+		Kind: "MachineDeployment",
+		Name: md.Name,
+		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0),
+			ptr.Deref(md.Spec.Replicas, 1), version),
+		version: version,
+		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
+		waiting: count.lack("MachineDeployment "+md.Name, md),
+		Children: c.take(func(machine *clusterv1.Machine) bool {
+			return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
+		}),
+	}
 }
 
 // replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen says that it
@@ -417,10 +447,19 @@ func newGetCommand(s streams) *cobra.Command {
 	return command
 }
 
+// scale are the flags of the scale command.
+type scale struct {
+	streams
+	management
+	controlPlane, workers int32
+	// deployment is the MachineDeployment to scale; empty for the only one.
+	deployment string
+	// hasControlPlane and hasWorkers report which flags were given: 0 workers can be asked for.
+	hasControlPlane, hasWorkers bool
+}
+
 func newScaleCommand(s streams) *cobra.Command {
-	var m management
-	var controlPlane, workers int32
-	var deployment string
+	o := &scale{streams: s}
 	command := &cobra.Command{
 		Use:   "scale CLUSTER [--control-plane N] [--workers N]",
 		Short: "Change the number of machines of a cluster",
@@ -429,69 +468,79 @@ the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl des
 		Example: "  olvmctl scale prod --workers 5",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			flags := command.Flags()
-			if !flags.Changed("control-plane") && !flags.Changed("workers") {
-				return errors.New("give --control-plane, --workers or both")
-			}
+			o.hasControlPlane = command.Flags().Changed("control-plane")
+			o.hasWorkers = command.Flags().Changed("workers")
 
-			if flags.Changed("control-plane") && (controlPlane < 1 || controlPlane%2 == 0) {
-				return fmt.Errorf("--control-plane: %d is not an odd number; etcd needs one", controlPlane)
-			}
-
-			if workers < 0 {
-				return fmt.Errorf("--workers: %d is less than 0", workers)
-			}
-
-			if err := m.connect(); err != nil {
-				return err
-			}
-
-			cluster, err := m.cluster(command.Context(), args[0])
-			if err != nil {
-				return err
-			}
-
-			if cluster.Spec.Topology.IsDefined() {
-				return m.scaleTopology(command.Context(), s, cluster, controlPlane, flags.Changed("workers"), workers,
-					deployment)
-			}
-
-			if flags.Changed("control-plane") {
-				err := m.scaleTo(command.Context(), s, &controlplanev1.KubeadmControlPlane{
-					ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: cluster.Spec.ControlPlaneRef.Name},
-				}, controlPlane)
-				if err != nil {
-					return err
-				}
-			}
-
-			if !flags.Changed("workers") {
-				return nil
-			}
-
-			md, err := m.deployment(command.Context(), args[0], deployment)
-			if err != nil {
-				return err
-			}
-
-			if _, scaled := md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]; scaled {
-				return fmt.Errorf(
-					"the cluster autoscaler scales MachineDeployment %s; change its annotations %s and %s",
-					md.Name,
-					clusterv1.AutoscalerMinSizeAnnotation,
-					clusterv1.AutoscalerMaxSizeAnnotation,
-				)
-			}
-
-			return m.scaleTo(command.Context(), s, md, workers)
+			return o.run(command.Context(), args[0])
 		},
 	}
-	m.addFlags(command)
-	command.Flags().Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
-	command.Flags().Int32Var(&workers, "workers", 0, "number of workers")
-	command.Flags().StringVar(&deployment, "machine-deployment", "", "whose workers; needed where there are several")
+	o.addFlags(command)
+	command.Flags().Int32Var(&o.controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
+	command.Flags().Int32Var(&o.workers, "workers", 0, "number of workers")
+	command.Flags().StringVar(&o.deployment, "machine-deployment", "", "whose workers; needed where there are several")
 
 	return command
+}
+
+func (o *scale) check() error {
+	switch {
+	case !o.hasControlPlane && !o.hasWorkers:
+		return errors.New("give --control-plane, --workers or both")
+	case o.hasControlPlane && (o.controlPlane < 1 || o.controlPlane%2 == 0):
+		return fmt.Errorf("--control-plane: %d is not an odd number; etcd needs one", o.controlPlane)
+	case o.workers < 0:
+		return fmt.Errorf("--workers: %d is less than 0", o.workers)
+	}
+
+	return nil
+}
+
+func (o *scale) run(ctx context.Context, name string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+
+	if err := o.connect(); err != nil {
+		return err
+	}
+
+	cluster, err := o.cluster(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	if cluster.Spec.Topology.IsDefined() {
+		return o.scaleTopology(ctx, o.streams, cluster, o.controlPlane, o.hasWorkers, o.workers, o.deployment)
+	}
+
+	if o.hasControlPlane {
+		err := o.scaleTo(ctx, o.streams, &controlplanev1.KubeadmControlPlane{
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: cluster.Spec.ControlPlaneRef.Name},
+		}, o.controlPlane)
+		if err != nil {
+			return err
+		}
+	}
+
+	if !o.hasWorkers {
+		return nil
+	}
+
+	return o.scaleWorkers(ctx, name)
+}
+
+func (o *scale) scaleWorkers(ctx context.Context, name string) error {
+	md, err := o.management.deployment(ctx, name, o.deployment)
+	if err != nil {
+		return err
+	}
+
+	if _, scaled := md.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]; scaled {
+		return fmt.Errorf("the cluster autoscaler scales MachineDeployment %s; change its annotations %s and %s",
+			md.Name, clusterv1.AutoscalerMinSizeAnnotation, clusterv1.AutoscalerMaxSizeAnnotation)
+	}
+
+	return o.scaleTo(ctx, o.streams, md, o.workers)
 }
 
 // deployment is the MachineDeployment of that name, or the only one.

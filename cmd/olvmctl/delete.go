@@ -80,81 +80,99 @@ func (o *remove) run(ctx context.Context, name string) error {
 		return err
 	}
 
-	own, err := o.ownEndpoint(cluster)
+	own, err := o.checkOwn(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
-	if own && o.to.kubeconfig == "" && o.driver == driverExisting {
-		return fmt.Errorf(
-			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig",
-			name,
-		)
+	if err := o.confirmAll(ctx, name); err != nil {
+		return err
 	}
 
 	if own {
-		// Nobody would look after them, and those of the namespace would come along.
-		others, err := o.others(ctx, name)
-		if err != nil {
+		if err := o.moveAway(ctx, name); err != nil {
 			return err
-		}
-
-		if len(others) > 0 {
-			return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move",
-				name, strings.Join(others, ", "))
 		}
 	}
 
+	return o.removeCluster(ctx, cluster)
+}
+
+// checkOwn reports whether the cluster manages itself, and checks that it can be deleted then.
+func (o *remove) checkOwn(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+	own, err := o.ownEndpoint(cluster)
+	if err != nil || !own {
+		return false, err
+	}
+
+	if o.to.kubeconfig == "" && o.driver == driverExisting {
+		return false, fmt.Errorf(
+			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig",
+			cluster.Name)
+	}
+
+	// Nobody would look after other clusters, and those of the namespace would be moved, too.
+	others, err := o.others(ctx, cluster.Name)
+	if err != nil {
+		return false, err
+	}
+
+	if len(others) > 0 {
+		return false, fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl "+
+			"move", cluster.Name, strings.Join(others, ", "))
+	}
+
+	return true, nil
+}
+
+// confirmAll asks before anything is deleted.
+func (o *remove) confirmAll(ctx context.Context, name string) error {
 	var machines clusterv1.MachineList
-	err = o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
+	err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,
 	})
 	if err != nil {
 		return fmt.Errorf("failed to list the machines: %w", err)
 	}
 
-	question := fmt.Sprintf(
+	return confirm(o.streams, o.yes, fmt.Sprintf(
 		"Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ",
-		name,
-		o.namespace,
-		len(machines.Items),
-	)
-	if err := confirm(o.streams, o.yes, question, name); err != nil {
+		name, o.namespace, len(machines.Items)), name)
+}
+
+// moveAway moves a cluster that manages itself to another management cluster, which deletes it then.
+func (o *remove) moveAway(ctx context.Context, name string) error {
+	o.to.namespace, o.to.driver = o.namespace, o.driver
+	if o.to.kubeconfig == "" {
+		o.to.driver = driverProcess
+	}
+
+	if err := o.to.run(ctx, &o.steps); err != nil {
 		return err
 	}
 
-	if own {
-		o.to.namespace, o.to.driver = o.namespace, o.driver
-		if o.to.kubeconfig == "" {
-			o.to.driver = driverProcess
-		}
-
-		if err := o.to.run(ctx, &o.steps); err != nil {
-			return err
-		}
-
-		if err := o.to.connect(); err != nil {
-			return fmt.Errorf("--to-kubeconfig: %w", err)
-		}
-
-		if err := o.move(ctx, &o.steps, &o.to); err != nil {
-			return err
-		}
-
-		o.kubeconfig, o.driver, o.Client = o.to.kubeconfig, o.to.driver, o.to.Client
-
-		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
-		// connection alone.
-		err := o.do("Waiting for Cluster API to know it", func() error {
-			return o.until(ctx, o.timeout, o.known(name))
-		})
-		if err != nil {
-			return err
-		}
+	if err := o.to.connect(); err != nil {
+		return fmt.Errorf("--to-kubeconfig: %w", err)
 	}
 
+	if err := o.move(ctx, &o.steps, &o.to); err != nil {
+		return err
+	}
+
+	o.kubeconfig, o.driver, o.Client = o.to.kubeconfig, o.to.driver, o.to.Client
+
+	// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a connection
+	// alone.
+	return o.do("Waiting for Cluster API to know it", func() error {
+		return o.until(ctx, o.timeout, o.waitKnown(name))
+	})
+}
+
+// removeCluster deletes the cluster, waits until it is gone, and removes what start made for it.
+func (o *remove) removeCluster(ctx context.Context, cluster *clusterv1.Cluster) error {
+	name := cluster.Name
 	var olvmCluster infrav1.OLVMCluster
-	err = o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster)
+	err := o.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: cluster.Spec.InfrastructureRef.Name}, &olvmCluster)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to get the OLVMCluster: %w", err)
 	}
@@ -165,7 +183,7 @@ func (o *remove) run(ctx context.Context, name string) error {
 			return fmt.Errorf("failed to delete Cluster %s: %w", name, err)
 		}
 
-		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.gone(ctx, name) })
+		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.waitGone(ctx, name) })
 	})
 	if err != nil {
 		return err
@@ -209,7 +227,8 @@ func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	}
 
 	err = o.do("Removing what was made for "+name, func() error {
-		if err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.left(ctx, name) }); err != nil {
+		err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.waitOurs(ctx, name) })
+		if err != nil {
 			return err
 		}
 
@@ -222,8 +241,8 @@ func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	return o.leave(ctx, &o.steps)
 }
 
-// known is content when the infrastructure of a cluster was seen.
-func (o *remove) known(name string) func(context.Context) error {
+// waitKnown ends when Cluster API has seen the infrastructure of the cluster.
+func (o *remove) waitKnown(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		cluster, err := o.cluster(ctx, name)
 		if err != nil || ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
@@ -234,12 +253,12 @@ func (o *remove) known(name string) func(context.Context) error {
 	}
 }
 
-// gone is content when nothing of the cluster is left; else it says what is.
-func (o *remove) gone(ctx context.Context, name string) error {
+// waitGone ends when nothing of the cluster is left. Until then its error names what is.
+func (o *remove) waitGone(ctx context.Context, name string) error {
 	tree, err := o.describe(ctx, name)
 	key := client.ObjectKey{Namespace: o.namespace, Name: name}
 	if err := o.Get(ctx, key, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
-		return o.left(ctx, name)
+		return o.waitOurs(ctx, name)
 	} else if err != nil {
 		return fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
@@ -256,8 +275,8 @@ func (o *remove) gone(ctx context.Context, name string) error {
 	return fmt.Errorf("%d machines are left%s", machines, trouble)
 }
 
-// left is content when no object of ours is left, either.
-func (o *remove) left(ctx context.Context, name string) error {
+// waitOurs ends when no object of this provider is left, either.
+func (o *remove) waitOurs(ctx context.Context, name string) error {
 	var machines infrav1.OLVMMachineList
 	err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,

@@ -63,34 +63,8 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 		Insecure: f.insecure,
 	}
 	if f.file.path != "" {
-		file, err := clusterfile.Read(f.file.path, f.file.defaults)
-		if err != nil {
+		if err := f.completeFrom(f.file.path, &config); err != nil {
 			return nil, engine.Config{}, err
-		}
-
-		o := file.Providers.OLVM
-		for flag, value := range map[*string]string{
-			&config.URL:      o.OvirtAPIServer.ServerURL,
-			&f.dataCenter:    o.DatacenterName,
-			&f.cluster:       o.ControlPlaneMachine.OvirtClusterName,
-			&f.storageDomain: o.OCK.StorageDomainName,
-			&f.disk:          o.OCK.DiskName,
-			&f.size:          o.OCK.DiskSize,
-			&f.name:          o.ControlPlaneMachine.VMTemplateName,
-		} {
-			if *flag == "" {
-				*flag = value
-			}
-		}
-
-		config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
-		if len(config.CA) == 0 && !config.Insecure {
-			certificates, err := file.CA()
-			if err != nil {
-				return nil, engine.Config{}, fmt.Errorf("%s: the CA of the engine: %w", f.file.path, err)
-			}
-
-			config.CA = slices.Concat(certificates...)
 		}
 	}
 
@@ -103,14 +77,50 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 		return nil, engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
 	case config.Username == "":
 		return nil, engine.Config{}, errors.New(
-			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials",
-		)
+			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
 	}
 
 	f.sessions = &engine.Sessions{}
 	client, err := f.sessions.Get(config)
 
 	return client, config, err
+}
+
+// completeFrom takes from a cluster file what no flag says.
+func (f *engineFlags) completeFrom(path string, config *engine.Config) error {
+	file, err := clusterfile.Read(path, f.file.defaults)
+	if err != nil {
+		return err
+	}
+
+	o := file.Providers.OLVM
+	for flag, value := range map[*string]string{
+		&config.URL:      o.OvirtAPIServer.ServerURL,
+		&f.dataCenter:    o.DatacenterName,
+		&f.cluster:       o.ControlPlaneMachine.OvirtClusterName,
+		&f.storageDomain: o.OCK.StorageDomainName,
+		&f.disk:          o.OCK.DiskName,
+		&f.size:          o.OCK.DiskSize,
+		&f.name:          o.ControlPlaneMachine.VMTemplateName,
+	} {
+		if *flag == "" {
+			*flag = value
+		}
+	}
+
+	config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
+	if len(config.CA) > 0 || config.Insecure {
+		return nil
+	}
+
+	certificates, err := file.CA()
+	if err != nil {
+		return fmt.Errorf("%s: the CA of the engine: %w", path, err)
+	}
+
+	config.CA = slices.Concat(certificates...)
+
+	return nil
 }
 
 // close ends the session.
@@ -306,7 +316,7 @@ func (i *imageFile) sumUp(ctx context.Context, given string) error {
 	return nil
 }
 
-// upload makes the disk, unless there is one with the image; sent says that this one was sent now.
+// upload makes the disk, unless there is one with the image; sent reports that this one was sent now.
 func (f *engineFlags) upload(
 	ctx context.Context, s streams, client *engine.Client, path, checksum string,
 ) (disk *engine.Disk, sent bool, err error) {
@@ -314,21 +324,15 @@ func (f *engineFlags) upload(
 		return nil, false, err
 	}
 
-	var size int64
-	if f.size != "" {
-		if size, err = resolve.ParseMemory(f.size); err != nil {
-			return nil, false, fmt.Errorf("--size: %w", err)
-		}
-	}
-
 	image, err := openImage(path)
 	if err != nil {
 		return nil, false, err
 	}
 	defer image.Close()
-	if size != 0 && size < image.header.VirtualSize {
-		return nil, false, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size,
-			image.header.VirtualSize)
+
+	size, err := f.diskSize(image)
+	if err != nil {
+		return nil, false, err
 	}
 
 	if err := image.sumUp(ctx, checksum); err != nil {
@@ -336,19 +340,65 @@ func (f *engineFlags) upload(
 	}
 
 	_ = image.lock(syscall.LOCK_SH) // some file systems cannot
+	options, err := f.uploadOptions(ctx, s, client, image)
+	if err != nil {
+		return nil, false, err
+	}
+
+	disk, sent, err = client.UploadImage(ctx, options, transferProgress(s.err, "uploading "+filepath.Base(path)))
+	if err != nil {
+		return nil, false, err
+	}
+
+	if size > disk.ProvisionedSize {
+		if err := growDisk(ctx, client, disk, size, sent); err != nil {
+			return nil, false, err
+		}
+	}
+
+	if !sent {
+		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
+	}
+
+	return disk, sent, err
+}
+
+// diskSize is the size in bytes to which the disk is to be grown; 0 where it is not said.
+func (f *engineFlags) diskSize(image *imageFile) (int64, error) {
+	if f.size == "" {
+		return 0, nil
+	}
+
+	size, err := resolve.ParseMemory(f.size)
+	if err != nil {
+		return 0, fmt.Errorf("--size: %w", err)
+	}
+
+	if size < image.header.VirtualSize {
+		return 0, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", f.size,
+			image.header.VirtualSize)
+	}
+
+	return size, nil
+}
+
+// uploadOptions resolves the names of the flags, and refuses to write beside a disk that has something else in it.
+func (f *engineFlags) uploadOptions(
+	ctx context.Context, s streams, client *engine.Client, image *imageFile,
+) (engine.UploadOptions, error) {
 	dc, err := client.DataCenter(ctx, f.dataCenter)
 	if err != nil {
-		return nil, false, preview.Explain(err)
+		return engine.UploadOptions{}, preview.Explain(err)
 	}
 
 	domain, err := client.StorageDomain(ctx, dc, f.storageDomain)
 	if err != nil {
-		return nil, false, preview.Explain(err)
+		return engine.UploadOptions{}, preview.Explain(err)
 	}
 
 	sparse, err := client.SparseOn(ctx, domain.ID, image.header.Format)
 	if err != nil {
-		return nil, false, preview.Explain(err)
+		return engine.UploadOptions{}, preview.Explain(err)
 	}
 
 	options := engine.UploadOptions{
@@ -361,7 +411,7 @@ func (f *engineFlags) upload(
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(image.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
-				return fmt.Errorf("%s is being uploaded already, by another process", path)
+				return fmt.Errorf("%s is being uploaded already, by another process", image.Name())
 			}
 
 			_, err := fmt.Fprintf(s.err, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
@@ -369,43 +419,30 @@ func (f *engineFlags) upload(
 			return err
 		},
 	}
+
 	there, err := client.FindImageDisks(ctx, f.disk)
 	if err != nil {
-		return nil, false, preview.Explain(err)
+		return engine.UploadOptions{}, preview.Explain(err)
 	}
 
 	for i := range there {
 		if !options.Earlier(&there[i]) {
-			return nil, false, fmt.Errorf(
-				"there is a disk %q already (%s), with something else in it; choose another name "+
-					"with --disk, or delete it",
-				f.disk,
-				there[i].ID,
-			)
+			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already (%s), with something else in it; "+
+				"choose another name with --disk, or delete it", f.disk, there[i].ID)
 		}
 	}
 
-	progress := transferProgress(s.err, "uploading "+filepath.Base(path))
-	disk, sent, err = client.UploadImage(ctx, options, progress)
-	if err != nil {
-		return nil, false, err
+	return options, nil
+}
+
+// growDisk grows a disk to a size in bytes. Where that fails, a disk that was just made does not stay.
+func growDisk(ctx context.Context, client *engine.Client, disk *engine.Disk, size int64, made bool) error {
+	err := client.GrowDisk(ctx, disk.ID, size, nil)
+	if err != nil && made {
+		err = errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
 	}
 
-	if size > disk.ProvisionedSize {
-		if err := client.GrowDisk(ctx, disk.ID, size, nil); err != nil {
-			if sent {
-				err = errors.Join(err, client.RemoveDisk(context.WithoutCancel(ctx), disk.ID, nil))
-			}
-
-			return nil, false, err
-		}
-	}
-
-	if !sent {
-		_, err = fmt.Fprintf(s.err, "the disk %s has the image already\n", f.disk)
-	}
-
-	return disk, sent, err
+	return err
 }
 
 // uploadIdle is for how long an upload can be broken off.

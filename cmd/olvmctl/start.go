@@ -125,48 +125,13 @@ func (o *start) run(ctx context.Context) error {
 		return err
 	}
 
-	o.namespace = cluster.Providers.OLVM.Namespace
-	o.selfManaged = o.selfManaged || cluster.Providers.OLVM.SelfManaged
-	charts, err := cluster.Charts()
+	wanted, err := o.complete(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
-	wanted, err := o.addOns.load(ctx, charts)
+	own, err := o.reachManagement(ctx, cluster)
 	if err != nil {
-		return err
-	}
-
-	if o.kubeconfigOut == "" {
-		if o.kubeconfigOut, err = kubeconfigPath(cluster.Name); err != nil {
-			return err
-		}
-	}
-
-	if err := o.checkDriver(cluster); err != nil {
-		return err
-	}
-
-	own, unsure, err := o.managesItself(ctx, cluster)
-	if err != nil {
-		return err
-	}
-
-	if own {
-		o.say("%s manages itself: its management cluster is the one of %s", cluster.Name, o.kubeconfigOut)
-		o.kubeconfig = o.kubeconfigOut
-		if err := o.connect(); err != nil {
-			return err
-		}
-
-		if err := o.logIn(ctx, &o.management, cluster); err != nil {
-			return err
-		}
-	} else if err := o.prepare(ctx, cluster, unsure); err != nil {
-		return err
-	}
-
-	if err := o.connect(); err != nil {
 		return err
 	}
 
@@ -176,33 +141,12 @@ func (o *start) run(ctx context.Context) error {
 		}
 	}
 
-	if err := o.do("Applying the manifests", func() error { return o.apply(ctx, cluster) }); err != nil {
-		return err
-	}
-
-	err = o.do("Waiting for the control plane", func() error {
-		return o.until(ctx, o.timeout, o.controlPlaneUp(cluster.Name))
-	})
+	workload, err := o.raise(ctx, cluster)
 	if err != nil {
 		return err
 	}
 
-	workload, err := o.writeKubeconfig(ctx, cluster.Name)
-	if err != nil {
-		return err
-	}
-
-	driver, err := o.storageDriver(ctx, cluster, workload)
-	if err != nil {
-		return err
-	}
-
-	if err := install(ctx, &o.steps, workload, append(wanted, driver...), o.timeout); err != nil {
-		return err
-	}
-
-	err = o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.allReady(cluster.Name)) })
-	if err != nil {
+	if err := o.furnish(ctx, cluster, workload, wanted); err != nil {
 		return err
 	}
 
@@ -215,6 +159,89 @@ func (o *start) run(ctx context.Context) error {
 		out.Management = o.kubeconfigOut
 	}
 
+	return o.report(ctx, workload, out)
+}
+
+// complete fills in what the cluster file decides, and returns the add-ons that are asked for.
+func (o *start) complete(ctx context.Context, cluster readCluster) ([]addOn, error) {
+	o.namespace = cluster.Providers.OLVM.Namespace
+	o.selfManaged = o.selfManaged || cluster.Providers.OLVM.SelfManaged
+	charts, err := cluster.Charts()
+	if err != nil {
+		return nil, err
+	}
+
+	wanted, err := o.addOns.load(ctx, charts)
+	if err != nil {
+		return nil, err
+	}
+
+	if o.kubeconfigOut == "" {
+		if o.kubeconfigOut, err = kubeconfigPath(cluster.Name); err != nil {
+			return nil, err
+		}
+	}
+
+	return wanted, o.checkDriver(cluster)
+}
+
+// reachManagement connects to the management cluster, which is made where there is none. own reports that the cluster
+// manages itself already.
+func (o *start) reachManagement(ctx context.Context, cluster readCluster) (own bool, err error) {
+	own, unsure, err := o.managesItself(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+
+	if !own {
+		if err := o.prepare(ctx, cluster, unsure); err != nil {
+			return false, err
+		}
+
+		return false, o.connect()
+	}
+
+	o.say("%s manages itself: its management cluster is the one of %s", cluster.Name, o.kubeconfigOut)
+	o.kubeconfig = o.kubeconfigOut
+	if err := o.connect(); err != nil {
+		return false, err
+	}
+
+	return true, o.logIn(ctx, &o.management, cluster)
+}
+
+// raise applies the manifests, waits for the control plane, and connects to the cluster.
+func (o *start) raise(ctx context.Context, cluster readCluster) (*management, error) {
+	if err := o.do("Applying the manifests", func() error { return o.apply(ctx, cluster) }); err != nil {
+		return nil, err
+	}
+
+	err := o.do("Waiting for the control plane", func() error {
+		return o.until(ctx, o.timeout, o.controlPlaneUp(cluster.Name))
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return o.writeKubeconfig(ctx, cluster.Name)
+}
+
+// furnish installs the add-ons, and waits for the nodes.
+func (o *start) furnish(ctx context.Context, cluster readCluster, workload *management, wanted []addOn) error {
+	driver, err := o.storageDriver(ctx, cluster, workload)
+	if err != nil {
+		return err
+	}
+
+	if err := install(ctx, &o.steps, workload, append(wanted, driver...), o.timeout); err != nil {
+		return err
+	}
+
+	return o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.allReady(cluster.Name)) })
+}
+
+// report prints what was started.
+func (o *start) report(ctx context.Context, workload *management, out started) error {
 	var nodes corev1.NodeList
 	if err := workload.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("failed to list the nodes: %w", err)
@@ -225,8 +252,8 @@ func (o *start) run(ctx context.Context) error {
 		return encode(o.out, o.output, out)
 	}
 
-	_, err = fmt.Fprintf(o.out, "The cluster %s has %d nodes. Look at it with:\n  export KUBECONFIG=%s\n", out.Name,
-		out.Nodes, out.Kubeconfig)
+	_, err := fmt.Fprintf(o.out, "The cluster %s has %d nodes. Look at it with:\n  export KUBECONFIG=%s\n",
+		out.Name, out.Nodes, out.Kubeconfig)
 
 	return err
 }

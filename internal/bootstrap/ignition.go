@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,17 +230,7 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	}
 
 	files := slices.Concat(guest.networkFiles(), guest.Files, guest.Services.files(init), guest.Proxy.files())
-
-	var units []any
-	for _, unit := range slices.Concat(guest.Units, guest.Services.units()) {
-		made := map[string]any{"name": unit.Name, "enabled": true}
-		if unit.Contents != "" {
-			made["contents"] = unit.Contents
-		}
-
-		units = append(units, made)
-	}
-
+	units := ignitionUnits(slices.Concat(guest.Units, guest.Services.units()))
 	if len(commands) > 0 {
 		files = append(files, File{
 			Path:    kubeadmPrepare,
@@ -261,21 +252,9 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 		out["systemd"] = map[string]any{"units": units}
 	}
 
-	var made []any
-
-	for _, file := range files {
-		contents, err := contentsOf(file.Content)
-		if err != nil {
-			return nil, err
-		}
-
-		// What the image has at the path is replaced.
-		made = append(made, map[string]any{
-			"path":      file.Path,
-			"mode":      float64(file.Mode),
-			"overwrite": true,
-			"contents":  contents,
-		})
+	made, err := ignitionFiles(files)
+	if err != nil {
+		return nil, err
 	}
 
 	if len(made) > 0 {
@@ -283,17 +262,56 @@ func (c *ignitionConfig) overlay(guest Guest) (map[string]any, error) {
 	}
 
 	if guest.SSH != nil && len(guest.SSH.AuthorizedKeys) > 0 {
-		user := guest.SSH.User
-		if user == "" {
-			user = "core"
+		out["passwd"] = map[string]any{"users": []any{map[string]any{
+			"name":              cmp.Or(guest.SSH.User, "core"),
+			"sshAuthorizedKeys": asList(guest.SSH.AuthorizedKeys),
+		}}}
+	}
+
+	return out, nil
+}
+
+// asList is a list as JSON has it, to be merged with others.
+func asList(texts []string) []any {
+	var out []any
+	for _, text := range texts {
+		out = append(out, text)
+	}
+
+	return out
+}
+
+func ignitionUnits(units []Unit) []any {
+	var out []any
+
+	for _, unit := range units {
+		made := map[string]any{"name": unit.Name, "enabled": true}
+		if unit.Contents != "" {
+			made["contents"] = unit.Contents
 		}
 
-		var keys []any
-		for _, key := range guest.SSH.AuthorizedKeys {
-			keys = append(keys, key)
+		out = append(out, made)
+	}
+
+	return out
+}
+
+// ignitionFiles are files that replace what the image has at their paths.
+func ignitionFiles(files []File) ([]any, error) {
+	var out []any
+
+	for _, file := range files {
+		contents, err := contentsOf(file.Content)
+		if err != nil {
+			return nil, err
 		}
 
-		out["passwd"] = map[string]any{"users": []any{map[string]any{"name": user, "sshAuthorizedKeys": keys}}}
+		out = append(out, map[string]any{
+			"path":      file.Path,
+			"mode":      float64(file.Mode),
+			"overwrite": true,
+			"contents":  contents,
+		})
 	}
 
 	return out, nil

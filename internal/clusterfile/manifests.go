@@ -181,31 +181,9 @@ type object = map[string]any
 // patches say what the file asks for beyond variables, by kind and by what the name has after the cluster's. They are
 // merged into the objects (RFC 7386).
 func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (map[string]object, error) {
-	cluster, err := asObject(s.clusterSpec())
+	cluster, err := s.clusterPatch(ignition)
 	if err != nil {
 		return nil, err
-	}
-
-	if !ignition {
-		delete(cluster, "controlPlaneServices") // the flavor's
-	}
-
-	if _, ok := cluster["olvmOvirtAPIServer"].(object)["caConfigMap"]; !ok {
-		cluster["olvmOvirtAPIServer"].(object)["caConfigMap"] = nil
-	}
-
-	extra, err := s.extra(ignition)
-	if err != nil {
-		return nil, err
-	}
-
-	if len(extra) > 0 {
-		data, _ := cluster["userData"].(object)
-		if data == nil {
-			data = object{}
-		}
-
-		data["extra"], cluster["userData"] = extra, data
 	}
 
 	control, err := asObject(s.machineSpec(&s.Providers.OLVM.ControlPlaneMachine))
@@ -248,6 +226,36 @@ func (s *Source) patches(objects []*unstructured.Unstructured, ignition bool) (m
 	}
 
 	return out, nil
+}
+
+// clusterPatch is the spec of the OLVMCluster.
+func (s *Source) clusterPatch(ignition bool) (object, error) {
+	cluster, err := asObject(s.clusterSpec())
+	if err != nil {
+		return nil, err
+	}
+
+	if !ignition {
+		delete(cluster, "controlPlaneServices") // the flavor's
+	}
+
+	if _, ok := cluster["olvmOvirtAPIServer"].(object)["caConfigMap"]; !ok {
+		cluster["olvmOvirtAPIServer"].(object)["caConfigMap"] = nil
+	}
+
+	extra, err := s.extra(ignition)
+	if err != nil || len(extra) == 0 {
+		return cluster, err
+	}
+
+	data, _ := cluster["userData"].(object)
+	if data == nil {
+		data = object{}
+	}
+
+	data["extra"], cluster["userData"] = extra, data
+
+	return cluster, nil
 }
 
 // kubeadm is the configuration of the control plane.
@@ -296,71 +304,19 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 		return nil, err
 	}
 
+	config, head := s.cloudConfigExtra(keys), "#cloud-config\n"
+	if ignition {
+		config, head = s.ignitionExtra(keys), ""
+	}
+
 	var out []any
-	add := func(config object, head string) error {
+	if config != nil {
 		text, err := yaml.Marshal(config)
 		if err != nil {
-			return fmt.Errorf("failed to encode user data: %w", err)
+			return nil, fmt.Errorf("failed to encode user data: %w", err)
 		}
 
 		out = append(out, object{"inline": head + string(text)})
-
-		return nil
-	}
-
-	switch {
-	case ignition:
-		files := []any{
-			butaneFile(
-				"/etc/containers/registries.conf",
-				0o644,
-				fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry),
-			),
-		}
-		if s.OSTransport != "" {
-			update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
-			files = append(files, butaneFile("/etc/ocne/update.yaml", 0o400, update))
-		}
-
-		config := object{
-			"variant": "fcos",
-			"version": "1.5.0",
-			"storage": object{"files": files},
-			"systemd": object{"units": []any{
-				object{"name": "ocne.service", "enabled": false},
-				object{"name": "crio.service", "enabled": true},
-				object{"name": "kubelet.service", "enabled": true},
-			}},
-		}
-		if s.Password != "" || len(keys) > 0 {
-			account := object{"name": user, "groups": []any{"wheel"}}
-			if s.Password != "" {
-				account["password_hash"] = s.Password
-			}
-
-			if len(keys) > 0 {
-				account["ssh_authorized_keys"] = keys
-			}
-
-			config["passwd"] = object{"users": []any{account}}
-		}
-
-		err = add(config, "")
-	case s.Password != "" || len(keys) > 0:
-		account := object{"name": user, "groups": "wheel", "sudo": "ALL=(ALL) ALL", "lock_passwd": s.Password == ""}
-		if s.Password != "" {
-			account["passwd"] = s.Password
-		}
-
-		if len(keys) > 0 {
-			account["ssh_authorized_keys"] = keys
-		}
-
-		err = add(object{"users": []any{"default", account}}, "#cloud-config\n")
-	}
-
-	if err != nil {
-		return nil, err
 	}
 
 	more, err := s.extraIgnition()
@@ -368,16 +324,71 @@ func (s *Source) extra(ignition bool) ([]any, error) {
 		return nil, err
 	}
 
-	if len(more) > 0 {
-		if !ignition {
-			return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it",
-				DefaultFlavor)
-		}
+	if len(more) > 0 && !ignition {
+		return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it",
+			DefaultFlavor)
+	}
 
+	if len(more) > 0 {
 		out = append(out, object{"inline": string(more)})
 	}
 
 	return out, nil
+}
+
+// ignitionExtra is what all machines with Ignition get, in the words of Butane.
+func (s *Source) ignitionExtra(keys []string) object {
+	registries := fmt.Sprintf("unqualified-search-registries = [%q]\n", s.Registry)
+	files := []any{butaneFile("/etc/containers/registries.conf", 0o644, registries)}
+	if s.OSTransport != "" {
+		update := fmt.Sprintf("registry: %s\ntag: %q\ntransport: %s\n", s.OSRegistry, s.osTag(), s.OSTransport)
+		files = append(files, butaneFile("/etc/ocne/update.yaml", 0o400, update))
+	}
+
+	out := object{
+		"variant": "fcos",
+		"version": "1.5.0",
+		"storage": object{"files": files},
+		"systemd": object{"units": []any{
+			object{"name": "ocne.service", "enabled": false},
+			object{"name": "crio.service", "enabled": true},
+			object{"name": "kubelet.service", "enabled": true},
+		}},
+	}
+	if s.Password == "" && len(keys) == 0 {
+		return out
+	}
+
+	account := object{"name": user, "groups": []any{"wheel"}}
+	if s.Password != "" {
+		account["password_hash"] = s.Password
+	}
+
+	if len(keys) > 0 {
+		account["ssh_authorized_keys"] = keys
+	}
+
+	out["passwd"] = object{"users": []any{account}}
+
+	return out
+}
+
+// cloudConfigExtra is what all machines with cloud-init get; nil for nothing.
+func (s *Source) cloudConfigExtra(keys []string) object {
+	if s.Password == "" && len(keys) == 0 {
+		return nil
+	}
+
+	account := object{"name": user, "groups": "wheel", "sudo": "ALL=(ALL) ALL", "lock_passwd": s.Password == ""}
+	if s.Password != "" {
+		account["passwd"] = s.Password
+	}
+
+	if len(keys) > 0 {
+		account["ssh_authorized_keys"] = keys
+	}
+
+	return object{"users": []any{"default", account}}
 }
 
 func butaneFile(path string, mode int, content string) object {

@@ -1,6 +1,7 @@
 package clusterfile
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -96,48 +97,9 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 		{"controlPlaneMachine", older.ControlPlaneMachine, &out.ControlPlaneMachine},
 		{"workerMachine", older.WorkerMachine, &out.WorkerMachine},
 	} {
-		profile, m := older.Cluster.IPProfile, each.to
-		if each.from.IPProfileName != "" && each.from.IPProfileName != profile.Name {
-			return nil, fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q",
-				each.name, each.from.IPProfileName, profile.Name)
+		if err := each.from.convert(each.name, older, each.to); err != nil {
+			return nil, err
 		}
-
-		m.OvirtClusterName, m.VMTemplateName = each.from.ClusterName, each.from.VMTemplateName
-		m.Network = Network{
-			NetworkName:     each.from.Network.NetworkName,
-			VNICName:        each.from.Network.VNICName,
-			VNICProfileName: each.from.Network.VNICProfileName,
-		}
-		m.VirtualMachine.Memory = each.from.Memory
-		network := &m.VirtualMachine.Network
-		network.Gateway = profile.Gateway
-		network.InterfaceType = each.from.Network.InterfaceType
-		network.Interface = profile.Device
-		if network.Interface == "" {
-			network.Interface = older.NetworkInterface
-		}
-
-		if profile.StartingIPAddress == "" && profile.Netmask == "" {
-			continue // said to be missing
-		}
-
-		start, err := netip.ParseAddr(profile.StartingIPAddress)
-		if err != nil {
-			return nil, fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: %q is not an address",
-				profile.StartingIPAddress)
-		}
-
-		mask := net.ParseIP(profile.Netmask).To4()
-		ones, bits := net.IPMask(mask).Size()
-		if mask == nil || bits == 0 {
-			return nil, fmt.Errorf(
-				"olvmCluster.olvmVmIpProfile.netmask: %q is not a netmask; write for example 255.255.255.0",
-				profile.Netmask,
-			)
-		}
-
-		subnet := netip.PrefixFrom(start, ones)
-		network.IPv4.Subnet, network.IPv4.IPAddresses = subnet.Masked().String(), subnet.String()
 	}
 
 	var node yaml.Node
@@ -148,6 +110,48 @@ func convert(olvm *yaml.Node) (*yaml.Node, error) {
 	prune(&node)
 
 	return &node, nil
+}
+
+// convert writes the machines of one role in the current format. name is the key that they come from.
+func (from olderMachine) convert(name string, older olderOLVM, to *Machine) error {
+	profile := older.Cluster.IPProfile
+	if from.IPProfileName != "" && from.IPProfileName != profile.Name {
+		return fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q",
+			name, from.IPProfileName, profile.Name)
+	}
+
+	to.OvirtClusterName, to.VMTemplateName = from.ClusterName, from.VMTemplateName
+	to.Network = Network{
+		NetworkName:     from.Network.NetworkName,
+		VNICName:        from.Network.VNICName,
+		VNICProfileName: from.Network.VNICProfileName,
+	}
+	to.VirtualMachine.Memory = from.Memory
+	network := &to.VirtualMachine.Network
+	network.Gateway = profile.Gateway
+	network.InterfaceType = from.Network.InterfaceType
+	network.Interface = cmp.Or(profile.Device, older.NetworkInterface)
+	if profile.StartingIPAddress == "" && profile.Netmask == "" {
+		return nil // the validation names what is missing
+	}
+
+	start, err := netip.ParseAddr(profile.StartingIPAddress)
+	if err != nil {
+		return fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: %q is not an address",
+			profile.StartingIPAddress)
+	}
+
+	mask := net.ParseIP(profile.Netmask).To4()
+	ones, bits := net.IPMask(mask).Size()
+	if mask == nil || bits == 0 {
+		return fmt.Errorf("olvmCluster.olvmVmIpProfile.netmask: %q is not a netmask; write for example 255.255.255.0",
+			profile.Netmask)
+	}
+
+	subnet := netip.PrefixFrom(start, ones)
+	network.IPv4.Subnet, network.IPv4.IPAddresses = subnet.Masked().String(), subnet.String()
+
+	return nil
 }
 
 // prune takes out what nobody wrote, so that defaults can.

@@ -41,14 +41,59 @@ func (s *Source) StorageDriverSecret() client.ObjectKey {
 // StorageDriver are the manifests of the oVirt CSI driver, for the cluster itself. With credentials of the engine they
 // have their Secret, with the keys that Oracle's CLI gives it, and the driver's configuration.
 func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstructured, error) {
-	driver, server := s.Providers.OLVM.CSIDriver, s.Providers.OLVM.OvirtAPIServer
-	key := s.StorageDriverSecret()
-	namespace, secret := key.Namespace, key.Name
-	ca := cmp.Or(driver.CAConfigMapName, "ovirt-csi-ca.crt")
+	objects, err := s.driverManifests()
+	if err != nil {
+		return nil, err
+	}
+
+	certificates, err := s.CA()
+	if err != nil {
+		return nil, err
+	}
+
+	var more []runtime.Object
+	if username != "" {
+		secret, err := s.driverSecret(username, password, len(certificates) > 0)
+		if err != nil {
+			return nil, err
+		}
+
+		more = append(more, secret)
+	}
+
+	if len(certificates) > 0 {
+		more = append(more, &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.StorageDriverSecret().Namespace, Name: s.driverCA()},
+			Data:       map[string]string{"ca.crt": string(bytes.Join(certificates, nil))},
+		})
+	}
+
+	for _, object := range more {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, fmt.Errorf("failed to encode an object: %w", err)
+		}
+
+		unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+		objects = append(objects, &unstructured.Unstructured{Object: fields})
+	}
+
+	return objects, nil
+}
+
+// driverCA is the name of the ConfigMap with the engine's CA.
+func (s *Source) driverCA() string {
+	return cmp.Or(s.Providers.OLVM.CSIDriver.CAConfigMapName, "ovirt-csi-ca.crt")
+}
+
+// driverManifests are the manifests of the driver itself, with its names filled in.
+func (s *Source) driverManifests() ([]*unstructured.Unstructured, error) {
+	driver, key := s.Providers.OLVM.CSIDriver, s.StorageDriverSecret()
 	variables := map[string]string{
-		"CSI_NAMESPACE":  namespace,
-		"CSI_SECRET":     secret,
-		"CSI_CA":         ca,
+		"CSI_NAMESPACE":  key.Namespace,
+		"CSI_SECRET":     key.Name,
+		"CSI_CA":         s.driverCA(),
 		"CSI_REGISTRY":   s.Registry,
 		"CSI_DRIVER":     cmp.Or(driver.CSIDriverName, "csi.ovirt.org"),
 		"CSI_CONTROLLER": cmp.Or(driver.ControllerPluginName, "ovirt-csi-controller-plugin"),
@@ -70,18 +115,20 @@ func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstr
 		return nil, fmt.Errorf("failed to read the manifests of the storage driver: %w", err)
 	}
 
-	certificates, err := s.CA()
-	if err != nil {
-		return nil, err
-	}
+	return objects, nil
+}
 
+// driverSecret is the Secret with the driver's credentials and configuration; withCA has it verify the engine with the
+// CA of the cluster file.
+func (s *Source) driverSecret(username, password string, withCA bool) (*corev1.Secret, error) {
+	server, key := s.Providers.OLVM.OvirtAPIServer, s.StorageDriverSecret()
 	settings := map[string]any{
 		"ovirt_url":      server.ServerURL + "/api",
 		"ovirt_username": username,
 		"ovirt_password": password,
 		"ovirt_insecure": server.InsecureSkipTLSVerify,
 	}
-	if len(certificates) > 0 {
+	if withCA {
 		settings["ovirt_cafile"] = csiCA
 	}
 
@@ -90,37 +137,14 @@ func (s *Source) StorageDriver(username, password string) ([]*unstructured.Unstr
 		return nil, fmt.Errorf("failed to encode the configuration of the storage driver: %w", err)
 	}
 
-	var more []runtime.Object
-	if username != "" {
-		more = append(more, &corev1.Secret{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret},
-			Data: map[string][]byte{
-				"ovirt_url":         []byte(server.ServerURL + "/api"),
-				"ovirt_username":    []byte(username),
-				"ovirt_password":    []byte(password),
-				"ovirt-config.yaml": configuration,
-			},
-		})
-	}
-
-	if len(certificates) > 0 {
-		more = append(more, &corev1.ConfigMap{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ca},
-			Data:       map[string]string{"ca.crt": string(bytes.Join(certificates, nil))},
-		})
-	}
-
-	for _, object := range more {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, fmt.Errorf("failed to encode an object: %w", err)
-		}
-
-		unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
-		objects = append(objects, &unstructured.Unstructured{Object: fields})
-	}
-
-	return objects, nil
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Data: map[string][]byte{
+			"ovirt_url":         []byte(server.ServerURL + "/api"),
+			"ovirt_username":    []byte(username),
+			"ovirt_password":    []byte(password),
+			"ovirt-config.yaml": configuration,
+		},
+	}, nil
 }

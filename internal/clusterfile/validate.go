@@ -260,6 +260,11 @@ func (s *Source) checkTop() {
 		}
 	}
 
+	s.checkPorts()
+	s.checkProxies()
+}
+
+func (s *Source) checkPorts() {
 	for path, port := range map[string]int32{
 		"kubeApiServerBindPort":                    s.KubeAPIServerBindPort,
 		"kubeApiServerBindPortAlt":                 s.KubeAPIServerBindPortAlt,
@@ -279,7 +284,9 @@ func (s *Source) checkTop() {
 			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
 		)
 	}
+}
 
+func (s *Source) checkProxies() {
 	for path, proxy := range map[string]Proxy{"proxy": s.Proxy, "providers.olvm.proxy": s.Providers.OLVM.Proxy} {
 		for key, value := range map[string]string{"httpProxy": proxy.HTTPProxy, "httpsProxy": proxy.HTTPSProxy} {
 			parsed, err := url.Parse(value)
@@ -459,6 +466,24 @@ func (s *Source) path(name string) string {
 	return filepath.Join(s.dir, name)
 }
 
+// machineKind is the machines of one role in a cluster file.
+type machineKind struct {
+	// prefix of the paths of its keys.
+	prefix  string
+	machine *Machine
+	count   int
+	control bool
+}
+
+func (s *Source) machineKinds() []machineKind {
+	o := &s.Providers.OLVM
+
+	return []machineKind{
+		{"providers.olvm.controlPlaneMachine.", &o.ControlPlaneMachine, s.ControlPlaneNodes, true},
+		{"providers.olvm.workerMachine.", &o.WorkerMachine, s.WorkerNodes, false},
+	}
+}
+
 // checkMachines has the rules of machines and endpoints checked where the controller has them.
 func (s *Source) checkMachines() {
 	cluster := s.clusterSpec()
@@ -471,96 +496,114 @@ func (s *Source) checkMachines() {
 		s.note(false, "virtualIp", "%s is not an address of IPv4, of which all nodes have one", vip)
 	}
 
-	type kind struct {
-		name  string
-		count int
-		pool  *ipam.Pool
-	}
-	var kinds []kind
+	pools := 0
 
-	for _, each := range []struct {
-		name  string
-		count int
-	}{{"providers.olvm.controlPlaneMachine.", s.ControlPlaneNodes}, {"providers.olvm.workerMachine.", s.WorkerNodes}} {
-		m := s.machines()[each.name]
-		topology := m.VirtualMachine.CPU.Topology
-		if topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
-			s.note(false, each.name+"virtualMachine.cpu.topology", "a number is less than 0")
-		}
-
-		if _, err := resolve.ParseMemory(m.VirtualMachine.Memory); err != nil {
-			s.note(false, each.name+"virtualMachine.memory", "%v", err)
-		}
-
-		network := m.VirtualMachine.Network
-		subnet, err := netip.ParsePrefix(network.IPv4.Subnet)
-		if err == nil && vip.Is4() && strings.Contains(each.name, "controlPlane") && !subnet.Masked().Contains(vip) {
-			s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it",
-				vip, subnet.Masked())
-		}
-
-		if network.IPv4.Subnet == "" {
-			continue // said to be missing
-		}
-
-		if network.IPv4.IPAddresses == "" { // so are they, and the rest can be checked without them
-			var field *ipam.FieldError
-			_, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil)
-			if errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
-				s.note(false, each.name+"virtualMachine.network."+field.Field, "%s", field.Problem)
-			}
-
+	for _, kind := range s.machineKinds() {
+		s.checkSize(kind)
+		pool := s.checkNetwork(kind, cluster, vip)
+		if pool == nil {
 			continue
 		}
 
-		if _, err := resolve.NICs(s.machineSpec(m), cluster); err != nil {
-			s.noteField(each.name+"virtualMachine.network", each.name, err)
-			continue
-		}
-
-		pool, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, split(network.IPv4.IPAddresses))
-		if err != nil {
-			continue // NICs said so
-		}
-
-		kinds = append(kinds, kind{each.name, each.count, pool})
-		if subnet, err := netip.ParsePrefix(network.IPv4.Subnet); err == nil && vip.Is4() {
-			switch subnet = subnet.Masked(); {
-			case vip == pool.Gateway:
-				s.note(false, "virtualIp", "%s is the gateway of the subnet %s", vip, subnet)
-			case subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
-				s.note(false, "virtualIp", "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
-			}
-		}
+		pools++
+		s.checkVirtualIP(kind, pool, vip)
+		s.checkPool(kind, pool)
 	}
 
-	for _, k := range kinds {
-		path := k.name + "virtualMachine.network.ipv4.ipAddresses"
-		switch k.pool.Size().Cmp(big.NewInt(int64(k.count))) {
-		case -1:
-			s.note(false, path, "it has %s addresses for %d machines", k.pool.Size(), k.count)
-		case 0:
-			s.note(
-				true,
-				path,
-				"it has as many addresses as there are machines; an upgrade makes a machine before it takes one "+
-					"away, and needs one more",
-			)
-		}
+	if pools == 2 {
+		s.checkSharedPool()
+	}
+}
+
+func (s *Source) checkSize(kind machineKind) {
+	vm := kind.machine.VirtualMachine
+	if topology := vm.CPU.Topology; topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
+		s.note(false, kind.prefix+"virtualMachine.cpu.topology", "a number is less than 0")
 	}
 
-	if len(kinds) < 2 {
+	if _, err := resolve.ParseMemory(vm.Memory); err != nil {
+		s.note(false, kind.prefix+"virtualMachine.memory", "%v", err)
+	}
+}
+
+// checkNetwork checks the network of a kind of machines, and returns their addresses; nil where there are none.
+func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
+	network := kind.machine.VirtualMachine.Network
+	subnet, err := netip.ParsePrefix(network.IPv4.Subnet)
+	if err == nil && vip.Is4() && kind.control && !subnet.Masked().Contains(vip) {
+		s.note(false, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes are to hold it",
+			vip, subnet.Masked())
+	}
+
+	// A key that is missing was noted before.
+	switch {
+	case network.IPv4.Subnet == "":
+		return nil
+	case network.IPv4.IPAddresses == "":
+		var field *ipam.FieldError
+		_, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, nil)
+		if errors.As(err, &field) && field.Field != "ipv4.ipAddresses" {
+			s.note(false, kind.prefix+"virtualMachine.network."+field.Field, "%s", field.Problem)
+		}
+
+		return nil
+	}
+
+	if _, err := resolve.NICs(s.machineSpec(kind.machine), cluster); err != nil {
+		s.noteField(kind.prefix+"virtualMachine.network", kind.prefix, err)
+		return nil
+	}
+
+	pool, err := ipam.NewIPv4(network.IPv4.Subnet, network.Gateway, split(network.IPv4.IPAddresses))
+	if err != nil {
+		return nil // NICs said so
+	}
+
+	return pool
+}
+
+// checkVirtualIP checks that the virtual IP address is one that a node can hold.
+func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr) {
+	subnet, err := netip.ParsePrefix(kind.machine.VirtualMachine.Network.IPv4.Subnet)
+	if err != nil || !vip.Is4() {
 		return
 	}
 
-	control := s.Providers.OLVM.ControlPlaneMachine.VirtualMachine.Network
-	worker := s.Providers.OLVM.WorkerMachine.VirtualMachine.Network
+	switch subnet = subnet.Masked(); {
+	case vip == pool.Gateway:
+		s.note(false, "virtualIp", "%s is the gateway of the subnet %s", vip, subnet)
+	case subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
+		s.note(false, "virtualIp", "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
+	}
+}
+
+// checkPool checks that there are addresses for all machines of a kind, and one more for an upgrade.
+func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
+	path := kind.prefix + "virtualMachine.network.ipv4.ipAddresses"
+
+	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
+	case -1:
+		s.note(false, path, "it has %s addresses for %d machines", pool.Size(), kind.count)
+	case 0:
+		s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it takes "+
+			"one away, and needs one more")
+	}
+}
+
+// checkSharedPool checks that there are addresses for the machines of both kinds, where they share a subnet.
+func (s *Source) checkSharedPool() {
+	kinds := s.machineKinds()
+	control := kinds[0].machine.VirtualMachine.Network
+	worker := kinds[1].machine.VirtualMachine.Network
 	both, err := ipam.NewIPv4(control.IPv4.Subnet, control.Gateway,
 		slices.Concat(split(control.IPv4.IPAddresses), split(worker.IPv4.IPAddresses)))
+	if err != nil {
+		return // they have other subnets
+	}
 
-	// an error: they have other subnets
-	if needed := kinds[0].count + kinds[1].count; err == nil && both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
-		s.note(false, kinds[0].name+"virtualMachine.network.ipv4.ipAddresses",
+	needed := kinds[0].count + kinds[1].count
+	if both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
+		s.note(false, kinds[0].prefix+"virtualMachine.network.ipv4.ipAddresses",
 			"there are %s addresses for the %d machines of both kinds", both.Size(), needed)
 	}
 }

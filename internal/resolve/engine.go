@@ -78,27 +78,11 @@ func EngineConfig(
 		return config, nil
 	}
 
-	key = Key(*server.CAConfigMap, cluster)
-	if ca == nil && key.Namespace != cluster.Namespace || ca != nil && !Allowed(ca, cluster.Namespace) {
-		return engine.Config{}, &Error{
-			infrav1.CAConfigMapInvalidReason,
-			path + ".caConfigMap",
-			notShared("ConfigMap", key, cluster.Namespace),
-		}
+	config.CA, err = bundleOf(cluster, ca)
+	if err != nil {
+		return engine.Config{}, err
 	}
 
-	if ca == nil {
-		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
-			fmt.Sprintf("ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt",
-				server.CAConfigMap.Name)}
-	}
-
-	var bundle strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
-		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
-	}
-
-	config.CA = []byte(bundle.String())
 	if _, err := engine.New(config); err != nil {
 		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
 			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
@@ -106,6 +90,28 @@ func EngineConfig(
 	}
 
 	return config, nil
+}
+
+// bundleOf is the CA of the ConfigMap that a cluster names, in PEM. ca is nil where it does not exist.
+func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error) {
+	const field = "spec.olvmOvirtAPIServer.caConfigMap"
+	named := cluster.Spec.OLVMOvirtAPIServer.CAConfigMap
+	key := Key(*named, cluster)
+
+	switch {
+	case ca == nil && key.Namespace != cluster.Namespace, ca != nil && !Allowed(ca, cluster.Namespace):
+		return nil, &Error{infrav1.CAConfigMapInvalidReason, field, notShared("ConfigMap", key, cluster.Namespace)}
+	case ca == nil:
+		return nil, &Error{infrav1.CAConfigMapInvalidReason, field, fmt.Sprintf(
+			"ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", named.Name)}
+	}
+
+	var bundle strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
+		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
+	}
+
+	return []byte(bundle.String()), nil
 }
 
 // notShared does not tell whether there is an object of another namespace: it is not the asker's to know.

@@ -229,46 +229,57 @@ func disks(
 	}
 
 	for i, d := range vm.DataDisks {
-		field := fmt.Sprintf("%sdataDisks[%d].", vmPath, i)
-		made := render.DataDisk{
-			Name:            d.Name,
-			Format:          or(d.Format, engine.FormatCow),
-			StorageDomainID: home,
-			Interface:       or(d.Interface, "virtio_scsi"),
-		}
-		if made.Size, err = ParseMemory(d.Size); err != nil {
-			return invalid(field+"size", "%v", err)
-		}
-
-		made.Sparse = made.Format == engine.FormatCow
-		if d.Sparse != nil {
-			made.Sparse = *d.Sparse
-		}
-
-		if made.Format == engine.FormatCow && !made.Sparse {
-			return invalid(field+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
-		}
-
-		if d.StorageDomainName != "" {
-			domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
-			if err != nil {
-				return nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
-			}
-
-			made.StorageDomainID = domain.ID.String()
-		}
-
-		if made.StorageDomainID == "" {
-			return invalid(
-				field+"storageDomainName",
-				"the template has no disk whose storage domain could be taken; name one",
-			)
+		made, err := dataDisk(ctx, client, dc, fmt.Sprintf("%sdataDisks[%d].", vmPath, i), d, home)
+		if err != nil {
+			return err
 		}
 
 		out.DataDisks = append(out.DataDisks, made)
 	}
 
 	return nil
+}
+
+// dataDisk resolves one data disk. field is the path of its fields; home is the UUID of the storage domain of the
+// template's disk, where it goes unless it names another one.
+func dataDisk(
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, field string, d infrav1.DataDisk, home string,
+) (render.DataDisk, error) {
+	out := render.DataDisk{
+		Name:            d.Name,
+		Format:          or(d.Format, engine.FormatCow),
+		StorageDomainID: home,
+		Interface:       or(d.Interface, "virtio_scsi"),
+	}
+	var err error
+	if out.Size, err = ParseMemory(d.Size); err != nil {
+		return out, invalid(field+"size", "%v", err)
+	}
+
+	out.Sparse = out.Format == engine.FormatCow
+	if d.Sparse != nil {
+		out.Sparse = *d.Sparse
+	}
+
+	if out.Format == engine.FormatCow && !out.Sparse {
+		return out, invalid(field+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
+	}
+
+	if d.StorageDomainName != "" {
+		domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
+		if err != nil {
+			return out, nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
+		}
+
+		out.StorageDomainID = domain.ID.String()
+	}
+
+	if out.StorageDomainID == "" {
+		return out, invalid(field+"storageDomainName",
+			"the template has no disk whose storage domain could be taken; name one")
+	}
+
+	return out, nil
 }
 
 // rootDisk decides whether the template's disk is linked to or copied: linked disks are cow, sparse, and where the
@@ -283,9 +294,8 @@ func rootDisk(
 ) error {
 	const path = vmPath + "rootDisk."
 	origin := template.RootDisk
-	format := or(want.Format, origin.Format)
 	preallocated := want.Sparse != nil && !*want.Sparse
-	if preallocated && format == engine.FormatCow {
+	if preallocated && or(want.Format, origin.Format) == engine.FormatCow {
 		return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
 	}
 
@@ -321,19 +331,7 @@ func rootDisk(
 	}
 
 	if want.Format != "" || want.Sparse != nil || domainID != "" {
-		clone := out.Clone != nil && *out.Clone
-		override := render.TemplateDisk{
-			ID:              origin.ID.String(),
-			StorageDomainID: domainID,
-			Format:          engine.FormatCow,
-			Provisioning:    sparse,
-		}
-		if clone {
-			override.Format = format
-			override.Provisioning = allocation(origin, want)
-		}
-
-		out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, clone)...)
+		overrideDisks(template, want, domainID, out)
 	}
 
 	if want.Size == "" {
@@ -353,6 +351,24 @@ func rootDisk(
 	out.RootDiskSize = size // also where it is the template's: the next version of that may be smaller
 
 	return nil
+}
+
+// overrideDisks says how the template's disks are copied, or linked to.
+func overrideDisks(template *engine.Hardware, want infrav1.RootDisk, domainID string, out *render.Machine) {
+	origin := template.RootDisk
+	clone := out.Clone != nil && *out.Clone
+	override := render.TemplateDisk{
+		ID:              origin.ID.String(),
+		StorageDomainID: domainID,
+		Format:          engine.FormatCow,
+		Provisioning:    sparse,
+	}
+	if clone {
+		override.Format = or(want.Format, origin.Format)
+		override.Provisioning = allocation(origin, want)
+	}
+
+	out.TemplateDisks = append([]render.TemplateDisk{override}, unchanged(template.OtherDisks, clone)...)
 }
 
 // The allocations of disks, as Terraform has them.

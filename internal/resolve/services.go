@@ -140,29 +140,51 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 		return nil
 	}
 
-	wrong := func(field, format string, args ...any) error {
-		return &Error{infrav1.ControlPlaneServicesInvalidReason, field, fmt.Sprintf(format, args...)}
-	}
-	if services.VirtualIP == kubeVIP || services.VirtualIP == keepalived {
-		if _, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host); err != nil {
-			return wrong(
-				"spec.controlPlaneEndpoint.host",
-				"%q is not an IP address, which %s could give to a node; write one, or set "+
-					"controlPlaneServices.virtualIP to External",
-				cluster.ControlPlaneEndpoint.Host,
-				services.VirtualIP,
-			)
+	for _, check := range []func(infrav1.OLVMClusterSpec) error{
+		checkEndpointHolder, checkAPIServerPort, checkVirtualAddresses, checkDNS,
+	} {
+		if err := check(cluster); err != nil {
+			return err
 		}
 	}
 
-	if services.LoadBalancer != "" && services.LoadBalancer != noLoadBalancer {
-		port := or(services.APIServerPort, defaultAPIServerPort)
-		if port == or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
-			return wrong("spec.controlPlaneServices.apiServerPort",
-				"the load balancer listens at port %d itself; choose another", port)
-		}
+	return nil
+}
+
+func invalidServices(field, format string, args ...any) error {
+	return &Error{infrav1.ControlPlaneServicesInvalidReason, field, fmt.Sprintf(format, args...)}
+}
+
+// checkEndpointHolder checks that an endpoint that a node is to hold is an address.
+func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
+	holder := cluster.ControlPlaneServices.VirtualIP
+	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
+	if err == nil || holder != kubeVIP && holder != keepalived {
+		return nil
 	}
 
+	return invalidServices("spec.controlPlaneEndpoint.host",
+		"%q is not an IP address, which %s could give to a node; write one, or set controlPlaneServices.virtualIP to "+
+			"External",
+		cluster.ControlPlaneEndpoint.Host, holder)
+}
+
+// checkAPIServerPort checks that load balancer and API server do not listen at the same port.
+func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
+	services := cluster.ControlPlaneServices
+	port := or(services.APIServerPort, defaultAPIServerPort)
+	if services.LoadBalancer == "" || services.LoadBalancer == noLoadBalancer ||
+		port != or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
+		return nil
+	}
+
+	return invalidServices("spec.controlPlaneServices.apiServerPort",
+		"the load balancer listens at port %d itself; choose another", port)
+}
+
+// checkVirtualAddresses checks that each address is used once, and that the additional ones are of the other family.
+func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
+	services := cluster.ControlPlaneServices
 	addresses := map[netip.Addr]string{}
 	var first netip.Addr
 
@@ -182,34 +204,35 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 
 		field := "spec." + each.field
 		if err != nil {
-			return wrong(field, "%q is not an IP address", each.text)
+			return invalidServices(field, "%q is not an IP address", each.text)
 		}
 
 		if other, taken := addresses[address]; taken {
-			return wrong(field, "%s is that of %s, too; they need addresses of their own", address, other)
+			return invalidServices(field, "%s is that of %s, too; they need addresses of their own", address, other)
 		}
 
 		if addresses[address] = each.field; !each.additional {
 			first = address
 		} else if first.Is4() == address.Is4() {
-			return wrong(field, "%s is of the same family as %s; write one of the other family, or remove it", address,
-				first)
-		}
-	}
-
-	if services.DNS != nil {
-		if _, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host); err != nil {
-			return wrong(
-				"spec.controlPlaneEndpoint.host",
-				"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; "+
-					"write one, or remove dns",
-				cluster.ControlPlaneEndpoint.Host,
-				services.DNS.Domain,
-			)
+			return invalidServices(field, "%s is of the same family as %s; write one of the other family, or remove it",
+				address, first)
 		}
 	}
 
 	return nil
+}
+
+// checkDNS checks that there is an address to which names can be resolved.
+func checkDNS(cluster infrav1.OLVMClusterSpec) error {
+	dns := cluster.ControlPlaneServices.DNS
+	_, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
+	if dns == nil || err == nil {
+		return nil
+	}
+
+	return invalidServices("spec.controlPlaneEndpoint.host",
+		"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns",
+		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 
 // clusterDNS has the guest ask its own name server first, which answers for the names of the cluster.
@@ -274,100 +297,150 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 		}
 	}
 
-	out := &bootstrap.Services{HostName: in.VMName}
+	s := &nodeServices{
+		Input:    in,
+		asked:    asked,
+		own:      ownAddresses(in),
+		endpoint: virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API),
+		ingress: virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP,
+			in.RouterIDs.Ingress),
+		out: &bootstrap.Services{HostName: in.VMName},
+	}
 	if guest := in.NICs[0].Guest; guest != nil {
-		out.Interface = guest.Interface
+		s.out.Interface = guest.Interface
 	}
 
-	own := ownAddresses(in)
-	self := func(like netip.Addr) netip.Addr {
-		if at := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == like.Is4() }); at >= 0 {
-			return own[at]
-		}
-
-		return netip.Addr{}
-	}
-	none := func(what string, address netip.Addr) error {
-		return &Error{
-			infrav1.ControlPlaneServicesInvalidReason,
-			in.NICs[0].field[:len(in.NICs[0].field)-1],
-			fmt.Sprintf(
-				"the first network interface has no static address of the family of %s %s, which keepalived is to "+
-					"hold; give it one, or use virtualIP KubeVIP",
-				what,
-				address,
-			),
-		}
-	}
-	endpoint := virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API)
-	ingress := virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP, in.RouterIDs.Ingress)
-	held := endpoint != nil && (asked.VirtualIP == kubeVIP || asked.VirtualIP == keepalived)
-	if held && in.ControlPlane {
-		api := &bootstrap.APIEndpoint{
-			VirtualAddress: *endpoint,
-			Port:           or(in.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
-			ServerPort:     or(asked.APIServerPort, defaultAPIServerPort),
-			NginxImage:     asked.NginxImage,
-		}
-		if asked.LoadBalancer != noLoadBalancer {
-			api.LoadBalancer = bootstrap.LoadBalancer(asked.LoadBalancer)
-		}
-
-		if asked.VirtualIP == kubeVIP {
-			api.KubeVIPImage = or(asked.KubeVIPImage, defaultKubeVIPImage)
-		} else if out.Self = self(endpoint.Address); !out.Self.IsValid() {
-			return nil, none("the control plane endpoint", endpoint.Address)
-		}
-
-		for _, node := range in.ControlPlaneNodes {
-			if node.Is4() == endpoint.Address.Is4() {
-				api.Nodes = append(api.Nodes, node)
-			}
-		}
-
-		out.API = api
+	if err := s.addAPI(); err != nil {
+		return nil, err
 	}
 
-	if ingress != nil {
-		out.Ingress = ingress
-		if address := self(ingress.Address); !out.Self.IsValid() {
-			if out.Self = address; !address.IsValid() {
-				return nil, none("the ingress address", ingress.Address)
-			}
-		}
+	if err := s.addIngress(); err != nil {
+		return nil, err
 	}
 
-	if asked.DNS != nil {
-		out.DNS = &bootstrap.DNS{
-			Domain:       asked.DNS.Domain,
-			Addresses:    own,
-			Endpoint:     endpoint.All(),
-			ControlPlane: in.ControlPlane,
-			Image:        or(asked.DNS.Image, defaultCoreDNSImage),
-			Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool {
-				return slices.Contains(own, a)
-			}),
-		}
-		if ingress != nil {
-			out.DNS.Ingress = ingress.All()
-		}
-
-		if held {
-			out.DNS.Servers = endpoint.All() // whoever holds it knows all nodes, also those that are made later
-		}
-
-		if held && in.ControlPlane {
-			out.DNS.Floating = endpoint.All()
-		}
-
-		out.DNS.Servers = union(out.DNS.Servers, in.ControlPlaneNodes)
-	}
-
-	if out.API == nil && out.Ingress == nil && out.DNS == nil {
+	s.addDNS(dnsServers)
+	if s.out.API == nil && s.out.Ingress == nil && s.out.DNS == nil {
 		return nil, nil
 	}
 
-	return out, nil
+	return s.out, nil
+}
+
+// nodeServices collects the services of one node.
+type nodeServices struct {
+	Input
+	asked *infrav1.ControlPlaneServices
+	// own are the static addresses of the node.
+	own []netip.Addr
+	// endpoint and ingress are the virtual addresses; nil where there are none.
+	endpoint, ingress *bootstrap.VirtualAddress
+
+	out *bootstrap.Services
+}
+
+// endpointHeld reports whether the nodes of the control plane hold the endpoint.
+func (s *nodeServices) endpointHeld() bool {
+	return s.endpoint != nil && (s.asked.VirtualIP == kubeVIP || s.asked.VirtualIP == keepalived)
+}
+
+// self is the node's own address of the family of a virtual address. keepalived needs one to hold it.
+func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error) {
+	at := slices.IndexFunc(s.own, func(a netip.Addr) bool { return a.Is4() == virtual.Is4() })
+	if at >= 0 {
+		return s.own[at], nil
+	}
+
+	return netip.Addr{}, &Error{
+		infrav1.ControlPlaneServicesInvalidReason,
+		s.NICs[0].field[:len(s.NICs[0].field)-1],
+		fmt.Sprintf("the first network interface has no static address of the family of %s %s, which keepalived is "+
+			"to hold; give it one, or use virtualIP KubeVIP", what, virtual),
+	}
+}
+
+func (s *nodeServices) addAPI() error {
+	if !s.endpointHeld() || !s.ControlPlane {
+		return nil
+	}
+
+	api := &bootstrap.APIEndpoint{
+		VirtualAddress: *s.endpoint,
+		Port:           or(s.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
+		ServerPort:     or(s.asked.APIServerPort, defaultAPIServerPort),
+		NginxImage:     s.asked.NginxImage,
+	}
+	if s.asked.LoadBalancer != noLoadBalancer {
+		api.LoadBalancer = bootstrap.LoadBalancer(s.asked.LoadBalancer)
+	}
+
+	if s.asked.VirtualIP == kubeVIP {
+		api.KubeVIPImage = or(s.asked.KubeVIPImage, defaultKubeVIPImage)
+	} else {
+		self, err := s.self("the control plane endpoint", s.endpoint.Address)
+		if err != nil {
+			return err
+		}
+
+		s.out.Self = self
+	}
+
+	for _, node := range s.ControlPlaneNodes {
+		if node.Is4() == s.endpoint.Address.Is4() {
+			api.Nodes = append(api.Nodes, node)
+		}
+	}
+
+	s.out.API = api
+
+	return nil
+}
+
+func (s *nodeServices) addIngress() error {
+	if s.ingress == nil {
+		return nil
+	}
+
+	s.out.Ingress = s.ingress
+	if s.out.Self.IsValid() {
+		return nil
+	}
+
+	var err error
+	s.out.Self, err = s.self("the ingress address", s.ingress.Address)
+
+	return err
+}
+
+func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
+	if s.asked.DNS == nil {
+		return
+	}
+
+	dns := &bootstrap.DNS{
+		Domain:       s.asked.DNS.Domain,
+		Addresses:    s.own,
+		Endpoint:     s.endpoint.All(),
+		ControlPlane: s.ControlPlane,
+		Image:        or(s.asked.DNS.Image, defaultCoreDNSImage),
+		Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool {
+			return slices.Contains(s.own, a)
+		}),
+	}
+	if s.ingress != nil {
+		dns.Ingress = s.ingress.All()
+	}
+
+	// The node that holds the endpoint knows all nodes, also those that are made later.
+	if s.endpointHeld() {
+		dns.Servers = s.endpoint.All()
+	}
+
+	if s.endpointHeld() && s.ControlPlane {
+		dns.Floating = s.endpoint.All()
+	}
+
+	dns.Servers = union(dns.Servers, s.ControlPlaneNodes)
+	s.out.DNS = dns
 }
 
 // virtualAddress reads one; nil where it is not an address.

@@ -69,33 +69,8 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 		return "", nil
 	}
 
-	ignition := usesIgnition(in, template)
-	if given := in.Bootstrap.Format == bootstrap.Ignition; given != ignition {
-		field, os := "spec.virtualMachine.osType", or(in.Spec.VirtualMachine.OSType, template.OS.Type)
-		if given {
-			return "", &Error{
-				infrav1.BootstrapDataInvalidReason,
-				field,
-				fmt.Sprintf(
-					"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set "+
-						"it to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config",
-					os,
-					in.Bootstrap.Source,
-					IgnitionOS,
-				),
-			}
-		}
-
-		return "", &Error{
-			infrav1.BootstrapDataInvalidReason,
-			field,
-			fmt.Sprintf(
-				"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
-					"format of the KubeadmConfig to ignition, or another osType for an image with cloud-init",
-				os,
-				in.Bootstrap.Source,
-			),
-		}
+	if err := checkFormat(in, template); err != nil {
+		return "", err
 	}
 
 	guest := guestOf(in, machine)
@@ -106,44 +81,63 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 
 	merged, err := bootstrap.Merge(in.Bootstrap.Data, in.Bootstrap.Format, guest)
 	if err != nil {
-		return "", &Error{infrav1.BootstrapDataInvalidReason, in.Bootstrap.Source, err.Error()}
+		return "", invalidData(in.Bootstrap.Source, "%v", err)
 	}
 
 	pointer := UserDataOf(in.Spec, in.Cluster).BootstrapDelivery == byPointer
-	if most := map[bool]int{false: maxUserData, true: userdataserver.MaxData}[pointer]; len(merged) > most {
-		return "", &Error{
-			infrav1.BootstrapDataInvalidReason,
-			in.Bootstrap.Source,
-			fmt.Sprintf(
-				"with what is added the user data has %d bytes, and at most %d can be given to a VM; put large "+
-					"files into the image, or let the guest fetch them",
-				len(merged),
-				most,
-			),
-		}
+	most := maxUserData
+	if pointer {
+		most = userdataserver.MaxData
+	}
+
+	if len(merged) > most {
+		return "", invalidData(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most %d can "+
+			"be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
 	}
 
 	if !pointer {
 		return string(merged), nil
 	}
 
+	return pointerTo(in, template, merged)
+}
+
+func invalidData(field, format string, args ...any) error {
+	return &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(format, args...)}
+}
+
+// checkFormat checks that what reads the user data understands it.
+func checkFormat(in Input, template *engine.Template) error {
+	ignition, given := usesIgnition(in, template), in.Bootstrap.Format == bootstrap.Ignition
+	os := or(in.Spec.VirtualMachine.OSType, template.OS.Type)
+
+	switch {
+	case given && !ignition:
+		return invalidData("spec.virtualMachine.osType",
+			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for "+
+				"an image with Ignition, or the format of the KubeadmConfig to cloud-config",
+			os, in.Bootstrap.Source, IgnitionOS)
+	case ignition && !given:
+		return invalidData("spec.virtualMachine.osType",
+			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of "+
+				"the KubeadmConfig to ignition, or another osType for an image with cloud-init",
+			os, in.Bootstrap.Source)
+	}
+
+	return nil
+}
+
+// pointerTo offers the user data to the VM, and returns the configuration with which Ignition fetches it.
+func pointerTo(in Input, template *engine.Template, merged []byte) (string, error) {
 	const field = "userData.bootstrapDelivery"
-	if !ignition {
-		return "", &Error{
-			infrav1.BootstrapDataInvalidReason,
-			field,
-			"Pointer is for images with Ignition: the engine gives cloud-init nothing with which it could fetch and " +
-				"verify the rest; set it to Inline",
-		}
+	if !usesIgnition(in, template) {
+		return "", invalidData(field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with "+
+			"which it could fetch and verify the rest; set it to Inline")
 	}
 
 	if in.Bootstrap.Offer == nil {
-		return "", &Error{
-			infrav1.BootstrapDataInvalidReason,
-			field,
-			"Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach it; set the flag, or " +
-				"bootstrapDelivery to Inline",
-		}
+		return "", invalidData(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach "+
+			"it; set the flag, or bootstrapDelivery to Inline")
 	}
 
 	where, err := in.Bootstrap.Offer(merged)

@@ -108,6 +108,16 @@ type options struct {
 func (o *options) addFlags(fs *pflag.FlagSet) {
 	o.logs = logs.NewOptions()
 	logsv1.AddFlags(o.logs, fs)
+	o.addLeaderFlags(fs)
+	o.addWatchFlags(fs)
+	o.addTerraformFlags(fs)
+	o.addTenantFlags(fs)
+	flags.AddManagerOptions(fs, &o.manager)
+	feature.MutableGates.AddFlag(fs)
+}
+
+// addLeaderFlags adds the flags of leader election.
+func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Elect a leader, so that several replicas can run and one works.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second,
 		"How long others wait until they take over a lease that is not renewed.")
@@ -116,6 +126,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How often leader election is tried.")
 	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "",
 		"Namespace of the lease; empty means that of the pod.")
+}
+
+// addWatchFlags adds the flags of what the manager looks at, how often, and how it is looked at.
+func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
 	fs.StringVar(
 		&o.watchFilter,
@@ -134,6 +148,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"OLVMClusters of one engine that are reconciled at once.")
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20,
 		"OLVMMachines of one engine that are reconciled at once.")
+}
+
+// addTerraformFlags adds the flags of Terraform's runs.
+func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4,
 		"Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
 	fs.DurationVar(
@@ -152,6 +170,10 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no "+
 			"Landlock or the executor is a script. Without it the log says so.",
 	)
+}
+
+// addTenantFlags adds the flags of what tenants and their guests may have.
+func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
 		&o.unboundCredentials,
 		"allow-unbound-credentials",
@@ -174,8 +196,6 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 			"https://10.20.30.4:9445; empty means not at all.",
 	)
 	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
-	flags.AddManagerOptions(fs, &o.manager)
-	feature.MutableGates.AddFlag(fs)
 }
 
 func (o *options) validate() error {
@@ -254,8 +274,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	log := ctrl.Log.WithName("setup")
-	log.Info("Starting", "version", version.Version, "executor", executable.String())
+	ctrl.Log.WithName("setup").Info("Starting", "version", version.Version, "executor", executable.String())
 	if o.contentionProfiling {
 		goruntime.SetBlockProfileRate(1)
 	}
@@ -285,7 +304,7 @@ func run(ctx context.Context, o options) error {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
 
-	userData, err := addDelivery(ctx, mgr, o)
+	userData, err := addUserDataServer(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
@@ -294,6 +313,15 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
+	if err := addCare(mgr, runs); err != nil {
+		return err
+	}
+
+	return serve(ctx, mgr, runs, leads, o)
+}
+
+// addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
+func addCare(mgr ctrl.Manager, runs *workspace.Runs) error {
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
 			return fmt.Errorf("failed to add the care for memory: %w", err)
@@ -308,7 +336,13 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("failed to add the readiness probe: %w", err)
 	}
 
-	err = mgr.Start(ctx)
+	return nil
+}
+
+// serve runs the manager until it ends, and waits until the state of each run is saved: a manager that has lost its
+// lease does not wait for its Runnables.
+func serve(ctx context.Context, mgr ctrl.Manager, runs *workspace.Runs, leads *leadership, o options) error {
+	err := mgr.Start(ctx)
 	grace := shutdownTimeout
 	if err != nil && leads != nil && ctx.Err() == nil {
 		grace = o.lostLease()
@@ -379,8 +413,8 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	return mgr, nil
 }
 
-// addDelivery has the manager serve user data, where VMs reach it; nil where they do not.
-func addDelivery(ctx context.Context, mgr ctrl.Manager, o options) (*userdataserver.Server, error) {
+// addUserDataServer has the manager serve user data, where VMs reach it; nil where they do not.
+func addUserDataServer(ctx context.Context, mgr ctrl.Manager, o options) (*userdataserver.Server, error) {
 	if o.bootstrapURL == "" {
 		return nil, nil
 	}
@@ -436,47 +470,82 @@ func addControllers(
 		reader = &namespaceReader{Reader: reader, Namespace: o.namespace}
 	}
 
+	executor, err := newExecutor(mgr, executable, sessions, runs, o)
+	if err != nil {
+		return err
+	}
+
+	runs.Executor, runs.WorkDir = executor, o.workDir
+	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
 	engines := &enginepool.Pool{
 		Reader:   reader,
 		Metadata: mgr.GetCache(),
 		Sessions: sessions,
 		Unbound:  o.unboundCredentials,
 	}
-	provider := tfprovider.InProcess{
-		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence},
-	}
-	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
-	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
-		return errors.New(
-			"--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or " +
-				"newer, with landlock among its LSMs), and the executor must be a program, not a script",
-		)
-	}
 
-	ctrl.Log.WithName("setup").Info("Terraform runs are confined", "by", executor.Confinement())
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
-			ctrl.Log.WithName("setup").Error(err, "Failed to prepare the executors")
-		}
-
-		return nil
-	})); err != nil {
-		return fmt.Errorf("failed to add the preparation of executors: %w", err)
-	}
-
-	runs.Executor, runs.WorkDir = executor, o.workDir
-	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), reader, mgr.GetCache()
-	err := (&cluster.Reconciler{
-		Client:    mgr.GetClient(),
-		APIReader: reader,
-		Engines:   engines,
-		Runs:      runs,
-		Recorder:  mgr.GetEventRecorder("olvmcluster-controller"), WatchFilterValue: o.watchFilter,
+	err = (&cluster.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Runs:             runs,
+		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
+		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 	if err != nil {
 		return err
 	}
 
+	err = (&machine.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Runs:             runs,
+		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),
+		WatchFilterValue: o.watchFilter,
+		CacheHasAll:      o.watchFilter == "" && o.namespace == "",
+		Delivery:         userData,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+	if err != nil {
+		return err
+	}
+
+	return addSmallControllers(ctx, mgr, reader, o)
+}
+
+// newExecutor returns the executor of all runs, and prepares it while the manager starts.
+func newExecutor(
+	mgr ctrl.Manager, executable terraform.Executable, sessions *engine.Sessions, runs *workspace.Runs, o options,
+) (*terraform.Executor, error) {
+	provider := tfprovider.InProcess{
+		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence},
+	}
+	executor := terraform.NewExecutor(executable, provider, filepath.Join(o.workDir, ".init"))
+	if o.requireConfinement && executor.Confinement() == terraform.Unconfined {
+		return nil, errors.New(
+			"--require-confinement: Terraform cannot be confined here: the kernel must have Landlock (Linux 5.13 or " +
+				"newer, with landlock among its LSMs), and the executor must be a program, not a script",
+		)
+	}
+
+	log := ctrl.Log.WithName("setup")
+	log.Info("Terraform runs are confined", "by", executor.Confinement())
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		if err := executor.Warm(ctx, o.terraformRuns); err != nil { // runs say it again, where users look
+			log.Error(err, "Failed to prepare the executors")
+		}
+
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("failed to add the preparation of executors: %w", err)
+	}
+
+	return executor, nil
+}
+
+// addSmallControllers adds the controllers that run no Terraform.
+func addSmallControllers(ctx context.Context, mgr ctrl.Manager, reader client.Reader, o options) error {
 	for _, configMaps := range []bool{false, true} {
 		err := (&access.Reconciler{
 			Client:     mgr.GetClient(),
@@ -488,7 +557,7 @@ func addControllers(
 		}
 	}
 
-	err = (&machinetemplate.Reconciler{
+	err := (&machinetemplate.Reconciler{
 		Client:           mgr.GetClient(),
 		Recorder:         mgr.GetEventRecorder("olvmmachinetemplate-controller"),
 		WatchFilterValue: o.watchFilter,
@@ -502,18 +571,11 @@ func addControllers(
 		return err
 	}
 
-	if err := (&node.Reconciler{
-		Client: mgr.GetClient(), ClusterCache: workloads, Recorder: mgr.GetEventRecorder("olvmnode-controller"),
-		ApproveServingCertificates: o.approveServing, WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency}); err != nil {
-		return err
-	}
-
-	return (&machine.Reconciler{
-		Client: mgr.GetClient(), APIReader: reader, Engines: engines,
-		Runs:             runs,
-		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),
-		WatchFilterValue: o.watchFilter,
-		CacheHasAll:      o.watchFilter == "" && o.namespace == "", Delivery: userData,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
+	return (&node.Reconciler{
+		Client:                     mgr.GetClient(),
+		ClusterCache:               workloads,
+		Recorder:                   mgr.GetEventRecorder("olvmnode-controller"),
+		ApproveServingCertificates: o.approveServing,
+		WatchFilterValue:           o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }

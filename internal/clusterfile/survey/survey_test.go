@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "init.md"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "init.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,103 +72,103 @@ func (s *Engine) at(when time.Time, change func()) {
 
 // advance makes the change that was planned.
 func (s *Engine) advance(v *store.VM) {
-	from, to := v.Status, v.Until.Status
-	switch to {
+	switch v.Until.Status {
 	case store.StatusPoweringUp:
-		v.Status = to
-		switch {
-		case s.settings.GuestFault(GuestNeverBoots, v.Name):
-			s.settle(v, store.StatusPoweringUp)
-		case s.settings.GuestFault(GuestLostBoot, v.Name):
-			s.arrange(v, store.StatusDown, s.settings.Timings.PowerUp)
-		default:
-			s.arrange(v, store.StatusUp, s.settings.Timings.PowerUp)
-		}
+		s.powerUp(v)
 	case store.StatusUp:
-		if from == store.StatusMigrating {
-			v.Host, v.Destination = v.Destination, ""
-			s.settle(v, store.StatusUp)
-			s.event(
-				63,
-				"normal",
-				"Migration completed (VM: "+v.Name+", Destination: "+s.store.HostName(v.Host)+").",
-				eventOf{
-					vm:   v.ID,
-					host: v.Host,
-				},
-			)
-			s.drain()
-
-			return
-		}
-
-		if v.PauseAtStart && from == store.StatusPoweringUp {
-			v.PauseAtStart = false
-			s.settle(v, store.StatusPaused)
-			s.finish(v.ID)
-
-			return
-		}
-
-		s.settle(v, store.StatusUp)
-		if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine goes back to what it sees
-			return
-		}
-
-		s.finish(v.ID)
-		s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{
-			vm:   v.ID,
-			host: v.Host,
-		})
-		s.boot(v)
-		s.drain()
-		if s.settings.GuestFault(GuestCrashes, v.Name) {
-			s.at(time.Now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
-		}
+		s.comeUp(v)
 	case store.StatusDown:
-		if from == store.StatusDown && v.Applied != nil {
-			v.Hardware, v.Applied = *v.Applied, nil
-			s.settle(v, store.StatusDown)
-			return
-		}
-
-		if from == store.StatusImageLocked && s.showPreview(v) {
-			return
-		}
-
-		if from == store.StatusImageLocked {
-			for _, a := range s.store.AttachmentsOf(v.ID) {
-				if d := s.store.Disks.Get(a.Disk); d.Status == store.StatusLocked && d.Until.Status == "" {
-					d.Status = store.StatusOK
-					s.store.Disks.Put(d.ID, d)
-				}
-			}
-
-			s.event(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
-			s.settle(v, store.StatusDown)
-			s.finish(v.ID)
-
-			return
-		}
-
-		if from == store.StatusPoweringUp {
-			s.event(
-				119,
-				"error",
-				"VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
-				eventOf{
-					vm:   v.ID,
-					host: v.Host,
-				},
-			)
-		}
-
-		s.down(v)
+		s.goDown(v)
 	case store.StatusSuspended:
 		v.Host = ""
 		s.settle(v, store.StatusSuspended)
 		s.drain()
 	}
+}
+
+func (s *Engine) powerUp(v *store.VM) {
+	v.Status = store.StatusPoweringUp
+
+	switch {
+	case s.settings.GuestFault(GuestNeverBoots, v.Name):
+		s.settle(v, store.StatusPoweringUp)
+	case s.settings.GuestFault(GuestLostBoot, v.Name):
+		s.arrange(v, store.StatusDown, s.settings.Timings.PowerUp)
+	default:
+		s.arrange(v, store.StatusUp, s.settings.Timings.PowerUp)
+	}
+}
+
+func (s *Engine) comeUp(v *store.VM) {
+	from := v.Status
+
+	switch {
+	case from == store.StatusMigrating:
+		v.Host, v.Destination = v.Destination, ""
+		s.settle(v, store.StatusUp)
+		s.event(63, "normal",
+			"Migration completed (VM: "+v.Name+", Destination: "+s.store.HostName(v.Host)+").",
+			eventOf{vm: v.ID, host: v.Host})
+		s.drain()
+
+		return
+	case v.PauseAtStart && from == store.StatusPoweringUp:
+		v.PauseAtStart = false
+		s.settle(v, store.StatusPaused)
+		s.finish(v.ID)
+
+		return
+	}
+
+	s.settle(v, store.StatusUp)
+	if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine goes back to what it sees
+		return
+	}
+
+	s.finish(v.ID)
+	s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{vm: v.ID, host: v.Host})
+	s.boot(v)
+	s.drain()
+	if s.settings.GuestFault(GuestCrashes, v.Name) {
+		s.at(time.Now().Add(s.settings.Timings.PowerUp), func() { s.Crash(v) })
+	}
+}
+
+func (s *Engine) goDown(v *store.VM) {
+	from := v.Status
+
+	switch {
+	case from == store.StatusDown && v.Applied != nil:
+		v.Hardware, v.Applied = *v.Applied, nil
+		s.settle(v, store.StatusDown)
+
+		return
+	case from == store.StatusImageLocked:
+		if !s.showPreview(v) {
+			s.completeCreation(v)
+		}
+
+		return
+	case from == store.StatusPoweringUp:
+		s.event(119, "error", "VM "+v.Name+" is down with error. Exit message: Lost connection with qemu process.",
+			eventOf{vm: v.ID, host: v.Host})
+	}
+
+	s.down(v)
+}
+
+// completeCreation unlocks the disks of a VM that was made.
+func (s *Engine) completeCreation(v *store.VM) {
+	for _, a := range s.store.AttachmentsOf(v.ID) {
+		if d := s.store.Disks.Get(a.Disk); d.Status == store.StatusLocked && d.Until.Status == "" {
+			d.Status = store.StatusOK
+			s.store.Disks.Put(d.ID, d)
+		}
+	}
+
+	s.event(53, "normal", "VM "+v.Name+" creation has been completed.", eventOf{vm: v.ID})
+	s.settle(v, store.StatusDown)
+	s.finish(v.ID)
 }
 
 // down is the end of a VM's run, however it came.

@@ -64,34 +64,14 @@ func (s *Control) routes() *http.ServeMux {
 		s.ClearFaults()
 		return nil
 	})
-	do("DELETE /faults/{id}", func(r *http.Request) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		before := len(s.faults)
-		s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return strconv.Itoa(f.ID) == r.PathValue("id") })
-		if len(s.faults) == before {
-			return fmt.Errorf("there is no fault %s", r.PathValue("id"))
-		}
-
-		return nil
-	})
+	do("DELETE /faults/{id}", func(r *http.Request) error { return s.clearFault(r.PathValue("id")) })
 	do("POST /expire-sessions", func(*http.Request) error {
 		s.ExpireSessions()
 		return nil
 	})
 	do("POST /users/{name}/unlock", func(r *http.Request) error { return s.UnlockUser(r.PathValue("name")) })
 	do("POST /vms/{name}/crash", func(r *http.Request) error { return s.Crash(r.PathValue("name")) })
-	do("POST /vms/{name}/node", func(r *http.Request) error {
-		var in struct {
-			Ready  string `json:"ready"`
-			Reason string `json:"reason"`
-		}
-		if err := readStrict(r.Body, &in); err != nil {
-			return err
-		}
-
-		return s.SetNodeReady(r.PathValue("name"), in.Ready, cmp.Or(in.Reason, "SetByTest"))
-	})
+	do("POST /vms/{name}/node", s.setNode)
 	do("POST /hosts/{name}/fail", func(r *http.Request) error { return s.FailHost(r.PathValue("name")) })
 	do("POST /hosts/{name}/recover", func(r *http.Request) error { return s.RecoverHost(r.PathValue("name")) })
 	do("POST /hosts/{name}/maintenance", func(r *http.Request) error { return s.MaintainHost(r.PathValue("name")) })
@@ -100,6 +80,32 @@ func (s *Control) routes() *http.ServeMux {
 	})
 
 	return mux
+}
+
+// clearFault removes the fault rule of that ID.
+func (s *Control) clearFault(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.faults)
+	s.faults = slices.DeleteFunc(s.faults, func(f *Fault) bool { return strconv.Itoa(f.ID) == id })
+	if len(s.faults) == before {
+		return fmt.Errorf("there is no fault %s", id)
+	}
+
+	return nil
+}
+
+// setNode sets the Ready condition of the Node of a VM.
+func (s *Control) setNode(r *http.Request) error {
+	var in struct {
+		Ready  string `json:"ready"`
+		Reason string `json:"reason"`
+	}
+	if err := readStrict(r.Body, &in); err != nil {
+		return err
+	}
+
+	return s.SetNodeReady(r.PathValue("name"), in.Ready, cmp.Or(in.Reason, "SetByTest"))
 }
 
 func readStrict(from io.Reader, into any) error {

@@ -302,12 +302,7 @@ func (s *Control) State() State {
 		}
 	}
 
-	events := st.Events.Where(nil, store.EventKey)
-	slices.Reverse(events)
-
-	for _, e := range events[:min(len(events), latest)] {
-		out.Events = append(out.Events, EventInfo{Time: e.Time, Severity: e.Severity, Description: e.Description})
-	}
+	out.Events = latestEvents(st)
 
 	used := map[string]int64{}
 	for _, v := range st.VMs.Rows {
@@ -315,66 +310,91 @@ func (s *Control) State() State {
 	}
 
 	for _, dc := range st.DataCenters.Where(nil, func(d *store.DataCenter) string { return d.Name }) {
-		center := DataCenterInfo{
-			Name:           dc.Name,
-			Networks:       []string{},
-			StorageDomains: []StorageDomainInfo{},
-			Clusters:       []ClusterInfo{},
-		}
-		for _, n := range st.Networks.Where(func(n *store.Network) bool {
-			return n.DataCenter == dc.ID
-		}, func(n *store.Network) string { return n.Name }) {
-			center.Networks = append(center.Networks, n.Name)
-		}
+		out.DataCenters = append(out.DataCenters, dataCenterInfo(st, dc, used))
+	}
 
-		for _, d := range st.StorageDomains.Where(func(d *store.StorageDomain) bool {
-			return d.DataCenter == dc.ID
-		}, func(d *store.StorageDomain) string { return d.Name }) {
-			taken, _ := st.Usage(d.ID)
-			center.StorageDomains = append(center.StorageDomains, StorageDomainInfo{
-				Name:      d.Name,
-				Bytes:     d.Bytes,
-				UsedBytes: taken,
-			})
-		}
+	return out
+}
 
-		for _, g := range st.Clusters.Where(func(g *store.Cluster) bool {
-			return g.DataCenter == dc.ID
-		}, store.ClusterKey) {
-			group := ClusterInfo{Name: g.Name, Hosts: []HostInfo{}, AffinityGroups: []AffinityGroupInfo{}}
-			for _, h := range st.Hosts.Where(func(h *store.Host) bool {
-				return h.Cluster == g.ID
-			}, func(h *store.Host) string { return h.Name }) {
-				group.Hosts = append(group.Hosts, HostInfo{
-					Name:        h.Name,
-					Status:      h.Status,
-					MemoryBytes: h.Memory,
-					UsedBytes:   used[h.ID],
-				})
+func latestEvents(st *store.Store) []EventInfo {
+	events := st.Events.Where(nil, store.EventKey)
+	slices.Reverse(events)
+	out := []EventInfo{}
+
+	for _, e := range events[:min(len(events), latest)] {
+		out = append(out, EventInfo{Time: e.Time, Severity: e.Severity, Description: e.Description})
+	}
+
+	return out
+}
+
+// dataCenterInfo describes a data center. used is the memory in bytes of the VMs on each host, by its ID.
+func dataCenterInfo(st *store.Store, dc *store.DataCenter, used map[string]int64) DataCenterInfo {
+	out := DataCenterInfo{
+		Name:           dc.Name,
+		Networks:       []string{},
+		StorageDomains: []StorageDomainInfo{},
+		Clusters:       []ClusterInfo{},
+	}
+	networks := st.Networks.Where(func(n *store.Network) bool {
+		return n.DataCenter == dc.ID
+	}, func(n *store.Network) string { return n.Name })
+
+	for _, n := range networks {
+		out.Networks = append(out.Networks, n.Name)
+	}
+
+	domains := st.StorageDomains.Where(func(d *store.StorageDomain) bool {
+		return d.DataCenter == dc.ID
+	}, func(d *store.StorageDomain) string { return d.Name })
+
+	for _, d := range domains {
+		taken, _ := st.Usage(d.ID)
+		out.StorageDomains = append(out.StorageDomains, StorageDomainInfo{
+			Name:      d.Name,
+			Bytes:     d.Bytes,
+			UsedBytes: taken,
+		})
+	}
+
+	clusters := st.Clusters.Where(func(g *store.Cluster) bool { return g.DataCenter == dc.ID }, store.ClusterKey)
+	for _, g := range clusters {
+		out.Clusters = append(out.Clusters, clusterInfo(st, g, used))
+	}
+
+	return out
+}
+
+func clusterInfo(st *store.Store, g *store.Cluster, used map[string]int64) ClusterInfo {
+	out := ClusterInfo{Name: g.Name, Hosts: []HostInfo{}, AffinityGroups: []AffinityGroupInfo{}}
+	hosts := st.Hosts.Where(func(h *store.Host) bool {
+		return h.Cluster == g.ID
+	}, func(h *store.Host) string { return h.Name })
+
+	for _, h := range hosts {
+		out.Hosts = append(out.Hosts, HostInfo{
+			Name:        h.Name,
+			Status:      h.Status,
+			MemoryBytes: h.Memory,
+			UsedBytes:   used[h.ID],
+		})
+	}
+
+	groups := st.Groups.Where(func(a *store.AffinityGroup) bool { return a.Cluster == g.ID }, store.GroupKey)
+	for _, a := range groups {
+		info := AffinityGroupInfo{
+			Name:      a.Name,
+			Positive:  a.VMsRule.Positive,
+			Enforcing: a.VMsRule.Enforcing,
+			VMs:       []string{},
+		}
+		for _, id := range a.VMs {
+			if v := st.VMs.Get(id); v != nil {
+				info.VMs = append(info.VMs, v.Name)
 			}
-
-			for _, a := range st.Groups.Where(func(a *store.AffinityGroup) bool {
-				return a.Cluster == g.ID
-			}, store.GroupKey) {
-				info := AffinityGroupInfo{
-					Name:      a.Name,
-					Positive:  a.VMsRule.Positive,
-					Enforcing: a.VMsRule.Enforcing,
-					VMs:       []string{},
-				}
-				for _, id := range a.VMs {
-					if v := st.VMs.Get(id); v != nil {
-						info.VMs = append(info.VMs, v.Name)
-					}
-				}
-
-				group.AffinityGroups = append(group.AffinityGroups, info)
-			}
-
-			center.Clusters = append(center.Clusters, group)
 		}
 
-		out.DataCenters = append(out.DataCenters, center)
+		out.AffinityGroups = append(out.AffinityGroups, info)
 	}
 
 	return out

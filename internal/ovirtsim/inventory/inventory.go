@@ -369,16 +369,30 @@ func (v *validation) names(path string) func(i int, name, id string) {
 	}
 }
 
-func (v *validation) dataCenter(at string, dc DataCenter) {
-	var networks, domains, clusters, templates, profiles []string
+// centerNames are the names that objects of a data center may refer to.
+type centerNames struct {
+	networks, domains, clusters, templates []string
+	// profiles are named NETWORK/PROFILE.
+	profiles []string
+}
 
+func (v *validation) dataCenter(at string, dc DataCenter) {
+	var names centerNames
+	v.networks(at, dc, &names)
+	v.storageDomains(at, dc, &names)
+	v.clusters(at, dc, &names)
+	v.templates(at, dc, &names)
+	v.vms(at, dc, &names)
+}
+
+func (v *validation) networks(at string, dc DataCenter, names *centerNames) {
 	named := v.names(at + "networks")
 	for i, n := range dc.Networks {
 		named(i, n.Name, n.ID)
+		names.networks = append(names.networks, n.Name)
 
-		networks = append(networks, n.Name)
 		for _, p := range n.VNICProfiles {
-			profiles = append(profiles, n.Name+"/"+p)
+			names.profiles = append(names.profiles, n.Name+"/"+p)
 		}
 
 		if n.DHCP != nil {
@@ -390,20 +404,24 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 			v.wrong(fmt.Sprintf("%snetworks[%d].slaac", at, i), "%q is not an IPv6 prefix of 64 bits", n.SLAAC)
 		}
 	}
+}
 
-	named = v.names(at + "storageDomains")
+func (v *validation) storageDomains(at string, dc DataCenter, names *centerNames) {
+	named := v.names(at + "storageDomains")
 	for i, d := range dc.StorageDomains {
 		named(i, d.Name, d.ID)
-		domains = append(domains, d.Name)
+		names.domains = append(names.domains, d.Name)
 		if d.Type != "" && !slices.Contains(storageTypes, d.Type) {
 			v.wrong(fmt.Sprintf("%sstorageDomains[%d].type", at, i), "%q is none of %v", d.Type, storageTypes)
 		}
 	}
+}
 
-	named = v.names(at + "clusters")
+func (v *validation) clusters(at string, dc DataCenter, names *centerNames) {
+	named := v.names(at + "clusters")
 	for i, c := range dc.Clusters {
 		named(i, c.Name, c.ID)
-		clusters = append(clusters, c.Name)
+		names.clusters = append(names.clusters, c.Name)
 		here := fmt.Sprintf("%sclusters[%d].", at, i)
 
 		hosts := v.names(here + "hosts")
@@ -414,58 +432,65 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 			}
 		}
 
+		var vms []string
+
+		for _, m := range dc.VMs {
+			if m.Cluster == c.Name {
+				vms = append(vms, m.Name)
+			}
+		}
+
 		groups := v.names(here + "affinityGroups")
 		for j, g := range c.AffinityGroups {
 			groups(j, g.Name, g.ID)
 
 			for _, name := range g.VMs {
-				var vms []string
-
-				for _, m := range dc.VMs {
-					if m.Cluster == c.Name {
-						vms = append(vms, m.Name)
-					}
-				}
-
 				v.known(fmt.Sprintf("%saffinityGroups[%d].vms", here, j), name, vms, false)
 			}
 		}
 	}
+}
 
-	named = v.names(at + "templates")
+func (v *validation) templates(at string, dc DataCenter, names *centerNames) {
+	named := v.names(at + "templates")
 	for i, t := range dc.Templates {
 		named(i, t.Name, t.ID)
+		names.templates = append(names.templates, t.Name)
 		here := fmt.Sprintf("%stemplates[%d].", at, i)
 		if t.Cores < 0 {
 			v.wrong(here+"cores", "must not be negative")
 		}
 
-		templates = append(templates, t.Name)
-		v.known(here+"cluster", t.Cluster, clusters, true)
-
-		for j, d := range t.Disks {
-			v.known(fmt.Sprintf("%sdisks[%d].storageDomain", here, j), d.StorageDomain, domains, true)
-			if d.Size <= 0 {
-				v.wrong(fmt.Sprintf("%sdisks[%d].size", here, j), "must be positive")
-			}
-
-			if d.Format != "" && d.Format != "cow" && d.Format != "raw" {
-				v.wrong(fmt.Sprintf("%sdisks[%d].format", here, j), "%q is neither cow nor raw", d.Format)
-			}
-		}
-
-		if len(t.Disks) > 0 && len(domains) == 0 {
-			v.wrong(here+"disks", "the data center has no storage domain for them")
-		}
+		v.known(here+"cluster", t.Cluster, names.clusters, true)
+		v.templateDisks(here, t, names)
 
 		for j, n := range t.NICs {
-			v.known(fmt.Sprintf("%snics[%d].network", here, j), n.Network, networks, false)
-			v.known(fmt.Sprintf("%snics[%d].vnicProfile", here, j), n.Network+"/"+cmp.Or(n.VNICProfile, n.Network),
-				profiles, false)
+			profile := n.Network + "/" + cmp.Or(n.VNICProfile, n.Network)
+			v.known(fmt.Sprintf("%snics[%d].network", here, j), n.Network, names.networks, false)
+			v.known(fmt.Sprintf("%snics[%d].vnicProfile", here, j), profile, names.profiles, false)
+		}
+	}
+}
+
+func (v *validation) templateDisks(here string, t Template, names *centerNames) {
+	for i, d := range t.Disks {
+		v.known(fmt.Sprintf("%sdisks[%d].storageDomain", here, i), d.StorageDomain, names.domains, true)
+		if d.Size <= 0 {
+			v.wrong(fmt.Sprintf("%sdisks[%d].size", here, i), "must be positive")
+		}
+
+		if d.Format != "" && d.Format != "cow" && d.Format != "raw" {
+			v.wrong(fmt.Sprintf("%sdisks[%d].format", here, i), "%q is neither cow nor raw", d.Format)
 		}
 	}
 
-	named = v.names(at + "vms")
+	if len(t.Disks) > 0 && len(names.domains) == 0 {
+		v.wrong(here+"disks", "the data center has no storage domain for them")
+	}
+}
+
+func (v *validation) vms(at string, dc DataCenter, names *centerNames) {
+	named := v.names(at + "vms")
 	for i, m := range dc.VMs {
 		named(i, m.Name, m.ID)
 		here := fmt.Sprintf("%svms[%d].", at, i)
@@ -473,8 +498,8 @@ func (v *validation) dataCenter(at string, dc DataCenter) {
 			v.wrong(here+"name", "%q may hold only letters, digits, dash, underscore and dot", m.Name)
 		}
 
-		v.known(here+"cluster", m.Cluster, clusters, false)
-		v.known(here+"template", m.Template, append(slices.Clone(templates), "Blank"), false)
+		v.known(here+"cluster", m.Cluster, names.clusters, false)
+		v.known(here+"template", m.Template, append(slices.Clone(names.templates), "Blank"), false)
 	}
 }
 
@@ -556,21 +581,7 @@ func fillDataCenter(s *store.Store, dc DataCenter, now time.Time) {
 	s.DataCenters.Put(center.ID, center)
 
 	for _, n := range dc.Networks {
-		net := &store.Network{
-			ID:         s.IDOf(n.ID, "network", dc.Name, n.Name),
-			Name:       n.Name,
-			DataCenter: center.ID,
-			VLAN:       n.VLAN,
-			DHCP:       n.DHCP,
-			SLAAC:      n.SLAAC,
-			Leases:     map[string]string{},
-		}
-		s.Networks.Put(net.ID, net)
-
-		for _, p := range n.VNICProfiles {
-			id := s.IDOf("", "vnicprofile", dc.Name, n.Name, p)
-			s.VNICProfiles.Put(id, &store.VNICProfile{ID: id, Name: p, Network: net.ID})
-		}
+		fillNetwork(s, dc.Name, center.ID, n)
 	}
 
 	for _, d := range dc.StorageDomains {
@@ -584,85 +595,110 @@ func fillDataCenter(s *store.Store, dc DataCenter, now time.Time) {
 		})
 	}
 
-	clusterID := func(name string) string {
-		if name == "" {
-			return ""
-		}
-
-		for _, c := range dc.Clusters {
-			if c.Name == name {
-				return s.IDOf(c.ID, "cluster", dc.Name, name)
-			}
-		}
-
-		return ""
-	}
-
 	for _, c := range dc.Clusters {
 		fillCluster(s, dc.Name, center.ID, c)
 	}
 
-	domainID := func(name string) string {
-		for i, d := range dc.StorageDomains {
-			if d.Name == name || name == "" && i == 0 {
-				return s.IDOf(d.ID, "storagedomain", dc.Name, d.Name)
-			}
-		}
-
-		return ""
-	}
-
 	for _, t := range dc.Templates {
-		made := &store.Template{
-			Hardware:    store.BlankHardware(),
-			ID:          s.IDOf(t.ID, "template", dc.Name, t.Name),
-			Name:        t.Name,
-			DataCenter:  center.ID,
-			Description: t.Description,
-			Cluster:     clusterID(t.Cluster),
-			Status:      store.StatusOK,
-			Version:     1,
-			VersionName: store.BaseVersion,
-			Kubernetes:  t.Kubernetes,
-			Ignition:    t.Ignition,
-			Created:     now,
-			Consoles:    []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}},
-		}
-		made.OSType, made.Type = cmp.Or(t.OSType, "other"), cmp.Or(t.Type, "server")
-		made.SetMemory(int64(cmp.Or(t.Memory, store.GiB)))
-		made.CPU = store.Topology{Cores: cmp.Or(t.Cores, 1), Sockets: 1, Threads: 1}
-		made.Base = made.ID
-		s.Templates.Put(made.ID, made)
+		fillTemplate(s, dc, center.ID, t, now)
+	}
+}
 
-		for i, d := range t.Disks {
-			id := s.IDOf("", "disk", dc.Name, t.Name, fmt.Sprint(i))
-			format := cmp.Or(d.Format, "cow")
-			s.Disks.Put(id, &store.Disk{
-				ID:          id,
-				Name:        cmp.Or(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, i+1)),
-				Domain:      domainID(d.StorageDomain),
-				Format:      format,
-				Sparse:      format == "cow",
-				Status:      store.StatusOK,
-				ContentType: "data",
-				Provisioned: int64(d.Size),
-				Actual:      int64(d.Size) / 10,
-				Made:        true,
-			})
-			s.Attach(made.ID, id, "virtio_scsi", i == 0)
-		}
+func fillNetwork(s *store.Store, dcName, dcID string, n Network) {
+	net := &store.Network{
+		ID:         s.IDOf(n.ID, "network", dcName, n.Name),
+		Name:       n.Name,
+		DataCenter: dcID,
+		VLAN:       n.VLAN,
+		DHCP:       n.DHCP,
+		SLAAC:      n.SLAAC,
+		Leases:     map[string]string{},
+	}
+	s.Networks.Put(net.ID, net)
 
-		for _, n := range t.NICs {
-			s.NICs.Put(s.IDOf("", "nic", dc.Name, t.Name, n.Name), &store.NIC{
-				ID:        s.IDOf("", "nic", dc.Name, t.Name, n.Name),
-				Name:      n.Name,
-				Owner:     made.ID,
-				Interface: "virtio",
-				Order:     s.Next("nics"),
-				Profile:   s.IDOf("", "vnicprofile", dc.Name, n.Network, cmp.Or(n.VNICProfile, n.Network)),
-			})
+	for _, p := range n.VNICProfiles {
+		id := s.IDOf("", "vnicprofile", dcName, n.Name, p)
+		s.VNICProfiles.Put(id, &store.VNICProfile{ID: id, Name: p, Network: net.ID})
+	}
+}
+
+// clusterID is the ID of a cluster of the data center by its name; empty where there is none.
+func (dc DataCenter) clusterID(s *store.Store, name string) string {
+	for _, c := range dc.Clusters {
+		if c.Name == name && name != "" {
+			return s.IDOf(c.ID, "cluster", dc.Name, name)
 		}
 	}
+
+	return ""
+}
+
+// domainID is the ID of a storage domain of the data center by its name; an empty name is the first one's.
+func (dc DataCenter) domainID(s *store.Store, name string) string {
+	for i, d := range dc.StorageDomains {
+		if d.Name == name || name == "" && i == 0 {
+			return s.IDOf(d.ID, "storagedomain", dc.Name, d.Name)
+		}
+	}
+
+	return ""
+}
+
+func fillTemplate(s *store.Store, dc DataCenter, dcID string, t Template, now time.Time) {
+	made := &store.Template{
+		Hardware:    store.BlankHardware(),
+		ID:          s.IDOf(t.ID, "template", dc.Name, t.Name),
+		Name:        t.Name,
+		DataCenter:  dcID,
+		Description: t.Description,
+		Cluster:     dc.clusterID(s, t.Cluster),
+		Status:      store.StatusOK,
+		Version:     1,
+		VersionName: store.BaseVersion,
+		Kubernetes:  t.Kubernetes,
+		Ignition:    t.Ignition,
+		Created:     now,
+		Consoles:    []store.GraphicsConsole{{ID: store.ConsoleIDs["vnc"], Protocol: "vnc"}},
+	}
+	made.OSType, made.Type = cmp.Or(t.OSType, "other"), cmp.Or(t.Type, "server")
+	made.SetMemory(int64(cmp.Or(t.Memory, store.GiB)))
+	made.CPU = store.Topology{Cores: cmp.Or(t.Cores, 1), Sockets: 1, Threads: 1}
+	made.Base = made.ID
+	s.Templates.Put(made.ID, made)
+
+	for i, d := range t.Disks {
+		fillTemplateDisk(s, dc, made, i, d)
+	}
+
+	for _, n := range t.NICs {
+		id := s.IDOf("", "nic", dc.Name, t.Name, n.Name)
+		s.NICs.Put(id, &store.NIC{
+			ID:        id,
+			Name:      n.Name,
+			Owner:     made.ID,
+			Interface: "virtio",
+			Order:     s.Next("nics"),
+			Profile:   s.IDOf("", "vnicprofile", dc.Name, n.Network, cmp.Or(n.VNICProfile, n.Network)),
+		})
+	}
+}
+
+func fillTemplateDisk(s *store.Store, dc DataCenter, t *store.Template, index int, d TemplateDisk) {
+	id := s.IDOf("", "disk", dc.Name, t.Name, fmt.Sprint(index))
+	format := cmp.Or(d.Format, "cow")
+	s.Disks.Put(id, &store.Disk{
+		ID:          id,
+		Name:        cmp.Or(d.Name, fmt.Sprintf("%s_Disk%d", t.Name, index+1)),
+		Domain:      dc.domainID(s, d.StorageDomain),
+		Format:      format,
+		Sparse:      format == "cow",
+		Status:      store.StatusOK,
+		ContentType: "data",
+		Provisioned: int64(d.Size),
+		Actual:      int64(d.Size) / 10,
+		Made:        true,
+	})
+	s.Attach(t.ID, id, "virtio_scsi", index == 0)
 }
 
 func fillCluster(s *store.Store, dcName, dcID string, c Cluster) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
@@ -40,13 +41,7 @@ type flags struct {
 	verbose        bool
 }
 
-// New returns the command, which writes to out; name is what it is called by, such as ovirtsim or olvmctl sim.
-func New(name string, out io.Writer) *cobra.Command {
-	var f flags
-	command := &cobra.Command{
-		Use:   name[strings.LastIndex(name, " ")+1:],
-		Short: "Simulate an oVirt engine",
-		Long: `It serves the REST API of an oVirt engine over TLS, in XML and JSON, with an inventory of its own: data
+const long = `It serves the REST API of an oVirt engine over TLS, in XML and JSON, with an inventory of its own: data
 centers, clusters, hosts, networks, storage domains, templates, VMs, disks, tags, affinity groups, image transfers.
 Nothing is virtualised: a VM is an entry with the statuses of a real one.
 
@@ -60,8 +55,10 @@ ol9-k8s (cloud-init) and ock-1.36 (Ignition). --print-inventory writes it as YAM
 
 The control API is below the control URL. GET requests, summary, state, vms, disks, faults; POST faults,
 expire-sessions, users/NAME/unlock, vms/NAME/crash, vms/NAME/node, hosts/NAME/fail, hosts/NAME/recover,
-hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to people whom you do not trust.`,
-		Example: strings.ReplaceAll(`  # A simulator whose connection is in ovirtsim.json, with a page to look at
+hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to people whom you do not trust.`
+
+// example has NAME where the name of the command goes.
+const example = `  # A simulator whose connection is in ovirtsim.json, with a page to look at
   NAME --listen 127.0.0.1:8443 --connection ovirtsim.json --ui 127.0.0.1:8080
 
   # What is in it
@@ -76,14 +73,28 @@ hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to peo
            --fault '{"method":"GET","path":"/api/","probability":0.2,"status":503}'
 
   # VMs whose names begin with bad- never boot
-  NAME --fault '{"guest":"never-boots","vm":"^bad-"}'`, "NAME", name),
+  NAME --fault '{"guest":"never-boots","vm":"^bad-"}'`
+
+// New returns the command, which writes to out; name is what it is called by, such as ovirtsim or olvmctl sim.
+func New(name string, out io.Writer) *cobra.Command {
+	var f flags
+	command := &cobra.Command{
+		Use:          name[strings.LastIndex(name, " ")+1:],
+		Short:        "Simulate an oVirt engine",
+		Long:         long,
+		Example:      strings.ReplaceAll(example, "NAME", name),
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return run(command.Context(), f, out)
 		},
 	}
-	set := command.Flags()
+	f.add(command.Flags())
+
+	return command
+}
+
+func (f *flags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	set.StringVar(
 		&f.ui,
@@ -130,8 +141,6 @@ hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to peo
 			"that add-ons and providers can be installed in them",
 	)
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
-
-	return command
 }
 
 // options turns flags into those of the simulator.
@@ -192,28 +201,9 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	}
 
 	if !f.noGuests {
-		log := logr.Discard()
-		if f.verbose {
-			log = klog.Background()
-		}
-
-		guests, err := guest.New(log)
-		if err != nil {
+		if options.Guest, err = f.guests(); err != nil {
 			return err
 		}
-
-		if f.workload != "" {
-			config, err := clientcmd.BuildConfigFromFlags("", f.workload)
-			if err == nil {
-				err = guests.UseBackend(config)
-			}
-
-			if err != nil {
-				return fmt.Errorf("--workload-kubeconfig: %w", err)
-			}
-		}
-
-		options.Guest = guests
 	}
 
 	server, err := ovirtsim.New(options)
@@ -221,13 +211,14 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 		return err
 	}
 	defer server.Close()
+
 	if f.connection != "" {
 		if err := writeConnection(server, f.connection); err != nil {
 			return err
 		}
 
 		defer os.Remove(f.connection)
-		_, _ = fmt.Fprintf(out, "ovirtsim serves %s; the way to it is in %s\n", server.URL(), f.connection)
+		_, _ = fmt.Fprintf(out, "ovirtsim serves %s; its connection is in %s\n", server.URL(), f.connection)
 	} else {
 		_, _ = fmt.Fprintf(out, "ovirtsim serves %s as user %s with password %s\n%s", server.URL(), server.Username(),
 			server.Password(), server.CA())
@@ -240,6 +231,30 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 	<-ctx.Done()
 
 	return nil
+}
+
+// guests are what runs in VMs that are started.
+func (f flags) guests() (*guest.Guests, error) {
+	log := logr.Discard()
+	if f.verbose {
+		log = klog.Background()
+	}
+
+	guests, err := guest.New(log)
+	if err != nil || f.workload == "" {
+		return guests, err
+	}
+
+	config, err := clientcmd.BuildConfigFromFlags("", f.workload)
+	if err == nil {
+		err = guests.UseBackend(config)
+	}
+
+	if err != nil {
+		return nil, fmt.Errorf("--workload-kubeconfig: %w", err)
+	}
+
+	return guests, nil
 }
 
 // writeConnection writes the CA beside the connection file, and that file last and whole: it says that the engine
