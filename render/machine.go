@@ -103,7 +103,14 @@ func (w *writer) vm(in Machine) {
 	set("initialization_hostname", in.HostName)
 	setTraversal(body, "initialization_custom_script", "var", "user_data")
 
-	for _, disk := range in.TemplateDisks {
+	templateDisks(body, in.TemplateDisks)
+	const why = "What a guest reads at its first boot, what it is, and where its disks came from, matters once."
+	ignoreChanges(body, why, in.ignored()...)
+}
+
+// templateDisks writes how the disks of the template are copied.
+func templateDisks(body *hclwrite.Body, disks []TemplateDisk) {
+	for _, disk := range disks {
 		body.AppendNewline()
 		block := body.AppendNewBlock("template_disk_attachment_override", nil).Body()
 		block.SetAttributeValue("disk_id", cty.StringVal(disk.ID))
@@ -111,8 +118,11 @@ func (w *writer) vm(in Machine) {
 		setText(block, "provisioning", disk.Provisioning)
 		setText(block, "storage_domain_id", disk.StorageDomainID)
 	}
+}
 
-	ignored := []string{
+// ignored are the attributes of a VM whose changes plan nothing.
+func (in *Machine) ignored() []string {
+	out := []string{
 		"initialization_custom_script",
 		"initialization_hostname",
 		"initialization_nic",
@@ -122,17 +132,14 @@ func (w *writer) vm(in Machine) {
 		"os_type",
 	}
 	if in.Placement == nil { // the released provider takes what the engine tells for a change
-		ignored = append(ignored, "placement_policy_affinity", "placement_policy_host_ids")
+		out = append(out, "placement_policy_affinity", "placement_policy_host_ids")
 	}
 
 	if in.guestDNS() {
-		ignored = append(ignored, "initialization_dns_servers", "initialization_search_domains")
+		out = append(out, "initialization_dns_servers", "initialization_search_domains")
 	}
 
-	ignoreChanges(
-		body,
-		"What a guest reads at its first boot, what it is, and where its disks came from, matters once.",
-		ignored...)
+	return out
 }
 
 // guestDNS says whether the guest is told about DNS, for which the released provider has no attributes.

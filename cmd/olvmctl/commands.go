@@ -204,19 +204,8 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	}
 
 	if p.kubeconfig != "" {
-		live := management{kubeconfig: p.kubeconfig}
-		if err := live.connect(); err != nil {
+		if err := p.addLive(ctx, manifests); err != nil {
 			return err
-		}
-
-		if err := manifests.AddLive(ctx, live, p.namespace); err != nil {
-			return err
-		}
-
-		if !p.offline {
-			if err := manifests.AddStates(ctx, live); err != nil {
-				return err
-			}
 		}
 	}
 
@@ -259,6 +248,20 @@ func (p *plan) run(ctx context.Context, s streams) error {
 	}
 
 	return nil
+}
+
+// addLive adds what the management cluster has.
+func (p *plan) addLive(ctx context.Context, manifests *preview.Manifests) error {
+	live := management{kubeconfig: p.kubeconfig}
+	if err := live.connect(); err != nil {
+		return err
+	}
+
+	if err := manifests.AddLive(ctx, live, p.namespace); err != nil || p.offline {
+		return err
+	}
+
+	return manifests.AddStates(ctx, live)
 }
 
 // newExecutor makes an executor with a working directory for it, which remove removes.

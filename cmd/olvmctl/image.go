@@ -543,30 +543,9 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 		return &image.ExistsError{Name: f.name, ID: there[0].ID.String()}
 	}
 
-	var diskID engine.ID
-	ours := false
-	if path != "" {
-		disk, sent, err := f.upload(ctx, s, client, path, checksum)
-		if err != nil {
-			return err
-		}
-
-		diskID, ours = disk.ID, sent
-	} else {
-		there, err := client.FindImageDisks(ctx, f.disk)
-		if err != nil {
-			return preview.Explain(err)
-		}
-
-		if len(there) != 1 {
-			return fmt.Errorf(
-				"--disk: the engine has %d disks named %q, not one; upload it, or give it a name of its own",
-				len(there),
-				f.disk,
-			)
-		}
-
-		diskID = there[0].ID
+	diskID, ours, err := f.templateDisk(ctx, s, client, path, checksum)
+	if err != nil {
+		return err
 	}
 
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
@@ -590,4 +569,30 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	_, err = fmt.Fprintln(s.out, id)
 
 	return err
+}
+
+// templateDisk is the disk to make the template of. ours reports that it was uploaded for that.
+func (f *engineFlags) templateDisk(
+	ctx context.Context, s streams, client *engine.Client, path, checksum string,
+) (id engine.ID, ours bool, err error) {
+	if path != "" {
+		disk, sent, err := f.upload(ctx, s, client, path, checksum)
+		if err != nil {
+			return "", false, err
+		}
+
+		return disk.ID, sent, nil
+	}
+
+	there, err := client.FindImageDisks(ctx, f.disk)
+	if err != nil {
+		return "", false, preview.Explain(err)
+	}
+
+	if len(there) != 1 {
+		return "", false, fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a "+
+			"name of its own", len(there), f.disk)
+	}
+
+	return there[0].ID, false, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,31 +36,7 @@ or is interrupted, nothing is left behind.`,
   olvmctl image create --from boot.qcow2 -o ock-1.33.qcow2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if !slices.Contains(bootArchs, o.Arch) {
-				return fmt.Errorf("--arch: %q is not known; write %s", o.Arch, strings.Join(bootArchs, " or "))
-			}
-
-			switch {
-			case o.From == "":
-				tag, err := f.bootImage(version, &o.From)
-				if err != nil {
-					return err
-				}
-
-				o.Output = cmp.Or(o.Output, fmt.Sprintf("ock-%s-%s.qcow2", tag, o.Arch))
-			case o.Output == "": // there is no version to name it after
-				return errors.New("--output: with --from, say which file to make")
-			}
-
-			o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
-			o.Progress = func(what string) func(done, total int64) { return transferProgress(s.err, what) }
-			if err := image.Create(command.Context(), o); err != nil {
-				return err
-			}
-
-			_, err := fmt.Fprintln(s.out, o.Output)
-
-			return err
+			return f.createImage(command.Context(), s, version, o)
 		},
 	}
 	set := command.Flags()
@@ -80,6 +57,35 @@ or is interrupted, nothing is left behind.`,
 	command.MarkFlagsMutuallyExclusive("version", "from")
 
 	return command
+}
+
+// createImage makes the image, and prints the name of its file.
+func (f *engineFlags) createImage(ctx context.Context, s streams, version string, o image.Options) error {
+	if !slices.Contains(bootArchs, o.Arch) {
+		return fmt.Errorf("--arch: %q is not known; write %s", o.Arch, strings.Join(bootArchs, " or "))
+	}
+
+	switch {
+	case o.From == "":
+		tag, err := f.bootImage(version, &o.From)
+		if err != nil {
+			return err
+		}
+
+		o.Output = cmp.Or(o.Output, fmt.Sprintf("ock-%s-%s.qcow2", tag, o.Arch))
+	case o.Output == "": // there is no version to name it after
+		return errors.New("--output: with --from, say which file to make")
+	}
+
+	o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
+	o.Progress = func(what string) func(done, total int64) { return transferProgress(s.err, what) }
+	if err := image.Create(ctx, o); err != nil {
+		return err
+	}
+
+	_, err := fmt.Fprintln(s.out, o.Output)
+
+	return err
 }
 
 // bootImage is the one of the version, else of the cluster file.

@@ -53,36 +53,14 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 
 	// Nobody takes away what a cluster has that may have machines: there is no need to look at the others.
 	none, made := recorded == resolve.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
-	if wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded,
-		nil); err == nil && wanted == recorded && (none || made) {
+	same, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil)
+	if err == nil && same == recorded && (none || made) {
 		return false, nil
 	}
 
-	has := recorded
-	var all infrav1.OLVMClusterList
-	if err := r.APIReader.List(ctx, &all); err != nil {
-		return false, fmt.Errorf("failed to list OLVMClusters: %w", err)
-	}
-
-	var inUse []int
-
-	for i := range all.Items {
-		other := &all.Items[i]
-		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) ||
-			!resolve.Connected(other) && other.Namespace != c.Namespace {
-			continue
-		}
-
-		ids, err := resolve.RecordedRouterIDs(other)
-		if err != nil {
-			continue // it is told so itself
-		}
-
-		if !keepsRouterIDs(c, other) {
-			has = has.Without(ids)
-		}
-
-		inUse = append(inUse, ids.API, ids.Ingress)
+	has, inUse, err := r.othersRouterIDs(ctx, c, recorded)
+	if err != nil {
+		return false, err
 	}
 
 	wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
@@ -108,6 +86,38 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, infrav1.RouterIDsAnnotation, string(text))
 
 	return true, nil
+}
+
+// othersRouterIDs are the IDs that other clusters of the engine use, and what the cluster keeps of its own beside them.
+func (r *Reconciler) othersRouterIDs(
+	ctx context.Context, c *infrav1.OLVMCluster, recorded resolve.RouterIDs,
+) (has resolve.RouterIDs, inUse []int, err error) {
+	has = recorded
+	var all infrav1.OLVMClusterList
+	if err := r.APIReader.List(ctx, &all); err != nil {
+		return has, nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) ||
+			!resolve.Connected(other) && other.Namespace != c.Namespace {
+			continue
+		}
+
+		ids, err := resolve.RecordedRouterIDs(other)
+		if err != nil {
+			continue // its own condition says so
+		}
+
+		if !keepsRouterIDs(c, other) {
+			has = has.Without(ids)
+		}
+
+		inUse = append(inUse, ids.API, ids.Ingress)
+	}
+
+	return has, inUse, nil
 }
 
 // keepsRouterIDs says which of two clusters keeps an ID that both have: one that may have machines, else the first by

@@ -74,43 +74,35 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (
 }
 
 // reconcileBootstrapData reads the user data, once the cluster's infrastructure is there.
-func (r *Reconciler) reconcileBootstrapData(
-	ctx context.Context, scope *machineScope,
-) (time.Duration, error) {
-	if !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) {
+func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	name := scope.machine.Spec.Bootstrap.DataSecretName
+
+	switch {
+	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false):
 		scope.waiting = &fact{
 			infrav1.WaitingForClusterInfrastructureReason,
 			"Waiting for Cluster status.initialization.infrastructureProvisioned",
 		}
 
 		return 0, nil
-	}
-
-	name := scope.machine.Spec.Bootstrap.DataSecretName
-	if name == nil {
+	case name == nil:
 		scope.waiting = &fact{
 			infrav1.WaitingForBootstrapDataReason,
 			"Waiting for Machine spec.bootstrap.dataSecretName",
 		}
 
 		return 0, nil
-	}
-
-	if scope.olvmMachine.Spec.ProviderID != "" {
+	case scope.olvmMachine.Spec.ProviderID != "":
 		return 0, nil // read once, at the first boot; a rotated or deleted Secret must not matter later
-	}
-
-	if scope.workspace.InFlight() {
+	case scope.workspace.InFlight():
 		return 0, nil // the run has it
 	}
 
 	var secret corev1.Secret
 	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
-		scope.waiting = &fact{
-			infrav1.WaitingForBootstrapDataReason,
-			fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name),
-		}
+		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
+		scope.waiting = &fact{infrav1.WaitingForBootstrapDataReason, message}
 
 		return engineRetry, nil
 	} else if err != nil {
@@ -136,8 +128,7 @@ func (r *Reconciler) reconcileBootstrapData(
 	}
 	if r.Delivery != nil {
 		scope.bootstrap.Offer = func(data []byte) (bootstrap.Pointer, error) {
-			return r.Delivery.Offer(ctx,
-				scope.olvmMachine, data)
+			return r.Delivery.Offer(ctx, scope.olvmMachine, data)
 		}
 	}
 
@@ -145,9 +136,7 @@ func (r *Reconciler) reconcileBootstrapData(
 }
 
 // extraUserData reads the configurations that users add to the bootstrap data, or says why there is none yet.
-func (r *Reconciler) extraUserData(
-	ctx context.Context, scope *machineScope,
-) ([]bootstrap.Extra, *fact, error) {
+func (r *Reconciler) extraUserData(ctx context.Context, scope *machineScope) ([]bootstrap.Extra, *fact, error) {
 	if scope.olvmCluster == nil {
 		return nil, nil, nil // told by reconcileAddresses
 	}
@@ -155,60 +144,58 @@ func (r *Reconciler) extraUserData(
 	var out []bootstrap.Extra
 
 	for i, extra := range resolve.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
-		var object client.Object
-		var kind string
-		var from *infrav1.KeyReference
-		var read func(key string) ([]byte, bool)
+		if extra.Secret == nil && extra.ConfigMap == nil {
+			source := fmt.Sprintf("userData.extra[%d].inline", i)
+			out = append(out, bootstrap.Extra{Source: source, Data: []byte(extra.Inline)})
 
-		switch {
-		case extra.Secret != nil:
-			secret := &corev1.Secret{}
-			object = secret
-			kind = "Secret"
-			from = extra.Secret
-			read = func(key string) ([]byte, bool) { data, ok := secret.Data[key]; return data, ok }
-		case extra.ConfigMap != nil:
-			configMap := &corev1.ConfigMap{}
-			object, kind, from, read = configMap, "ConfigMap", extra.ConfigMap, func(key string) ([]byte, bool) {
-				if data, ok := configMap.Data[key]; ok {
-					return []byte(data), true
-				}
-
-				data, ok := configMap.BinaryData[key]
-
-				return data, ok
-			}
-		default:
-			out = append(out, bootstrap.Extra{
-				Source: fmt.Sprintf("userData.extra[%d].inline", i),
-				Data:   []byte(extra.Inline),
-			})
 			continue
 		}
 
-		source := fmt.Sprintf("%s %s (userData.extra)", kind, from.Name)
-		err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: scope.olvmMachine.Namespace, Name: from.Name}, object)
-		if apierrors.IsNotFound(err) {
-			return nil, &fact{
-				infrav1.WaitingForBootstrapDataReason,
-				source + " does not exist; create it, or correct the name",
-			}, nil
-		} else if err != nil {
-			return nil, nil, fmt.Errorf("failed to get %s: %w", source, err)
+		read, waiting, err := r.readExtra(ctx, scope.olvmMachine.Namespace, extra)
+		if err != nil || waiting != nil {
+			return nil, waiting, err
 		}
 
-		data, ok := read(from.Key)
-		if !ok {
-			return nil, &fact{
-				infrav1.WaitingForBootstrapDataReason,
-				fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key),
-			}, nil
-		}
-
-		out = append(out, bootstrap.Extra{Source: source, Data: data})
+		out = append(out, read)
 	}
 
 	return out, nil, nil
+}
+
+// readExtra reads a configuration from a Secret or ConfigMap.
+func (r *Reconciler) readExtra(
+	ctx context.Context, namespace string, extra infrav1.ExtraUserData,
+) (bootstrap.Extra, *fact, error) {
+	secret, configMap := &corev1.Secret{}, &corev1.ConfigMap{}
+	object, kind, from := client.Object(secret), "Secret", extra.Secret
+	if extra.ConfigMap != nil {
+		object, kind, from = configMap, "ConfigMap", extra.ConfigMap
+	}
+
+	source := fmt.Sprintf("%s %s (userData.extra)", kind, from.Name)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: from.Name}, object)
+	if apierrors.IsNotFound(err) {
+		message := source + " does not exist; create it, or correct the name"
+		return bootstrap.Extra{}, &fact{infrav1.WaitingForBootstrapDataReason, message}, nil
+	} else if err != nil {
+		return bootstrap.Extra{}, nil, fmt.Errorf("failed to get %s: %w", source, err)
+	}
+
+	if data, ok := secret.Data[from.Key]; ok {
+		return bootstrap.Extra{Source: source, Data: data}, nil, nil
+	}
+
+	if text, ok := configMap.Data[from.Key]; ok {
+		return bootstrap.Extra{Source: source, Data: []byte(text)}, nil, nil
+	}
+
+	if data, ok := configMap.BinaryData[from.Key]; ok {
+		return bootstrap.Extra{Source: source, Data: data}, nil, nil
+	}
+
+	message := fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key)
+
+	return bootstrap.Extra{}, &fact{infrav1.WaitingForBootstrapDataReason, message}, nil
 }
 
 // reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same

@@ -99,9 +99,9 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Files = files.Adopting(found.Imports())
+	out.Files, err = found.Adopt(ctx, s.session, files, s.clusterID, s.groups)
 
-	return out, nil
+	return out, err
 }
 
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
@@ -117,11 +117,7 @@ func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*reso
 	}
 
 	if found != nil && inState != "" && found.VM.ID != inState {
-		found = nil
-	}
-
-	if err := found.FindMemberships(ctx, s.session, s.clusterID, s.groups); err != nil {
-		return nil, err
+		return nil, nil
 	}
 
 	return found, nil

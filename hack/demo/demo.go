@@ -337,33 +337,27 @@ func (d *demo) report(ctx context.Context) error {
 		return fmt.Errorf("failed to copy the rendered configuration: %w", err)
 	}
 
-	fmt.Fprintf(
-		d.out,
-		"\nTerraform runs: %d, %.1f s in all. The rendered HCL of one machine: %s\n\nTry next (make "+
-			"demo KEEP=1 stays up):\n",
-		runs,
-		seconds,
-		filepath.Join(copied, "main.tf"),
-	)
+	fmt.Fprintf(d.out, "\nTerraform runs: %d, %.1f s in all. The rendered HCL of one machine: %s\n\n",
+		runs, seconds, filepath.Join(copied, "main.tf"))
+
+	return d.next()
+}
+
+// next shows what to try next.
+func (d *demo) next() error {
 	kubectl, err := d.tools.Path("plane", "kubectl")
 	if err != nil {
 		return err
 	}
 
+	const password = `$(sed -n 's/.*"password": "\(.*\)".*/\1/p' `
+	fmt.Fprintln(d.out, "Try next (make demo KEEP=1 stays up):")
 	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n",
 		d.plane.Kubeconfig, kubectl)
-	fmt.Fprintf(
-		d.out,
-		"  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=$(sed -n 's/.*\"password\": \"\\(.*\\)\".*/\\1/p' "+
-			"%s) bin/olvmctl plan -f %s --kubeconfig %s --ca-file %s\n",
-		d.executor.Path,
-		d.plane.Engine.Username,
-		filepath.Join(d.dir,
-			"ovirtsim.json"),
-		d.manifestFile(),
-		d.plane.Kubeconfig,
-		d.plane.Engine.CAFile,
-	)
+	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=%s%s) "+
+		"bin/olvmctl plan -f %s --kubeconfig %s --ca-file %s\n",
+		d.executor.Path, d.plane.Engine.Username, password, filepath.Join(d.dir, "ovirtsim.json"),
+		d.manifestFile(), d.plane.Kubeconfig, d.plane.Engine.CAFile)
 	fmt.Fprintf(d.out, "  %s scale machinedeployment demo-md-0 --replicas=3  # and watch it come on %s\n\n", kubectl,
 		d.plane.Engine.UIURL)
 

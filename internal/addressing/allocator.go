@@ -55,23 +55,8 @@ func (a *Allocator) Allocate(
 	nics []resolve.NIC,
 	learn func(context.Context) (resolve.Addresses, error),
 ) (map[string][]ipam.Address, error) {
-	allocation := resolve.Allocation{NICs: nics, InUse: resolve.MayHaveVM(machine)}
-	var err error
-	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
-		return nil, err
-	}
-
-	learned := false
-	if machine.Spec.ProviderID != "" && len(allocation.Recorded) == 0 {
-		if allocation.Recorded, err = learn(ctx); err != nil {
-			return nil, err
-		}
-
-		learned = len(allocation.Recorded) > 0
-	}
-
-	allocation.Made = machine.Spec.ProviderID != "" && len(allocation.Recorded) > 0
-	if allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made); err != nil {
+	allocation, learned, err := a.recall(ctx, machine, nics, learn)
+	if err != nil {
 		return nil, err
 	}
 
@@ -121,6 +106,32 @@ func (a *Allocator) Allocate(
 	}
 
 	return given, err
+}
+
+// recall returns what the machine has already: by its record, else by what its VM was given (learned), and by claims.
+func (a *Allocator) recall(
+	ctx context.Context,
+	machine *infrav1.OLVMMachine,
+	nics []resolve.NIC,
+	learn func(context.Context) (resolve.Addresses, error),
+) (allocation resolve.Allocation, learned bool, err error) {
+	allocation = resolve.Allocation{NICs: nics, InUse: resolve.MayHaveVM(machine)}
+	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
+		return allocation, false, err
+	}
+
+	if machine.Spec.ProviderID != "" && len(allocation.Recorded) == 0 {
+		if allocation.Recorded, err = learn(ctx); err != nil {
+			return allocation, false, err
+		}
+
+		learned = len(allocation.Recorded) > 0
+	}
+
+	allocation.Made = machine.Spec.ProviderID != "" && len(allocation.Recorded) > 0
+	allocation.Claimed, err = a.claim(ctx, machine, nics, allocation.Made)
+
+	return allocation, learned, err
 }
 
 // settle lets go of what is recorded where somebody else has recorded it too. Both may do so; they try again.

@@ -37,54 +37,15 @@ type kubeadmEdit struct {
 // editKubeadm adds the kubelet's arguments to the node registration in kubeadm's configuration. What is there goes
 // first.
 func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
-	decoder := yaml.NewDecoder(strings.NewReader(config))
 	out := kubeadmEdit{text: config}
-	var documents []*yaml.Node
+	documents, err := mappings(config)
+	if err != nil {
+		return out, err
+	}
 
-	for {
-		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-
-			return out, fmt.Errorf("it is not YAML: %w", err)
-		}
-
-		if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-			continue
-		}
-
-		root := document.Content[0]
-		documents = append(documents, root)
-		kind := value(root, "kind")
-		if kind != nil && kind.Value == "ClusterConfiguration" {
-			if err := checkNames(root, guest.Services.names()); err != nil {
-				return out, err
-			}
-		}
-
-		if kind == nil || kind.Value != "InitConfiguration" && kind.Value != "JoinConfiguration" {
-			continue
-		}
-
-		out.init = out.init || kind.Value == "InitConfiguration"
-		if port := guest.Services.bindPort(); port != 0 {
-			changed, err := setBindPort(root, kind.Value, port)
-			if err != nil {
-				return out, err
-			}
-
-			out.changed = out.changed || changed
-		}
-
-		registration := ensure(root, "nodeRegistration", yaml.MappingNode)
-		if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
-			out.changed, out.needsUUID = true, true
-		}
-
-		if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs, ",")) {
-			out.changed = true
+	for _, root := range documents {
+		if err := out.edit(root, guest); err != nil {
+			return out, err
 		}
 	}
 
@@ -105,6 +66,65 @@ func editKubeadm(config string, guest Guest) (kubeadmEdit, error) {
 	out.text = text.String()
 
 	return out, nil
+}
+
+// mappings are the YAML documents of a text that are mappings.
+func mappings(text string) ([]*yaml.Node, error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	var out []*yaml.Node
+
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("it is not YAML: %w", err)
+		}
+
+		if len(document.Content) == 1 && document.Content[0].Kind == yaml.MappingNode {
+			out = append(out, document.Content[0])
+		}
+	}
+}
+
+// edit edits one document of kubeadm's configuration.
+func (e *kubeadmEdit) edit(root *yaml.Node, guest Guest) error {
+	kind := value(root, "kind")
+	if kind == nil {
+		return nil
+	}
+
+	switch kind.Value {
+	case "ClusterConfiguration":
+		return checkNames(root, guest.Services.names())
+	case "InitConfiguration", "JoinConfiguration":
+	default:
+		return nil
+	}
+
+	e.init = e.init || kind.Value == "InitConfiguration"
+	if port := guest.Services.bindPort(); port != 0 {
+		changed, err := setBindPort(root, kind.Value, port)
+		if err != nil {
+			return err
+		}
+
+		e.changed = e.changed || changed
+	}
+
+	registration := ensure(root, "nodeRegistration", yaml.MappingNode)
+	if setArgument(registration, "provider-id", ProviderIDPrefix+vmUUIDInKubeadm) {
+		e.changed, e.needsUUID = true, true
+	}
+
+	if len(guest.NodeIPs) > 0 && setArgument(registration, "node-ip", join(guest.NodeIPs, ",")) {
+		e.changed = true
+	}
+
+	return nil
 }
 
 // checkNames says which name or address of the API server its certificate would lack. It is not added here: Cluster API

@@ -585,8 +585,8 @@ func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
 	case -1:
 		s.note(false, path, "it has %s addresses for %d machines", pool.Size(), kind.count)
 	case 0:
-		s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it takes "+
-			"one away, and needs one more")
+		s.note(true, path, "it has as many addresses as there are machines; an upgrade makes a machine before it "+
+			"takes one away, and needs one more")
 	}
 }
 

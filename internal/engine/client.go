@@ -476,6 +476,11 @@ func (c *Client) send(
 		return decodeAnswer(method, path, response.Body, out)
 	}
 
+	return c.refusal(method, path, response, isPage)
+}
+
+// refusal is the error of an answer that is not what was asked for. isPage reports that it is a web page.
+func (c *Client) refusal(method, path string, response *http.Response, isPage bool) error {
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	if err != nil {
 		return &UnreachableError{Err: err}

@@ -143,22 +143,8 @@ func (c *Client) uploadOnce(
 	}
 
 	if upload.disk == "" {
-		owner := ""
-		if options.Fingerprint != "" {
-			owner = options.unfinished()
-		}
-
-		begun, err := c.CreateDiskOnce(ctx, owner, wanted, options.Report)
-		if err != nil {
-			return nil, false, err
-		}
-
-		upload.disk = begun.ID
-		if options.Fingerprint != "" {
-			done, err := upload.alone(ctx)
-			if err != nil || done != nil {
-				return done, false, errors.Join(err, c.RemoveDisk(context.WithoutCancel(ctx), begun.ID, options.Report))
-			}
+		if done, err := upload.begin(ctx, wanted); err != nil || done != nil {
+			return done, false, err
 		}
 	}
 
@@ -180,17 +166,7 @@ func (c *Client) uploadOnce(
 	}
 
 	if options.Fingerprint != "" {
-		describe := func(ctx context.Context) (bool, string, error) {
-			err := c.UpdateDisk(ctx, upload.disk, &Disk{Description: options.finished()})
-			return err == nil, "", err
-		}
-		err := Wait(context.WithoutCancel(ctx), "disk "+upload.disk.String()+" to be described", describe,
-			options.Report)
-		if err != nil {
-			return nil, false, fmt.Errorf("disk %s has the image, and does not say so: %w", upload.disk, err)
-		}
-
-		if err := c.WaitDisk(ctx, upload.disk, options.Report); err != nil { // a change locks it for a moment
+		if err := upload.describe(ctx); err != nil {
 			return nil, false, err
 		}
 	}
@@ -213,6 +189,45 @@ type upload struct {
 	progress func(sent, total int64)
 }
 
+// begin makes the disk, unless another process just made one for the same image and has ended: done is that disk.
+func (u *upload) begin(ctx context.Context, wanted *Disk) (done *Disk, err error) {
+	owner := ""
+	if u.options.Fingerprint != "" {
+		owner = u.options.unfinished()
+	}
+
+	begun, err := u.CreateDiskOnce(ctx, owner, wanted, u.options.Report)
+	if err != nil {
+		return nil, err
+	}
+
+	u.disk = begun.ID
+	if u.options.Fingerprint == "" {
+		return nil, nil
+	}
+
+	done, err = u.alone(ctx)
+	if err != nil || done != nil {
+		err = errors.Join(err, u.RemoveDisk(context.WithoutCancel(ctx), begun.ID, u.options.Report))
+	}
+
+	return done, err
+}
+
+// describe has the disk say which image it holds.
+func (u *upload) describe(ctx context.Context) error {
+	update := func(ctx context.Context) (bool, string, error) {
+		err := u.UpdateDisk(ctx, u.disk, &Disk{Description: u.options.finished()})
+		return err == nil, "", err
+	}
+	err := Wait(context.WithoutCancel(ctx), "disk "+u.disk.String()+" to be described", update, u.options.Report)
+	if err != nil {
+		return fmt.Errorf("disk %s has the image, and does not say so: %w", u.disk, err)
+	}
+
+	return u.WaitDisk(ctx, u.disk, u.options.Report) // a change locks it for a moment
+}
+
 // find looks for an earlier upload of the image. One that has ended is returned; one that was broken off is what this
 // one goes on with, as far as the engine still waits for it.
 func (u *upload) find(ctx context.Context) (done *Disk, err error) {
@@ -227,27 +242,8 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 		case disk.Status == DiskOK && disk.Description == u.options.finished():
 			done = disk
 			return true, "", nil
-		case disk.Status == DiskOK: // somebody may have begun to use it, and would lose what is on it
-			// An upload that runs has such a disk for a moment, before its transfer begins and after it has ended.
-			transfer, err := u.FindTransfer(ctx, disk.ID)
-			if transfer != nil || err != nil {
-				idleSince = time.Time{}
-				return false, string(disk.Status), err
-			}
-
-			if idleSince.IsZero() {
-				idleSince = time.Now()
-			}
-
-			if time.Since(idleSince) < betweenSteps {
-				return false, string(disk.Status), nil
-			}
-
-			return false, "", fmt.Errorf(
-				"disk %s is left from an upload that was broken off at its begin or its end; delete it if nothing "+
-					"uses it, and try again",
-				disk.ID,
-			)
+		case disk.Status == DiskOK:
+			return false, string(disk.Status), u.checkIdle(ctx, disk, &idleSince)
 		case disk.Status == DiskIllegal && disk.MadeFor(u.options.unfinished()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		case disk.Status == DiskIllegal:
@@ -255,37 +251,64 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 				disk.ID)
 		}
 
-		transfer, err := u.FindTransfer(ctx, disk.ID)
-		if transfer == nil || err != nil {
-			return false, string(disk.Status), err // until it is removed
-		}
-
-		switch transfer.Phase {
-		case TransferPausedSystem, TransferPausedUser, TransferTransferring:
-		default:
-			return false, string(transfer.Phase), nil
-		}
-
-		// The chunks were sent one after the other; the last one may not be whole.
-		sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
-		if u.options.Resume != nil {
-			if err := u.options.Resume(sent); err != nil {
-				return false, "", err
-			}
-		}
-
-		if transfer.Phase != TransferTransferring {
-			if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
-				return false, "", err
-			}
-		}
-
-		u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
-
-		return true, "", nil
+		return u.takeOver(ctx, disk)
 	}, u.options.Report)
 
 	return done, err
+}
+
+// checkIdle fails once a disk that is not finished has had no transfer for a while. An upload that runs has such a disk
+// for a moment, before its transfer begins and after it has ended. The disk is not removed: somebody may have begun to
+// use it. since is when it was first seen so.
+func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) error {
+	transfer, err := u.FindTransfer(ctx, disk.ID)
+	if transfer != nil || err != nil {
+		*since = time.Time{}
+		return err
+	}
+
+	if since.IsZero() {
+		*since = time.Now()
+	}
+
+	if time.Since(*since) < betweenSteps {
+		return nil
+	}
+
+	return fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if "+
+		"nothing uses it, and try again", disk.ID)
+}
+
+// takeOver goes on with the transfer of a disk, as far as the engine still waits for it.
+func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error) {
+	transfer, err := u.FindTransfer(ctx, disk.ID)
+	if transfer == nil || err != nil {
+		return false, string(disk.Status), err // until it is removed
+	}
+
+	switch transfer.Phase {
+	case TransferPausedSystem, TransferPausedUser, TransferTransferring:
+	default:
+		return false, string(transfer.Phase), nil
+	}
+
+	// The chunks were sent one after the other; the last one may not be whole.
+	sent := transfer.Transferred / u.options.ChunkBytes * u.options.ChunkBytes
+	if u.options.Resume != nil {
+		if err := u.options.Resume(sent); err != nil {
+			return false, "", err
+		}
+	}
+
+	if transfer.Phase != TransferTransferring {
+		if err := u.ResumeTransfer(ctx, transfer.ID); err != nil {
+			return false, "", err
+		}
+	}
+
+	u.disk, u.transfer, u.sent = disk.ID, transfer.ID, min(sent, u.options.Size)
+
+	return true, "", nil
 }
 
 // betweenSteps is how long a disk may have no transfer while its upload runs.
@@ -329,36 +352,7 @@ func (u *upload) other(ctx context.Context) (*Disk, error) {
 }
 
 func (u *upload) run(ctx context.Context) error {
-	var transfer *ImageTransfer
-	if u.transfer == "" {
-		if err := u.WaitDisk(ctx, u.disk, u.options.Report); err != nil {
-			return err
-		}
-
-		var err error
-		transfer, err = u.CreateTransfer(context.WithoutCancel(ctx), &ImageTransfer{
-			Direction:         "upload",
-			Format:            u.image.Format,
-			Image:             NewRef(u.disk),
-			InactivityTimeout: int(u.options.Idle.Seconds()),
-			TimeoutPolicy:     "cancel",
-		})
-		if err != nil {
-			return err
-		}
-
-		u.transfer = transfer.ID
-	}
-
-	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
-		if seen == nil || seen.Phase.Failed() || seen.Phase.Ended() {
-			return false, u.failure(seen)
-		}
-
-		transfer = seen
-
-		return seen.Phase == TransferTransferring, nil
-	})
+	transfer, err := u.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -394,6 +388,42 @@ func (u *upload) run(ctx context.Context) error {
 	}
 
 	return u.WaitDisk(ctx, u.disk, u.options.Report)
+}
+
+// open begins a transfer, unless one goes on, and waits until it takes data.
+func (u *upload) open(ctx context.Context) (*ImageTransfer, error) {
+	var transfer *ImageTransfer
+	if u.transfer == "" {
+		if err := u.WaitDisk(ctx, u.disk, u.options.Report); err != nil {
+			return nil, err
+		}
+
+		var err error
+		transfer, err = u.CreateTransfer(context.WithoutCancel(ctx), &ImageTransfer{
+			Direction:         "upload",
+			Format:            u.image.Format,
+			Image:             NewRef(u.disk),
+			InactivityTimeout: int(u.options.Idle.Seconds()),
+			TimeoutPolicy:     "cancel",
+		})
+		if err != nil {
+			return nil, err
+		}
+
+		u.transfer = transfer.ID
+	}
+
+	err := u.waitTransfer(ctx, "to accept data", func(seen *ImageTransfer) (bool, error) {
+		if seen == nil || seen.Phase.Failed() || seen.Phase.Ended() {
+			return false, u.failure(seen)
+		}
+
+		transfer = seen
+
+		return seen.Phase == TransferTransferring, nil
+	})
+
+	return transfer, err
 }
 
 func (u *upload) failure(seen *ImageTransfer) error {
@@ -468,46 +498,15 @@ func (u *upload) send(ctx context.Context, target string) error {
 // sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits.
 // Zeroes are not sent, but named.
 func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
-	last := end == u.options.Size
 	zero, err := u.isZero(begin, end)
 	if err != nil {
 		return fmt.Errorf("failed to read the image: %w", err)
 	}
 
-	send := func() error {
-		if zero {
-			text, err := json.Marshal(map[string]any{"op": "zero", "offset": begin, "size": end - begin, "flush": last})
-			if err != nil {
-				return fmt.Errorf("failed to build the request: %w", err)
-			}
-
-			_, err = u.data(ctx, http.MethodPatch, target, http.Header{
-				"Content-Type": {"application/json"},
-			}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
-
-			return err
-		}
-
-		flush, separator := "n", "?"
-		if last {
-			flush = "y"
-		}
-
-		if strings.Contains(target, "?") {
-			separator = "&"
-		}
-
-		_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
-			"Content-Type":  {"application/octet-stream"},
-			"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
-		}, io.NewSectionReader(u.options.Image, begin, end-begin))
-
-		return err
-	}
 	pause := waitFirst
 
 	for try := 1; ; try++ {
-		err := send()
+		err := u.sendOnce(ctx, target, begin, end, zero)
 		if err == nil {
 			return nil
 		}
@@ -535,7 +534,42 @@ func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64)
 	}
 }
 
-// isZero says whether the bytes from begin to before end are all zero, and the data endpoint can write them by itself.
+// sendOnce sends the bytes from begin to before end, or names them where they are zero.
+func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, zero bool) error {
+	last := end == u.options.Size
+	if zero {
+		zeroes := map[string]any{"op": "zero", "offset": begin, "size": end - begin, "flush": last}
+		text, err := json.Marshal(zeroes)
+		if err != nil {
+			return fmt.Errorf("failed to build the request: %w", err)
+		}
+
+		_, err = u.data(ctx, http.MethodPatch, target, http.Header{
+			"Content-Type": {"application/json"},
+		}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
+
+		return err
+	}
+
+	flush, separator := "n", "?"
+	if last {
+		flush = "y"
+	}
+
+	if strings.Contains(target, "?") {
+		separator = "&"
+	}
+
+	_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
+		"Content-Type":  {"application/octet-stream"},
+		"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
+	}, io.NewSectionReader(u.options.Image, begin, end-begin))
+
+	return err
+}
+
+// isZero reports whether the bytes from begin to before end are all zero, and the data endpoint can write zeroes by
+// itself.
 func (u *upload) isZero(begin, end int64) (bool, error) {
 	if !u.zeroes {
 		return false, nil
@@ -590,23 +624,7 @@ func (u *upload) data(
 
 	response, err := u.http.Do(request)
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return nil, context.Canceled
-		}
-
-		var about *url.Error
-		if errors.As(err, &about) { // the URL is the ticket
-			err = about.Err
-		}
-
-		err = transportError(err)
-		var untrusted *TLSError
-		if errors.As(err, &untrusted) { // that of a host, not the engine's
-			return nil, fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", parsed.Host,
-				untrusted.Err)
-		}
-
-		return nil, err
+		return nil, endpointError(err, parsed.Host)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
@@ -625,6 +643,26 @@ func (u *upload) data(
 	}
 
 	return content, nil
+}
+
+// endpointError is why a data endpoint gave no answer, without its URL, which is the ticket.
+func endpointError(err error, host string) error {
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+
+	var about *url.Error
+	if errors.As(err, &about) {
+		err = about.Err
+	}
+
+	err = transportError(err)
+	var untrusted *TLSError
+	if errors.As(err, &untrusted) { // that of a host, not the engine's
+		return fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", host, untrusted.Err)
+	}
+
+	return err
 }
 
 // undo cancels the transfer and deletes the disk.

@@ -331,32 +331,33 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	}
 
 	for i, name := range names {
-		process, err := p.run(name, filepath.Join(p.tools, name), []string{
-			"--kubeconfig=" + p.Kubeconfig,
-			"--webhook-cert-dir=" + certDir,
-			fmt.Sprintf("--webhook-port=%d",
-				ports[3*i]),
-			fmt.Sprintf(
-				"--health-addr=127.0.0.1:%d",
-				ports[3*i+1],
-			),
-			fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[3*i+2]),
-			"--insecure-diagnostics",
-			"--leader-elect=false",
-			"--v=2",
-			"--feature-gates=" + featureGates(p.options.FeatureGates),
-		})
-		if err != nil {
-			return err
-		}
-
-		err = process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[3*i+1])))
-		if err != nil {
+		if err := p.startManager(ctx, name, certDir, ports[3*i:3*i+3]); err != nil {
 			return err
 		}
 	}
 
 	return Apply(ctx, p.Client, hooks...)
+}
+
+// startManager starts a manager of Cluster API, and waits until it is ready. Its ports are those of webhooks, probes
+// and diagnostics.
+func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []int) error {
+	process, err := p.run(name, filepath.Join(p.tools, name), []string{
+		"--kubeconfig=" + p.Kubeconfig,
+		"--webhook-cert-dir=" + certDir,
+		fmt.Sprintf("--webhook-port=%d", ports[0]),
+		fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[1]),
+		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[2]),
+		"--insecure-diagnostics",
+		"--leader-elect=false",
+		"--v=2",
+		"--feature-gates=" + featureGates(p.options.FeatureGates),
+	})
+	if err != nil {
+		return err
+	}
+
+	return process.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
 // featureGates turns on what the project needs, and more.

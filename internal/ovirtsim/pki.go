@@ -91,29 +91,34 @@ func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, signer *e
 	return x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 }
 
+// keptAuthority reads the CA from the content of a file.
+func keptAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	certBlock, rest := pem.Decode(content)
+	keyBlock, _ := pem.Decode(rest)
+	if certBlock == nil || keyBlock == nil {
+		return nil, nil, fmt.Errorf("%s does not hold a certificate and a key; remove it to get new ones", file)
+	}
+
+	cert, err := x509.ParseCertificate(certBlock.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+
+	key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+
+	return cert, key, nil
+}
+
 // authority is the CA. A state folder keeps it, for clients trust it over a restart.
 func authority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	file := ""
 	if stateFolder != "" {
 		file = filepath.Join(stateFolder, "ca.pem")
 		if content, err := os.ReadFile(file); err == nil {
-			certBlock, rest := pem.Decode(content)
-			keyBlock, _ := pem.Decode(rest)
-			if certBlock == nil || keyBlock == nil {
-				return nil, nil, fmt.Errorf("%s does not hold a certificate and a key; remove it to get new ones", file)
-			}
-
-			cert, err := x509.ParseCertificate(certBlock.Bytes)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", file, err)
-			}
-
-			key, err := x509.ParseECPrivateKey(keyBlock.Bytes)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", file, err)
-			}
-
-			return cert, key, nil
+			return keptAuthority(file, content)
 		}
 	}
 

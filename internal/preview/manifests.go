@@ -289,93 +289,75 @@ func (m *Manifests) machinesOf(
 		From:        owner.GetKind() + "/" + owner.GetName(),
 		Namespace:   owner.GetNamespace(),
 		olvmCluster: cluster,
+		version:     versionOf(owner),
 	}
-	base.version = versionOf(owner)
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
-	if owner.GetKind() == "Machine" {
-		if ref.kind != "OLVMMachine" {
-			return nil, nil, nil
-		}
 
-		found := m.olvmMachines[key]
-		if found == nil {
-			return nil, nil, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
-		}
+	switch {
+	case owner.GetKind() == "Machine" && ref.kind == "OLVMMachine":
+		machine, err := m.liveMachine(owner, base, key)
+		machine.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
 
-		base.infraName, base.uid = found.Name, found.UID
-		_, base.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
-		base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
-		base.Name, base.spec, base.live = owner.GetName(), found.Spec, true
-		if base.recorded, err = resolve.Recorded(found); err != nil {
-			return nil, nil, fmt.Errorf("OLVMMachine %s: %w", key, err)
-		}
-
-		base.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
-
-		return []Machine{base}, nil, nil
+		return []Machine{machine}, nil, err
+	case owner.GetKind() != "Machine" && ref.kind == "OLVMMachineTemplate":
+		return m.replicasOf(owner, base, key, replaced)
 	}
 
-	if ref.kind != "OLVMMachineTemplate" {
-		return nil, nil, nil
+	return nil, nil, nil // another provider's
+}
+
+// liveMachine is the machine of a Machine; key names its OLVMMachine.
+func (m *Manifests) liveMachine(
+	owner *unstructured.Unstructured, machine Machine, key types.NamespacedName,
+) (Machine, error) {
+	found := m.olvmMachines[key]
+	if found == nil {
+		return machine, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
 	}
 
+	machine.Name, machine.spec, machine.live = owner.GetName(), found.Spec, true
+	machine.infraName, machine.uid = found.Name, found.UID
+	_, machine.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
+	machine.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
+	var err error
+	if machine.recorded, err = resolve.Recorded(found); err != nil {
+		return machine, fmt.Errorf("OLVMMachine %s: %w", key, err)
+	}
+
+	return machine, nil
+}
+
+// replicasOf are the machines that a control plane, MachineDeployment or MachineSet is still to make, and what becomes
+// of those that it has made. key names its OLVMMachineTemplate.
+func (m *Manifests) replicasOf(
+	owner *unstructured.Unstructured, base Machine, key types.NamespacedName, replaced map[types.NamespacedName]string,
+) ([]Machine, *OwnerChange, error) {
 	template := m.templates[key]
 	if template == nil {
 		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
 	}
 
-	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
+	replicas, err := m.replicas(owner)
 	if err != nil {
-		return nil, nil, fmt.Errorf("spec.replicas: %w", err)
-	}
-
-	if live := m.liveOf(owner); !found && live != nil { // somebody else scales it
-		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
-	}
-
-	if !found {
-		replicas = 1
-	}
-
-	if replicas < 0 || replicas > maxReplicas {
-		return nil, nil, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
+		return nil, nil, err
 	}
 
 	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
-	var domains []string
-
-	for _, d := range cluster.Spec.FailureDomains {
-		if base.controlPlane && (d.ControlPlane == nil || *d.ControlPlane) {
-			domains = append(domains, d.Name)
-		}
-	}
-
+	base.spec = template.Spec.Template.Spec
+	change := m.ownerChange(owner, base, replicas, replaced)
+	kept := change.Machines - int64(len(change.Replaced))
+	domains := base.domains()
 	var out []Machine
 
-	change := OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
-	for _, machine := range m.machinesMadeBy(owner) {
-		change.Machines++
-		reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]
-		if reason != "" {
-			change.Replaced = append(change.Replaced, machine.GetName())
-			if !slices.Contains(change.Reasons, reason) {
-				change.Reasons = append(change.Reasons, reason)
-			}
-		}
-	}
-
-	kept := change.Machines - int64(len(change.Replaced))
-
-	change.Deleted = max(0, change.Machines-replicas)
 	for i := range max(0, replicas-kept) {
 		machine := base
+		machine.Name = fmt.Sprintf("%s-%d", owner.GetName(), i)
+		machine.infraName = machine.Name
 		if len(domains) > 0 { // a control plane is spread evenly
 			machine.failureDomain = domains[i%int64(len(domains))]
 		}
 
-		machine.infraName = fmt.Sprintf("%s-%d", owner.GetName(), i)
-		machine.Name, machine.spec = fmt.Sprintf("%s-%d", owner.GetName(), i), template.Spec.Template.Spec
 		if i < int64(len(change.Replaced)) {
 			machine.Replaces = change.Replaced[i]
 		}
@@ -387,7 +369,70 @@ func (m *Manifests) machinesOf(
 		return out, nil, nil // it is made with all its machines
 	}
 
-	return out, &change, nil
+	return out, change, nil
+}
+
+// replicas is how many machines an owner is to have.
+func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
+	replicas, found, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
+	if err != nil {
+		return 0, fmt.Errorf("spec.replicas: %w", err)
+	}
+
+	if live := m.liveOf(owner); !found && live != nil { // somebody else scales it
+		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
+	}
+
+	if !found {
+		return 1, nil
+	}
+
+	if replicas < 0 || replicas > maxReplicas {
+		return 0, fmt.Errorf("spec.replicas: %d is not between 0 and %d", replicas, maxReplicas)
+	}
+
+	return replicas, nil
+}
+
+// domains are the failure domains over which the machines of a control plane are spread.
+func (machine *Machine) domains() []string {
+	if !machine.controlPlane {
+		return nil
+	}
+
+	var out []string
+
+	for _, d := range machine.olvmCluster.Spec.FailureDomains {
+		if d.ControlPlane == nil || *d.ControlPlane {
+			out = append(out, d.Name)
+		}
+	}
+
+	return out
+}
+
+// ownerChange is what becomes of the machines that an owner has made.
+func (m *Manifests) ownerChange(
+	owner *unstructured.Unstructured, base Machine, replicas int64, replaced map[types.NamespacedName]string,
+) *OwnerChange {
+	out := &OwnerChange{Cluster: base.Cluster, Namespace: base.Namespace, From: base.From, Replicas: replicas}
+
+	for _, machine := range m.machinesMadeBy(owner) {
+		out.Machines++
+		reason := replaced[types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}]
+		if reason == "" {
+			continue
+		}
+
+		out.Replaced = append(out.Replaced, machine.GetName())
+		if !slices.Contains(out.Reasons, reason) {
+			out.Reasons = append(out.Reasons, reason)
+		}
+	}
+
+	out.Deleted = max(0, out.Machines-replicas)
+
+	return out
 }
 
 // controlled says whether another object of the manifests makes this one, as in a dump of a running cluster.

@@ -165,22 +165,12 @@ func (machine *Machine) allocate(nics []resolve.NIC, held resolve.Held) (map[str
 func (m *Manifests) render(
 	ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held resolve.Held,
 ) (Rendered, error) {
-	config, err := m.engineConfig(machine.olvmCluster, credentials)
+	session, config, err := m.session(machine.olvmCluster, credentials, sessions)
 	if err != nil {
 		return Rendered{}, err
 	}
 
-	session, err := sessions.Get(config)
-	if err != nil {
-		return Rendered{}, err
-	}
-
-	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
-	if err != nil {
-		return Rendered{}, err
-	}
-
-	addresses, err := machine.allocate(nics, held)
+	in, err := machine.input(held)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -197,60 +187,93 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	owner := resolve.Owner{
-		Namespace: machine.Namespace,
-		Name:      machine.infraName,
-		UID:       cmp.Or(string(machine.uid), "preview"),
-	}
-	if existing != nil {
-		ours := existing.Owner.Namespace == owner.Namespace && existing.Owner.Name == owner.Name
-		if !ours && !state.Complete() {
-			return Rendered{}, existing.Conflict()
-		}
-
-		if ours {
-			owner = existing.Owner
-		}
-	}
-
-	groups, err := affinityGroups(ctx, session, machine)
+	owner, err := machine.owner(existing, state)
 	if err != nil {
 		return Rendered{}, err
 	}
 
-	input, names, err := resolve.Machine(ctx, session, resolve.Input{
-		KubernetesVersion: machine.version,
-		Spec:              machine.spec,
-		Cluster:           machine.olvmCluster.Spec,
-		VMName:            machine.Name,
-		Owner:             owner,
-		Config:            config,
-		NICs:              nics, Addresses: addresses, NamePools: true,
-		FailureDomain: machine.failureDomain, AffinityGroups: groups,
-	})
+	in.Config, in.Owner = config, owner
+	if in.AffinityGroups, err = affinityGroups(ctx, session, machine); err != nil {
+		return Rendered{}, err
+	}
+
+	input, names, err := resolve.Machine(ctx, session, in)
 	if err != nil {
 		return Rendered{}, err
 	}
 
 	input.UserData = userData
-	files, err := render.MachineFiles(input)
-	if err != nil {
+	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
+	if out.Files, err = render.MachineFiles(input); err != nil {
 		return Rendered{}, err
 	}
 
-	out := Rendered{Machine: machine, Files: files, Secrets: []string{config.Password}}
 	if state.Complete() {
 		out.State = state.Raw
 		return out, nil
 	}
 
-	if err := existing.FindMemberships(ctx, session, engine.ID(names.ClusterID), groups); err != nil {
-		return Rendered{}, err
+	out.Files, err = existing.Adopt(ctx, session, out.Files, engine.ID(names.ClusterID), in.AffinityGroups)
+
+	return out, err
+}
+
+// input is what decides the machine, as far as no engine is asked.
+func (machine *Machine) input(held resolve.Held) (resolve.Input, error) {
+	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+	if err != nil {
+		return resolve.Input{}, err
 	}
 
-	out.Files = files.Adopting(existing.Imports())
+	addresses, err := machine.allocate(nics, held)
 
-	return out, nil
+	return resolve.Input{
+		KubernetesVersion: machine.version,
+		Spec:              machine.spec,
+		Cluster:           machine.olvmCluster.Spec,
+		VMName:            machine.Name,
+		NICs:              nics,
+		Addresses:         addresses,
+		NamePools:         true,
+		FailureDomain:     machine.failureDomain,
+	}, err
+}
+
+// session is that of the engine of a cluster.
+func (m *Manifests) session(
+	cluster *infrav1.OLVMCluster, credentials Credentials, sessions *engine.Sessions,
+) (*engine.Client, engine.Config, error) {
+	config, err := m.engineConfig(cluster, credentials)
+	if err != nil {
+		return nil, config, err
+	}
+
+	session, err := sessions.Get(config)
+
+	return session, config, err
+}
+
+// owner is the mark of the machine's VM. The one that exists keeps its UID, which the manifests may not have; a VM of
+// the same name that is another's is an error, unless the state knows better which one is the machine's.
+func (machine *Machine) owner(existing *resolve.Existing, state *tfstate.State) (resolve.Owner, error) {
+	owner := resolve.Owner{
+		Namespace: machine.Namespace,
+		Name:      machine.infraName,
+		UID:       cmp.Or(string(machine.uid), "preview"),
+	}
+	if existing == nil {
+		return owner, nil
+	}
+
+	if existing.Owner.Namespace == owner.Namespace && existing.Owner.Name == owner.Name {
+		return existing.Owner, nil
+	}
+
+	if !state.Complete() {
+		return owner, existing.Conflict()
+	}
+
+	return owner, nil
 }
 
 // state is what Terraform knows of a machine that runs; nil where neither manifests nor management cluster have it.

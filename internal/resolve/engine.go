@@ -29,38 +29,16 @@ func EngineConfig(
 		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
 	}
 
-	config := engine.Config{URL: server.ServerURL, Insecure: server.InsecureSkipTLSVerify}
-	key := Key(server.CredentialsSecret, cluster)
-	if secret == nil && key.Namespace != cluster.Namespace || secret != nil && !Allowed(secret, cluster.Namespace) {
-		return engine.Config{}, &Error{
-			infrav1.CredentialsNotAllowedReason,
-			path + ".credentialsSecret",
-			notShared("Secret", key, cluster.Namespace),
-		}
+	if err := checkCredentials(cluster, secret, base, unbound); err != nil {
+		return engine.Config{}, err
 	}
 
-	if secret == nil {
-		return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
-			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password",
-				server.CredentialsSecret.Name)}
+	config := engine.Config{
+		URL:      server.ServerURL,
+		Insecure: server.InsecureSkipTLSVerify,
+		Username: firstKey(secret.Data, "username", "ovirt_username"),
+		Password: firstKey(secret.Data, "password", "ovirt_password"),
 	}
-
-	if !forEngine(secret, base, unbound) {
-		return engine.Config{}, &Error{
-			infrav1.EngineNotAllowedReason,
-			path + ".credentialsSecret",
-			fmt.Sprintf(
-				"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
-				secret.Name,
-				base,
-				infrav1.AllowedServerURLsKey,
-			),
-		}
-	}
-
-	config.Username = firstKey(secret.Data, "username", "ovirt_username")
-
-	config.Password = firstKey(secret.Data, "password", "ovirt_password")
 	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
 		if text == "" {
 			return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
@@ -90,6 +68,27 @@ func EngineConfig(
 	}
 
 	return config, nil
+}
+
+// checkCredentials checks that the Secret exists, that the cluster may use it, and that it may be sent to the engine.
+func checkCredentials(cluster *infrav1.OLVMCluster, secret *corev1.Secret, base *url.URL, unbound bool) error {
+	const field = "spec.olvmOvirtAPIServer.credentialsSecret"
+	named := cluster.Spec.OLVMOvirtAPIServer.CredentialsSecret
+	key := Key(named, cluster)
+
+	switch {
+	case secret == nil && key.Namespace != cluster.Namespace, secret != nil && !Allowed(secret, cluster.Namespace):
+		return &Error{infrav1.CredentialsNotAllowedReason, field, notShared("Secret", key, cluster.Namespace)}
+	case secret == nil:
+		return &Error{infrav1.CredentialsNotFoundReason, field,
+			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", named.Name)}
+	case !forEngine(secret, base, unbound):
+		return &Error{infrav1.EngineNotAllowedReason, field, fmt.Sprintf(
+			"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
+			secret.Name, base, infrav1.AllowedServerURLsKey)}
+	}
+
+	return nil
 }
 
 // bundleOf is the CA of the ConfigMap that a cluster names, in PEM. ca is nil where it does not exist.

@@ -127,12 +127,27 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	return nil
 }
 
-// FindMemberships adds to what is imported the affinity groups in which the VM is already: of groups, which are UUIDs
-// by their names, in the engine's cluster.
-func (e *Existing) FindMemberships(
+// Adopt adds imports of what exists to the files of a machine. groups are the UUIDs of the affinity groups in the
+// engine's cluster that the VM is to be in, by their names. Where nothing exists the files stay as they are.
+func (e *Existing) Adopt(
+	ctx context.Context, session *engine.Client, files render.Files, clusterID engine.ID, groups map[string]string,
+) (render.Files, error) {
+	if e == nil {
+		return files, nil
+	}
+
+	if err := e.memberships(ctx, session, clusterID, groups); err != nil {
+		return nil, err
+	}
+
+	return files.Adopting(e.imports), nil
+}
+
+// memberships finds the affinity groups in which the VM is already.
+func (e *Existing) memberships(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, groups map[string]string,
 ) error {
-	if e == nil || len(groups) == 0 {
+	if len(groups) == 0 {
 		return nil
 	}
 
@@ -142,24 +157,15 @@ func (e *Existing) FindMemberships(
 	}
 
 	for name, id := range groups {
-		if slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
-			return g.ID.String() == id &&
-				g.Has(e.VM.ID)
-		}) {
+		joined := slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
+			return g.ID.String() == id && g.Has(e.VM.ID)
+		})
+		if joined {
 			e.imports[render.MembershipAddress(name)] = clusterID.String() + "/" + id + "/" + e.VM.ID.String()
 		}
 	}
 
 	return nil
-}
-
-// Imports says what to import to adopt the VM: the import ID by the address in the state.
-func (e *Existing) Imports() map[render.Address]string {
-	if e == nil {
-		return nil
-	}
-
-	return e.imports
 }
 
 // Conflict says that the VM is not the machine's.

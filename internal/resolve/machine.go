@@ -81,107 +81,152 @@ type Input struct {
 
 // Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
 func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
-	fail := func(err error) (render.Machine, *infrav1.OLVMStatus, error) { return render.Machine{}, nil, err }
-	machine := render.Machine{Engine: RenderEngine(client, in.Config), Name: in.VMName, Comment: in.Owner.Comment()}
-	if length := utf8.RuneCountInString(in.VMName); length > engine.MaxVMName {
-		return fail(&Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
-			"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or "+
-				"what makes it, a shorter name",
-			length,
-			engine.MaxVMName,
-		)})
+	r := &machineResolver{
+		client: client,
+		in:     in,
+		out: render.Machine{
+			Engine:         RenderEngine(client, in.Config),
+			Name:           in.VMName,
+			Comment:        in.Owner.Comment(),
+			AffinityGroups: in.AffinityGroups,
+		},
 	}
 
-	if err := options(in.Spec.VirtualMachine, &machine); err != nil {
-		return fail(err)
-	}
-
-	if err := operatingSystem(ctx, client, in.Spec.VirtualMachine); err != nil {
-		return fail(err)
-	}
-
-	if err := sizes(ctx, client, in.Spec.VirtualMachine, &machine); err != nil {
-		return fail(err)
-	}
-
-	if err := guests(in, &machine); err != nil {
-		return fail(err)
-	}
-
-	dc, err := client.DataCenter(ctx, in.Cluster.OLVMDatacenterName)
-	if err != nil {
-		return fail(nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName"))
-	}
-
-	placement, err := Place(ctx, client, in.Spec, in.Cluster, in.FailureDomain)
-	if err != nil {
-		return fail(err)
-	}
-
-	if err := autoPinning(ctx, client, in.Spec.VirtualMachine, placement, &machine); err != nil {
-		return fail(err)
-	}
-
-	cluster := placement.Cluster
-	templateName := in.Spec.VMTemplateName
-	if strings.Contains(templateName, versionVariable) {
-		if in.KubernetesVersion == "" {
-			return fail(
-				&Error{
-					infrav1.TemplateNotFoundReason,
-					"spec.vmTemplateName",
-					fmt.Sprintf(
-						"it contains %s and the Machine has no version; set the Machine's spec.version",
-						versionVariable,
-					),
-				},
-			)
+	// What needs no engine comes first: bad input is named without one.
+	for _, step := range []func(context.Context) error{
+		r.checkName, r.hardware, r.place, r.template, r.userData, r.devices,
+	} {
+		if err := step(ctx); err != nil {
+			return render.Machine{}, nil, err
 		}
-
-		templateName = strings.ReplaceAll(templateName, versionVariable, in.KubernetesVersion)
 	}
 
-	template, err := client.TemplateVersion(ctx, dc, templateName, int(in.Spec.VMTemplateVersion))
+	return r.out, r.names, nil
+}
+
+// machineResolver resolves one machine, step by step.
+type machineResolver struct {
+	client *engine.Client
+	in     Input
+	out    render.Machine
+	names  *infrav1.OLVMStatus
+	// dc and placement are set by place, and from by template.
+	dc        *engine.DataCenter
+	placement Placement
+	from      *engine.Template
+}
+
+// checkName refuses a name that the engine would refuse.
+func (r *machineResolver) checkName(context.Context) error {
+	length := utf8.RuneCountInString(r.in.VMName)
+	if length <= engine.MaxVMName {
+		return nil
+	}
+
+	return &Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
+		"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what "+
+			"makes it, a shorter name", length, engine.MaxVMName)}
+}
+
+// hardware resolves options, operating system, sizes, and what the guest is told of its network.
+func (r *machineResolver) hardware(ctx context.Context) error {
+	vm := r.in.Spec.VirtualMachine
+	if err := options(vm, &r.out); err != nil {
+		return err
+	}
+
+	if err := operatingSystem(ctx, r.client, vm); err != nil {
+		return err
+	}
+
+	if err := sizes(ctx, r.client, vm, &r.out); err != nil {
+		return err
+	}
+
+	return guests(r.in, &r.out)
+}
+
+// place resolves where the VM is made.
+func (r *machineResolver) place(ctx context.Context) error {
+	var err error
+	r.dc, err = r.client.DataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
 	if err != nil {
-		return fail(nameError(err, infrav1.TemplateNotFoundReason, "spec.vmTemplateName"))
+		return nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	if !usesIgnition(in, template) {
-		machine.HostName = in.VMName // Ignition gets it as a file: the engine would add the same
-	}
-
-	if machine.UserData, err = userData(in, template, machine); err != nil {
-		return fail(err)
-	}
-
-	network, profile, err := networks(ctx, client, dc, template, in.NICs, &machine)
+	r.placement, err = Place(ctx, r.client, r.in.Spec, r.in.Cluster, r.in.FailureDomain)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 
-	if err := disks(ctx, client, dc, template, placement.stored(in.Spec.VirtualMachine), &machine); err != nil {
-		return fail(err)
+	r.out.ClusterID = r.placement.Cluster.ID.String()
+	r.out.Placement = r.placement.policy()
+
+	return autoPinning(ctx, r.client, r.in.Spec.VirtualMachine, r.placement, &r.out)
+}
+
+// template resolves the template, whose name may have the version of Kubernetes in it.
+func (r *machineResolver) template(ctx context.Context) error {
+	const field = "spec.vmTemplateName"
+	name := r.in.Spec.VMTemplateName
+	if strings.Contains(name, versionVariable) && r.in.KubernetesVersion == "" {
+		return &Error{infrav1.TemplateNotFoundReason, field, fmt.Sprintf(
+			"it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable)}
 	}
 
-	if err := tags(ctx, client, in.Spec.VirtualMachine.Tags, &machine); err != nil {
-		return fail(err)
+	name = strings.ReplaceAll(name, versionVariable, r.in.KubernetesVersion)
+	found, err := r.client.TemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
+	if err != nil {
+		return nameError(err, infrav1.TemplateNotFoundReason, field)
 	}
 
-	machine.ClusterID, machine.TemplateID = cluster.ID.String(), template.ID.String()
-	machine.Placement, machine.AffinityGroups = placement.policy(), in.AffinityGroups
-	status := &infrav1.OLVMStatus{
-		ClusterID:       cluster.ID.String(),
-		ClusterName:     cluster.Name,
+	r.from = found
+	r.out.TemplateID = found.ID.String()
+
+	return nil
+}
+
+// userData merges what the guest reads at its first boot.
+func (r *machineResolver) userData(context.Context) error {
+	if !usesIgnition(r.in, r.from) {
+		r.out.HostName = r.in.VMName // Ignition gets it as a file: the engine would add the same
+	}
+
+	var err error
+	r.out.UserData, err = userData(r.in, r.from, r.out)
+
+	return err
+}
+
+// devices resolves network interfaces, disks and tags.
+func (r *machineResolver) devices(ctx context.Context) error {
+	network, profile, err := networks(ctx, r.client, r.dc, r.from, r.in.NICs, &r.out)
+	if err != nil {
+		return err
+	}
+
+	vm := r.in.Spec.VirtualMachine
+	if err := disks(ctx, r.client, r.dc, r.from, r.placement.stored(vm), &r.out); err != nil {
+		return err
+	}
+
+	if err := tags(ctx, r.client, vm.Tags, &r.out); err != nil {
+		return err
+	}
+
+	r.names = &infrav1.OLVMStatus{
+		ClusterID:       r.placement.Cluster.ID.String(),
+		ClusterName:     r.placement.Cluster.Name,
 		NetworkID:       network.ID.String(),
 		NetworkName:     network.Name,
-		VMTemplateID:    template.ID.String(),
-		VMTemplateName:  template.Name,
-		VNICName:        in.NICs[0].VNICName,
+		VMTemplateID:    r.from.ID.String(),
+		VMTemplateName:  r.from.Name,
+		VNICName:        r.in.NICs[0].VNICName,
 		VNICProfileID:   profile.ID.String(),
 		VNICProfileName: profile.Name,
 	}
 
-	return machine, status, nil
+	return nil
 }
 
 // RenderEngine is the way to the engine for a configuration.

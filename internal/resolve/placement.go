@@ -49,6 +49,25 @@ func (p Placement) policy() *render.Placement {
 	return &render.Placement{Affinity: affinity, HostIDs: hosts}
 }
 
+// domainNamed is the failure domain of that name; an empty name is of none.
+func domainNamed(cluster infrav1.OLVMClusterSpec, name string) (infrav1.OLVMFailureDomain, error) {
+	if name == "" {
+		return infrav1.OLVMFailureDomain{}, nil
+	}
+
+	at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool { return d.Name == name })
+	if at >= 0 {
+		return cluster.FailureDomains[at], nil
+	}
+
+	return infrav1.OLVMFailureDomain{}, &Error{
+		infrav1.FailureDomainNotFoundReason,
+		"Machine spec.failureDomain",
+		fmt.Sprintf("OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
+			name, known(domainNames(cluster.FailureDomains))),
+	}
+}
+
 // Place resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own spec says.
 func Place(
 	ctx context.Context,
@@ -57,29 +76,14 @@ func Place(
 	cluster infrav1.OLVMClusterSpec,
 	failureDomain string,
 ) (Placement, error) {
-	const field = "Machine spec.failureDomain"
-	name, clusterField := spec.OLVMOvirtClusterName, "spec.olvmOvirtClusterName"
-	var domain infrav1.OLVMFailureDomain
-	if failureDomain != "" {
-		at := slices.IndexFunc(cluster.FailureDomains, func(d infrav1.OLVMFailureDomain) bool {
-			return d.Name == failureDomain
-		})
-		if at < 0 {
-			return Placement{}, &Error{
-				infrav1.FailureDomainNotFoundReason,
-				field,
-				fmt.Sprintf(
-					"OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
-					failureDomain,
-					known(domainNames(cluster.FailureDomains)),
-				),
-			}
-		}
+	domain, err := domainNamed(cluster, failureDomain)
+	if err != nil {
+		return Placement{}, err
+	}
 
-		domain = cluster.FailureDomains[at]
-		if domain.ClusterName != "" {
-			name, clusterField = domain.ClusterName, domainField(domain)+".clusterName"
-		}
+	name, clusterField := spec.OLVMOvirtClusterName, "spec.olvmOvirtClusterName"
+	if domain.ClusterName != "" {
+		name, clusterField = domain.ClusterName, domainField(domain)+".clusterName"
 	}
 
 	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)

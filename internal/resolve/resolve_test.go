@@ -281,7 +281,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 		render.DataDiskAttachmentAddress("attached"): vm.ID.String() + "/" + attached,
 		render.DataDiskAddress("loose"):              loose,
 	}
-	if !maps.Equal(found.Imports(), want) || found.Owner.Name != "b" {
-		t.Errorf("found %+v, want %+v", found.Imports(), want)
+	if !maps.Equal(found.imports, want) || found.Owner.Name != "b" {
+		t.Errorf("found %+v, want %+v", found.imports, want)
 	}
 }

@@ -91,8 +91,8 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 	}
 
 	if len(merged) > most {
-		return "", invalidData(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most %d can "+
-			"be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
+		return "", invalidData(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most "+
+			"%d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
 	}
 
 	if !pointer {
@@ -114,13 +114,13 @@ func checkFormat(in Input, template *engine.Template) error {
 	switch {
 	case given && !ignition:
 		return invalidData("spec.virtualMachine.osType",
-			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it to %s for "+
-				"an image with Ignition, or the format of the KubeadmConfig to cloud-config",
+			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it "+
+				"to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config",
 			os, in.Bootstrap.Source, IgnitionOS)
 	case ignition && !given:
 		return invalidData("spec.virtualMachine.osType",
-			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the format of "+
-				"the KubeadmConfig to ignition, or another osType for an image with cloud-init",
+			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
+				"format of the KubeadmConfig to ignition, or another osType for an image with cloud-init",
 			os, in.Bootstrap.Source)
 	}
 
@@ -136,8 +136,8 @@ func pointerTo(in Input, template *engine.Template, merged []byte) (string, erro
 	}
 
 	if in.Bootstrap.Offer == nil {
-		return "", invalidData(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs reach "+
-			"it; set the flag, or bootstrapDelivery to Inline")
+		return "", invalidData(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs "+
+			"reach it; set the flag, or bootstrapDelivery to Inline")
 	}
 
 	where, err := in.Bootstrap.Offer(merged)

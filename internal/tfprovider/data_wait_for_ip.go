@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -66,42 +67,8 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 		return
 	}
 
-	vmID := idOf(model.VMID)
-	ctx, cancel := context.WithTimeout(ctx, addressLimit)
-	defer cancel()
-	begin := time.Now()
-	var interfaces []engine.GuestInterface
-	err := poll(ctx, "VM "+vmID.String()+" to report an address", func(ctx context.Context) (bool, string, error) {
-		var err error
-		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
-			return err == nil, "", err
-		}
-
-		vm, err := d.client.VM(ctx, vmID)
-		if err != nil {
-			return false, "", err
-		}
-
-		switch started, known := vm.StartedAt(); {
-		case vm.Status == engine.VMDown:
-			resp.Diagnostics.AddWarning("The VM has no address",
-				"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
-			return true, "", nil
-		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
-			resp.Diagnostics.AddWarning(
-				"The VM has no address",
-				"VM "+vmID.String()+" has run since "+started.Format(
-					time.RFC3339,
-				)+" and has reported none: its guest seems to have no agent.",
-			)
-
-			return true, "", nil
-		}
-
-		return false, string(vm.Status), nil
-	})
-	if err != nil {
-		resp.Diagnostics.AddError("The VM has reported no address", err.Error())
+	interfaces := d.wait(ctx, idOf(model.VMID), &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
 		return
 	}
 
@@ -124,4 +91,43 @@ func (d *waitForIPData) Read(ctx context.Context, req datasource.ReadRequest, re
 	}
 
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// wait waits until the guest of a VM has reported an address. A VM that will report none is a warning.
+func (d *waitForIPData) wait(ctx context.Context, vmID engine.ID, diags *diag.Diagnostics) []engine.GuestInterface {
+	ctx, cancel := context.WithTimeout(ctx, addressLimit)
+	defer cancel()
+	begin := time.Now()
+	var interfaces []engine.GuestInterface
+	err := poll(ctx, "VM "+vmID.String()+" to report an address", func(ctx context.Context) (bool, string, error) {
+		var err error
+		if interfaces, err = d.client.GuestInterfaces(ctx, vmID); err != nil || len(interfaces) > 0 {
+			return err == nil, "", err
+		}
+
+		vm, err := d.client.VM(ctx, vmID)
+		if err != nil {
+			return false, "", err
+		}
+
+		switch started, known := vm.StartedAt(); {
+		case vm.Status == engine.VMDown:
+			diags.AddWarning("The VM has no address",
+				"VM "+vmID.String()+" is down. Let this data source depend on what starts it.")
+
+			return true, "", nil
+		case vm.Status == engine.VMUp && known && begin.Sub(started) > addressLimit:
+			diags.AddWarning("The VM has no address", "VM "+vmID.String()+" has run since "+
+				started.Format(time.RFC3339)+" and has reported none: its guest seems to have no agent.")
+
+			return true, "", nil
+		}
+
+		return false, string(vm.Status), nil
+	})
+	if err != nil {
+		diags.AddError("The VM has reported no address", err.Error())
+	}
+
+	return interfaces
 }

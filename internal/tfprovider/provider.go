@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -119,23 +120,7 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	if model.Mock.ValueBool() {
-		resp.Diagnostics.AddAttributeError(path.Root("mock"), "mock is not supported",
-			"Run ovirtsim and point url at it: it is a whole engine, and it keeps its VMs between runs.")
-		return
-	}
-
-	for name, value := range map[string]types.String{
-		"url":      model.URL,
-		"username": model.Username,
-		"password": model.Password,
-	} {
-		if value.ValueString() == "" {
-			resp.Diagnostics.AddAttributeError(path.Root(name), name+" is required",
-				"Set "+name+" in the provider block.")
-		}
-	}
-
+	model.checkRequired(&resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
@@ -146,20 +131,8 @@ func (p *ovirtProvider) Configure(
 		return
 	}
 
-	insecure := model.TLSInsecure.ValueBool()
-	if insecure && (len(ca) > 0 || model.TLSSystem.ValueBool()) {
-		resp.Diagnostics.AddAttributeError(
-			path.Root("tls_insecure"),
-			"tls_insecure cannot be combined with other tls_ options",
-			"Remove tls_insecure to verify the engine's certificate.",
-		)
-
-		return
-	}
-
-	if !insecure && len(ca) == 0 && !model.TLSSystem.ValueBool() {
-		resp.Diagnostics.AddError("No tls_ option is set",
-			"Set one of tls_ca_bundle, tls_ca_files, tls_ca_dirs, tls_system.")
+	model.checkTLS(len(ca) > 0, &resp.Diagnostics)
+	if resp.Diagnostics.HasError() {
 		return
 	}
 
@@ -168,7 +141,7 @@ func (p *ovirtProvider) Configure(
 		Username: model.Username.ValueString(),
 		Password: model.Password.ValueString(),
 		CA:       ca,
-		Insecure: insecure,
+		Insecure: model.TLSInsecure.ValueBool(),
 	})
 	if err != nil {
 		resp.Diagnostics.AddError("The engine cannot be used", err.Error())
@@ -182,6 +155,38 @@ func (p *ovirtProvider) Configure(
 		fence:         p.options.Fence,
 	}
 	resp.DataSourceData = resp.ResourceData
+}
+
+// checkRequired names what must be set, and what cannot be.
+func (m *providerModel) checkRequired(diags *diag.Diagnostics) {
+	if m.Mock.ValueBool() {
+		diags.AddAttributeError(path.Root("mock"), "mock is not supported",
+			"Run ovirtsim and point url at it: it is a whole engine, and it keeps its VMs between runs.")
+		return
+	}
+
+	for name, value := range map[string]types.String{
+		"url":      m.URL,
+		"username": m.Username,
+		"password": m.Password,
+	} {
+		if value.ValueString() == "" {
+			diags.AddAttributeError(path.Root(name), name+" is required", "Set "+name+" in the provider block.")
+		}
+	}
+}
+
+// checkTLS checks that exactly one way of trusting the engine is chosen; withCA reports that certificates are given.
+func (m *providerModel) checkTLS(withCA bool, diags *diag.Diagnostics) {
+	insecure, verified := m.TLSInsecure.ValueBool(), withCA || m.TLSSystem.ValueBool()
+
+	switch {
+	case insecure && verified:
+		diags.AddAttributeError(path.Root("tls_insecure"), "tls_insecure cannot be combined with other tls_ options",
+			"Remove tls_insecure to verify the engine's certificate.")
+	case !insecure && !verified:
+		diags.AddError("No tls_ option is set", "Set one of tls_ca_bundle, tls_ca_files, tls_ca_dirs, tls_system.")
+	}
 }
 
 // ca collects the certificates of all tls_ca_ options.

@@ -218,6 +218,16 @@ func (r *diskAttachmentsResource) apply(
 	}
 
 	// First what must go: a disk that is to be bootable takes the place of another one.
+	r.detachUnwanted(ctx, live, plan, before, diags)
+	plan.Attachments = r.attachMissing(ctx, live, plan, diags)
+}
+
+// detachUnwanted takes away what is not planned, and what has to be attached anew.
+func (r *diskAttachmentsResource) detachUnwanted(
+	ctx context.Context, live []engine.DiskAttachment, plan, before *diskAttachmentsModel, diags *diag.Diagnostics,
+) {
+	vmID := idOf(plan.VMID)
+
 	for i := range live {
 		seen := &live[i]
 		id := seen.DiskID()
@@ -238,7 +248,13 @@ func (r *diskAttachmentsResource) apply(
 			wanted.observe(seen)
 		}
 	}
+}
 
+// attachMissing attaches what is planned and not there, and returns what is attached then.
+func (r *diskAttachmentsResource) attachMissing(
+	ctx context.Context, live []engine.DiskAttachment, plan *diskAttachmentsModel, diags *diag.Diagnostics,
+) []attachedDiskModel {
+	vmID := idOf(plan.VMID)
 	var attached []attachedDiskModel
 
 	for _, wanted := range plan.Attachments {
@@ -265,7 +281,7 @@ func (r *diskAttachmentsResource) apply(
 		attached = append(attached, wanted)
 	}
 
-	plan.Attachments = attached
+	return attached
 }
 
 func (r *diskAttachmentsResource) detach(

@@ -524,18 +524,13 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 		}
 	}
 
-	var packed bytes.Buffer
-	writer := gzip.NewWriter(&packed)
-	if _, err := writer.Write(next.Raw); err != nil {
-		return fmt.Errorf("failed to pack the state: %w", err)
+	packed, err := pack(next.Raw)
+	if err != nil {
+		return err
 	}
 
-	if err := writer.Close(); err != nil {
-		return fmt.Errorf("failed to pack the state: %w", err)
-	}
-
-	if packed.Len() > maxPacked {
-		return &TooLargeError{Secret: s.key(owner).String(), Size: packed.Len()}
+	if len(packed) > maxPacked {
+		return &TooLargeError{Secret: s.key(owner).String(), Size: len(packed)}
 	}
 
 	create := secret == nil
@@ -544,30 +539,15 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 			ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)},
 			Type:       SecretType,
 		}
-	} else {
-		current, err := Decode(secret)
-		if err != nil {
-			return err
-		}
-
-		switch {
-		case current.Lineage != next.Lineage && !current.Empty():
-			return &ConflictError{
-				Secret: secret.Namespace + "/" + secret.Name,
-				Reason: "the new state has another lineage",
-			}
-		case current.Lineage == next.Lineage && current.Serial > next.Serial:
-			return &ConflictError{Secret: secret.Namespace + "/" + secret.Name,
-				Reason: fmt.Sprintf("the new state has serial %d and the stored one %d", next.Serial, current.Serial)}
-		}
+	} else if err := checkSuccessor(secret, next); err != nil {
+		return err
 	}
 
-	secret.Data = map[string][]byte{dataKey: packed.Bytes()}
+	secret.Data = map[string][]byte{dataKey: packed}
 	if err := s.tie(secret, owner, clusterName); err != nil {
 		return err
 	}
 
-	var err error
 	if create {
 		err = s.Client.Create(ctx, secret)
 	} else {
@@ -582,6 +562,41 @@ func (s *Store) save(ctx context.Context, owner client.Object, clusterName strin
 	stored := *next
 	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
 	s.remember(owner, secret, &stored)
+
+	return nil
+}
+
+// pack is a state as a Secret has it.
+func pack(raw []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(raw); err != nil {
+		return nil, fmt.Errorf("failed to pack the state: %w", err)
+	}
+
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("failed to pack the state: %w", err)
+	}
+
+	return packed.Bytes(), nil
+}
+
+// checkSuccessor refuses to write a state over one that it does not come from, or that is newer.
+func checkSuccessor(secret *corev1.Secret, next *State) error {
+	current, err := Decode(secret)
+	if err != nil {
+		return err
+	}
+
+	name := secret.Namespace + "/" + secret.Name
+
+	switch {
+	case current.Lineage != next.Lineage && !current.Empty():
+		return &ConflictError{Secret: name, Reason: "the new state has another lineage"}
+	case current.Lineage == next.Lineage && current.Serial > next.Serial:
+		return &ConflictError{Secret: name, Reason: fmt.Sprintf("the new state has serial %d and the stored one %d",
+			next.Serial, current.Serial)}
+	}
 
 	return nil
 }

@@ -275,18 +275,9 @@ func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token 
 	return nil
 }
 
-// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get
-// it whole may use it again.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
-	ctx := r.Context() // a VM that went away is not waited for
-	var secret corev1.Secret
-	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
-		return refuse("there is no user data for it")
-	} else if err != nil {
-		return fmt.Errorf("failed to get the user data: %w", err)
-	}
-
-	token, data := secret.Data[tokenKey], secret.Data[dataKey]
+// checkToken refuses a token that is not the one of the Secret, was used or has expired.
+func checkToken(secret *corev1.Secret, given string) error {
+	token := secret.Data[tokenKey]
 	if secret.Type != secretType || len(token) == 0 {
 		return refuse("it was delivered already")
 	}
@@ -299,6 +290,25 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 	expires, err := time.Parse(time.RFC3339, secret.Annotations[expiresAnnotation])
 	if err != nil || time.Now().After(expires) {
 		return refuse("the token has expired")
+	}
+
+	return nil
+}
+
+// deliver takes the token away before it answers, so that of two who know it one gets the data; a VM that did not get
+// it whole may use it again.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
+	ctx := r.Context() // a VM that went away is not waited for
+	var secret corev1.Secret
+	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
+		return refuse("there is no user data for it")
+	} else if err != nil {
+		return fmt.Errorf("failed to get the user data: %w", err)
+	}
+
+	token, data := secret.Data[tokenKey], secret.Data[dataKey]
+	if err := checkToken(&secret, given); err != nil {
+		return err
 	}
 
 	// From here on the token is used, and what becomes of it is written down whoever goes away.
@@ -314,7 +324,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, machine client.
 
 	w.Header().Set("Content-Type", "application/vnd.coreos.ignition+json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, err = w.Write(data)
+	_, err := w.Write(data)
 	if err == nil {
 		err = http.NewResponseController(w).Flush()
 	}

@@ -465,23 +465,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 		return err
 	}
 
-	templates, err := s.client.ClusterTemplates(ctx, cluster)
-	if err != nil {
-		return err
-	}
-
-	names := named(templates, func(t engine.Template) string { return t.Name })
-	help := "Of which the machines are made"
-	if s.noTemplate = len(names) == 0; s.noTemplate {
-		help = fmt.Sprintf(
-			"Cluster %q has none yet. Name the one that olvmctl image template is to make of an "+
-				"image afterwards: ock-1.33",
-			cluster.Name,
-		)
-	}
-
-	err = s.ask(ctx, &a.Template, Question{Key: "template", Title: "Template", Help: help, Choices: names})
-	if err != nil {
+	if err := s.askTemplate(ctx, cluster); err != nil {
 		return err
 	}
 
@@ -501,6 +485,28 @@ func (s *survey) askPlacement(ctx context.Context) error {
 	})
 
 	return err
+}
+
+// askTemplate asks for the template. One that is not there yet may be named.
+func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error {
+	templates, err := s.client.ClusterTemplates(ctx, cluster)
+	if err != nil {
+		return err
+	}
+
+	names := named(templates, func(t engine.Template) string { return t.Name })
+	help := "Of which the machines are made"
+	if s.noTemplate = len(names) == 0; s.noTemplate {
+		help = fmt.Sprintf("Cluster %q has none yet. Name the one that olvmctl image template is to make of an image "+
+			"afterwards: ock-1.33", cluster.Name)
+	}
+
+	return s.ask(ctx, &s.answers.Template, Question{
+		Key:     "template",
+		Title:   "Template",
+		Help:    help,
+		Choices: names,
+	})
 }
 
 // askNICs asks for the network and its vNIC profile.

@@ -83,20 +83,8 @@ func addAttachment(c *call) (*wire.Element, error) {
 		return nil, wire.Invalid("Cannot attach Virtual Disk. VM is not found.")
 	}
 
-	if err := mandatory(in, "attachment", "interface"); err != nil {
+	if err := checkAttachment(in); err != nil {
 		return nil, err
-	}
-
-	if err := checkRef(in.Get("disk")); err != nil {
-		return nil, err
-	}
-
-	if wire.RefID(in.Get("disk")) == "" && !in.Has("disk", "provisioned_size") {
-		return nil, &wire.Refusal{
-			Status: http.StatusBadRequest,
-			Reason: "Incomplete parameters",
-			Detail: "Disk [provisionedSize|size] required for invoke",
-		}
 	}
 
 	d := c.store.Disks.Get(wire.RefID(in.Get("disk")))
@@ -145,6 +133,27 @@ func addAttachment(c *call) (*wire.Element, error) {
 	c.work("Attaching Disk "+d.Name+" to VM "+v.Name, waits)
 
 	return c.created(attachmentDocument(made, "vm")), nil
+}
+
+// checkAttachment refuses a request that lacks what every attachment needs.
+func checkAttachment(in *wire.Element) error {
+	if err := mandatory(in, "attachment", "interface"); err != nil {
+		return err
+	}
+
+	if err := checkRef(in.Get("disk")); err != nil {
+		return err
+	}
+
+	if wire.RefID(in.Get("disk")) == "" && !in.Has("disk", "provisioned_size") {
+		return &wire.Refusal{
+			Status: http.StatusBadRequest,
+			Reason: "Incomplete parameters",
+			Detail: "Disk [provisionedSize|size] required for invoke",
+		}
+	}
+
+	return nil
 }
 
 // checkAttach refuses a disk that exists and cannot be attached.

@@ -166,48 +166,62 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
 	case "GET ": // the entry of people, who log in with a browser
-		if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
-			w.Header().Set("Location", s.URL()+"/")
-			w.WriteHeader(http.StatusFound)
-			return
-		}
-
-		secured(w)
-		http.SetCookie(w, &http.Cookie{ //nolint:gosec // as the engine has it
-			Name:     sessionCookie,
-			Value:    wire.RandomHex(16),
-			Path:     wire.EnginePath,
-			HttpOnly: true,
-		})
-		w.Header().Set("Location", s.URL()+"/login?scope=ovirt-ext%3Dauth%3Aidentity")
-		w.WriteHeader(http.StatusFound)
+		s.entry(w, r)
 	case "GET /login":
-		// Not recorded. The client of the released provider expects redirects without an end where nobody keeps
-		// cookies.
-		if _, err := r.Cookie(sessionCookie); err != nil {
-			w.Header().Set("Location", s.URL()+"/")
-			w.WriteHeader(http.StatusFound)
-			return
-		}
-
-		secured(w)
-		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
-		_, _ = w.Write(
-			[]byte(
-				"<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine " +
-					"simulator</h1></body></html>\n",
-			),
-		)
+		s.loginPage(w, r)
 	default:
-		localeCookie(w)
-		w.Header().Set("Content-Language", "en-US")
-		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(
-			[]byte(
-				`<!DOCTYPE html><html><head><meta charset="utf-8"><title>404 - Page not found</title></head>` +
-					`<body>The page was not found.</body></html>`,
-			),
-		)
+		notFoundPage(w)
 	}
+}
+
+// entry sends a browser on to the login.
+func (s *Engine) entry(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
+		w.Header().Set("Location", s.URL()+"/")
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+
+	secured(w)
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // as the engine has it
+		Name:     sessionCookie,
+		Value:    wire.RandomHex(16),
+		Path:     wire.EnginePath,
+		HttpOnly: true,
+	})
+	w.Header().Set("Location", s.URL()+"/login?scope=ovirt-ext%3Dauth%3Aidentity")
+	w.WriteHeader(http.StatusFound)
+}
+
+// loginPage is where a browser logs in.
+func (s *Engine) loginPage(w http.ResponseWriter, r *http.Request) {
+	// Not recorded. The client of the released provider expects redirects without an end where nobody keeps
+	// cookies.
+	if _, err := r.Cookie(sessionCookie); err != nil {
+		w.Header().Set("Location", s.URL()+"/")
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+
+	secured(w)
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+	_, _ = w.Write(
+		[]byte(
+			"<!DOCTYPE html><html><head><title>oVirt Engine</title></head><body><h1>Welcome to the oVirt Engine " +
+				"simulator</h1></body></html>\n",
+		),
+	)
+}
+
+func notFoundPage(w http.ResponseWriter) {
+	localeCookie(w)
+	w.Header().Set("Content-Language", "en-US")
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(
+		[]byte(
+			`<!DOCTYPE html><html><head><meta charset="utf-8"><title>404 - Page not found</title></head>` +
+				`<body>The page was not found.</body></html>`,
+		),
+	)
 }

@@ -293,26 +293,9 @@ func (c *call) checkStart(v *store.VM) error {
 		return inStatus(v, "run VM")
 	}
 
-	disks := 0
-
-	for _, a := range c.store.AttachmentsOf(v.ID) {
-		d := c.store.Disks.Get(a.Disk)
-		switch {
-		case !a.Active:
-		case d.Status == store.StatusLocked:
-			return wire.Conflict(
-				"Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.",
-				d.Name,
-			)
-		case d.Status == store.StatusIllegal:
-			return wire.Conflict(
-				"Cannot run VM. The following attached disks are in ILLEGAL status: %s - please "+
-					"remove them and try again.",
-				d.Name,
-			)
-		default:
-			disks++
-		}
+	disks, err := c.startDisks(v)
+	if err != nil {
+		return err
 	}
 
 	// Only a VM that boots from nothing else needs what it boots from.
@@ -334,6 +317,33 @@ func (c *call) checkStart(v *store.VM) error {
 	}
 
 	return nil
+}
+
+// startDisks counts the disks with which a VM can start.
+func (c *call) startDisks(v *store.VM) (int, error) {
+	disks := 0
+
+	for _, a := range c.store.AttachmentsOf(v.ID) {
+		d := c.store.Disks.Get(a.Disk)
+		switch {
+		case !a.Active:
+		case d.Status == store.StatusLocked:
+			return 0, wire.Conflict(
+				"Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.",
+				d.Name,
+			)
+		case d.Status == store.StatusIllegal:
+			return 0, wire.Conflict(
+				"Cannot run VM. The following attached disks are in ILLEGAL status: %s - please "+
+					"remove them and try again.",
+				d.Name,
+			)
+		default:
+			disks++
+		}
+	}
+
+	return disks, nil
 }
 
 func startVM(c *call) (*wire.Element, error) {

@@ -101,21 +101,8 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 		}
 	}
 
-	if p := in.Get("vnic_profile"); p != nil {
-		if err := checkRef(p); err != nil {
-			return err
-		}
-
-		next.Profile = wire.RefID(p)
-
-		profile := c.store.VNICProfiles.Get(next.Profile)
-		switch {
-		case next.Profile != "" && profile == nil:
-			return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
-		case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
-			return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.",
-				verb)
-		}
+	if err := c.plugInto(v, &next, verb); err != nil {
+		return err
 	}
 
 	switch next.Interface = cmp.Or(in.Value("interface"), n.Interface); next.Interface {
@@ -143,6 +130,31 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	}
 
 	*n = next
+
+	return nil
+}
+
+// plugInto applies the vNIC profile of a request.
+func (c *call) plugInto(v *store.VM, next *store.NIC, verb string) error {
+	p := c.body.Get("vnic_profile")
+	if p == nil {
+		return nil
+	}
+
+	if err := checkRef(p); err != nil {
+		return err
+	}
+
+	next.Profile = wire.RefID(p)
+	profile := c.store.VNICProfiles.Get(next.Profile)
+
+	switch {
+	case next.Profile != "" && profile == nil:
+		return wire.Invalid("Cannot %s Interface. The specified VM network interface profile doesn't exist.", verb)
+	case profile != nil && c.store.Networks.Get(profile.Network).DataCenter != c.store.DataCenterOf(v.Cluster):
+		return wire.Conflict("Cannot %s Interface. The network of the profile is not in the data center of the VM.",
+			verb)
+	}
 
 	return nil
 }

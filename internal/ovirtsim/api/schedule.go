@@ -14,21 +14,7 @@ import (
 // place picks the host for a VM: those that fit are filtered by hard rules, then weighed by soft ones and free memory.
 // An answer of nil comes with the engine's words for each host that was ruled out.
 func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
-	free := map[string]int64{}
-	for _, h := range s.store.Hosts.Rows {
-		free[h.ID] = h.Memory
-	}
-
-	for _, other := range s.store.VMs.Rows {
-		if other.Host != "" && other.ID != v.ID {
-			free[other.Host] -= other.Memory
-		}
-
-		if other.Destination != "" {
-			free[other.Destination] -= other.Memory
-		}
-	}
-
+	free := s.freeMemory(v)
 	var best *store.Host
 	var bestScore int64
 	var why []string
@@ -41,24 +27,7 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 			continue
 		}
 
-		score := free[h.ID] >> 20
-		reason := ""
-
-		switch {
-		case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
-			reason = "internal filter PinToHost because it is not in the VM's list of hosts"
-		case free[h.ID] < v.Memory:
-			reason = fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM",
-				max(free[h.ID], 0)>>20)
-		case v.CPU.Count() > h.CPU.Count():
-			reason = "internal filter CPU because it does not have enough cores to run the VM"
-		default:
-			var soft int64
-			if reason, soft = s.affinity(v, h); reason == "" {
-				score += soft
-			}
-		}
-
+		reason, score := s.filter(v, h, free[h.ID])
 		if reason != "" {
 			why = append(why, fmt.Sprintf("The host %s did not satisfy %s.", h.Name, reason))
 			continue
@@ -79,6 +48,43 @@ func (s *Engine) place(v *store.VM, want string) (*store.Host, error) {
 	}
 
 	return nil, wire.Conflict("%s", detail)
+}
+
+// freeMemory is the memory in bytes that each host has left, by its ID, without what this VM has.
+func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
+	free := map[string]int64{}
+	for _, h := range s.store.Hosts.Rows {
+		free[h.ID] = h.Memory
+	}
+
+	for _, other := range s.store.VMs.Rows {
+		if other.Host != "" && other.ID != v.ID {
+			free[other.Host] -= other.Memory
+		}
+
+		if other.Destination != "" {
+			free[other.Destination] -= other.Memory
+		}
+	}
+
+	return free
+}
+
+// filter says which hard rule keeps a VM from a host; "" where none does, and then how good the host is for it.
+func (s *Engine) filter(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
+	switch {
+	case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
+		return "internal filter PinToHost because it is not in the VM's list of hosts", 0
+	case free < v.Memory:
+		return fmt.Sprintf("internal filter Memory because its available memory is too low (%d MB) to run the VM",
+			max(free, 0)>>20), 0
+	case v.CPU.Count() > h.CPU.Count():
+		return "internal filter CPU because it does not have enough cores to run the VM", 0
+	}
+
+	reason, soft := s.affinity(v, h)
+
+	return reason, free>>20 + soft
 }
 
 // trimVerdict turns the words for a start into those for another operation.

@@ -35,6 +35,25 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}/statistics/{id}", itemOf(vmStatistics)},
 }
 
+// describeDisplay adds where the console of a VM is.
+func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
+	if len(v.Consoles) == 0 {
+		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool { return e.Name == "display" })
+		return
+	}
+
+	out.Put(v.Consoles[0].Protocol, "display", "type")
+	h := c.store.Hosts.Get(v.Host)
+	if h == nil {
+		return
+	}
+
+	out.Put(h.Address, "display", "address").Put("5900", "display", "port")
+	certificate := wire.El("certificate").Str("content", string(c.settings.CA)).Str("organization", "ovirtsim").
+		Str("subject", "O=ovirtsim,CN="+h.Address)
+	out.Get("display").Add(certificate)
+}
+
 func vmDocument(c *call, v *store.VM) *wire.Element {
 	shown, full := v.Hardware, c.allContent()
 
@@ -55,19 +74,7 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 		Add(wire.Ref("cpu_profile", "cpuprofiles", c.store.CPUProfileID(v.Cluster))).
 		Add(wire.El("quota").Set("id", c.store.QuotaID(v.Cluster))).
 		Flag("next_run_configuration_exists", v.Next != nil).Str("status", v.Status)
-	if len(v.Consoles) > 0 {
-		out.Put(v.Consoles[0].Protocol, "display", "type")
-	} else {
-		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool { return e.Name == "display" })
-	}
-
-	if h := c.store.Hosts.Get(v.Host); h != nil && len(v.Consoles) > 0 {
-		out.Put(h.Address, "display", "address").Put("5900", "display", "port")
-		certificate := wire.El("certificate").Str("content", string(c.settings.CA)).Str("organization", "ovirtsim").
-			Str("subject", "O=ovirtsim,CN="+h.Address)
-		out.Get("display").Add(certificate)
-	}
-
+	c.describeDisplay(v, out)
 	if v.Host != "" {
 		out.Flag("run_once", v.OnceRun).Str("start_time", stamp(v.Started)).Add(wire.Ref("host", "hosts", v.Host))
 	} else {
@@ -510,34 +517,9 @@ func updateVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	next := *v
-	next.Name = textOr(in, "name", v.Name)
-	next.Description = textOr(in, "description", v.Description)
-	next.Comment = textOr(in, "comment", v.Comment)
-	if err := c.nameFree(&next, command); err != nil {
+	next, wanted, err := c.nextVM(v, command)
+	if err != nil {
 		return nil, err
-	}
-
-	if next.Initialization, err = layInitialization(v.Initialization, in.Get("initialization"), fail); err != nil {
-		return nil, err
-	}
-
-	wanted := v.CopyOf()
-	if err := c.changeHardware(&wanted, in, false, c.store.Clusters.Get(v.Cluster), fail); err != nil {
-		return nil, err
-	}
-
-	if sized, err := c.sized(in); err != nil {
-		return nil, err
-	} else if sized != nil {
-		next.InstanceType = sized.ID
-		wanted.Resize(sized, in)
-	}
-
-	if v.Running() && !c.flagParam("next_run") {
-		if err := c.checkHotChange(v, &wanted, fail); err != nil {
-			return nil, err
-		}
 	}
 
 	leased := !v.Running() && wanted.Lease() != v.Lease() && wanted.Lease() != ""
@@ -554,6 +536,43 @@ func updateVM(c *call) (*wire.Element, error) {
 	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
 
 	return vmDocument(c, v), nil
+}
+
+// nextVM is the VM as the request has it, and its hardware apart, which may have to wait for the next start.
+func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.Hardware, err error) {
+	fail, in := commandOn(command), c.body
+	next, wanted = *v, v.CopyOf()
+	next.Name = textOr(in, "name", v.Name)
+	next.Description = textOr(in, "description", v.Description)
+	next.Comment = textOr(in, "comment", v.Comment)
+	if err := c.nameFree(&next, command); err != nil {
+		return next, wanted, err
+	}
+
+	next.Initialization, err = layInitialization(v.Initialization, in.Get("initialization"), fail)
+	if err != nil {
+		return next, wanted, err
+	}
+
+	if err := c.changeHardware(&wanted, in, false, c.store.Clusters.Get(v.Cluster), fail); err != nil {
+		return next, wanted, err
+	}
+
+	sized, err := c.sized(in)
+	if err != nil {
+		return next, wanted, err
+	}
+
+	if sized != nil {
+		next.InstanceType = sized.ID
+		wanted.Resize(sized, in)
+	}
+
+	if v.Running() && !c.flagParam("next_run") {
+		err = c.checkHotChange(v, &wanted, fail)
+	}
+
+	return next, wanted, err
 }
 
 // textOr is the text of an element of a request, and what is there where the request has none.

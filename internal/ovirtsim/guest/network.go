@@ -175,22 +175,11 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 			continue
 		}
 
-		reported := store.ReportedInterface{Name: device.Name, MAC: device.MAC}
-		var routable []string
-
-		for _, address := range addresses {
-			if owner, taken := owners[address]; taken {
-				return nil, fmt.Errorf("network: %s and %s have the same address %s", owner, device.Name, address)
-			}
-
-			owners[address] = device.Name
-			reported.Addresses = append(reported.Addresses, address.String())
-			if !address.IsLinkLocalUnicast() {
-				routable = append(routable, address.String())
-			}
+		routable, err := out.report(device, addresses, owners)
+		if err != nil {
+			return nil, err
 		}
 
-		out.reported = append(out.reported, reported)
 		if len(routable) == 0 {
 			reasons = append(reasons, device.Name+" has a link-local address only")
 			continue
@@ -211,6 +200,30 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 	}
 
 	return out, nil
+}
+
+// report adds the addresses of a device to what the guest agent reports, and returns those that can be routed. owners
+// are the devices by their addresses.
+func (n *network) report(
+	device api.GuestInterface, addresses []netip.Addr, owners map[netip.Addr]string,
+) (routable []string, err error) {
+	reported := store.ReportedInterface{Name: device.Name, MAC: device.MAC}
+
+	for _, address := range addresses {
+		if owner, taken := owners[address]; taken {
+			return nil, fmt.Errorf("network: %s and %s have the same address %s", owner, device.Name, address)
+		}
+
+		owners[address] = device.Name
+		reported.Addresses = append(reported.Addresses, address.String())
+		if !address.IsLinkLocalUnicast() {
+			routable = append(routable, address.String())
+		}
+	}
+
+	n.reported = append(n.reported, reported)
+
+	return routable, nil
 }
 
 // assign finds the device of each profile.

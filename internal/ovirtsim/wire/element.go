@@ -359,24 +359,12 @@ func ParseXML(from io.Reader) (*Element, error) {
 
 		switch t := token.(type) {
 		case xml.StartElement:
-			if len(open) > maxDepth {
-				return nil, errors.New("it is nested too deeply")
+			made, err := begin(t, open, root)
+			if err != nil {
+				return nil, err
 			}
 
-			made := &Element{Name: t.Name.Local}
-			for _, a := range t.Attr {
-				if a.Name.Space == "" && a.Name.Local != "xmlns" {
-					made.Attrs = append(made.Attrs, attribute{a.Name.Local, a.Value})
-				}
-			}
-
-			switch {
-			case len(open) > 0:
-				parent := open[len(open)-1]
-				parent.Kids = append(parent.Kids, made)
-			case root != nil:
-				return nil, errors.New("there is something behind the document")
-			default:
+			if root == nil {
 				root = made
 			}
 
@@ -396,6 +384,31 @@ func ParseXML(from io.Reader) (*Element, error) {
 			}
 		}
 	}
+}
+
+// begin makes the element of a start tag, below the last one that is open.
+func begin(tag xml.StartElement, open []*Element, root *Element) (*Element, error) {
+	if len(open) > maxDepth {
+		return nil, errors.New("it is nested too deeply")
+	}
+
+	if len(open) == 0 && root != nil {
+		return nil, errors.New("there is something behind the document")
+	}
+
+	made := &Element{Name: tag.Name.Local}
+	for _, a := range tag.Attr {
+		if a.Name.Space == "" && a.Name.Local != "xmlns" {
+			made.Attrs = append(made.Attrs, attribute{a.Name.Local, a.Value})
+		}
+	}
+
+	if len(open) > 0 {
+		parent := open[len(open)-1]
+		parent.Kids = append(parent.Kids, made)
+	}
+
+	return made, nil
 }
 
 // ParseJSON reads one object as the document of a name.

@@ -91,25 +91,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 		return a, fmt.Errorf("failed to make a client: %w", err)
 	}
 
-	var crds metav1.PartialObjectMetadataList
-	crds.SetGroupVersionKind(schema.GroupVersionKind{
-		Group:   "apiextensions.k8s.io",
-		Version: "v1",
-		Kind:    "CustomResourceDefinitionList",
-	})
-	if err := a.Client.List(ctx, &crds); err != nil {
-		return a, fmt.Errorf("failed to list the CRDs: %w", err)
-	}
-
-	for i := range crds.Items { // as clusterctl init does, and our own manifests
-		err := a.Client.Patch(
-			ctx,
-			&crds.Items[i],
-			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`)),
-		)
-		if err != nil {
-			return a, fmt.Errorf("failed to label a CRD: %w", err)
-		}
+	if err := a.labelCRDs(ctx); err != nil {
+		return a, err
 	}
 
 	policy, err := os.ReadFile(filepath.Join(tools.Root(), "config", "policy", "template_immutability.yaml"))
@@ -123,6 +106,32 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	}
 
 	return a, localplane.Apply(ctx, a.Client, policies...)
+}
+
+// labelCRDs labels the CRDs as clusterctl init does, and our own manifests.
+func (a *APIServer) labelCRDs(ctx context.Context) error {
+	var crds metav1.PartialObjectMetadataList
+	crds.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinitionList",
+	})
+	if err := a.Client.List(ctx, &crds); err != nil {
+		return fmt.Errorf("failed to list the CRDs: %w", err)
+	}
+
+	for i := range crds.Items { // as clusterctl init does, and our own manifests
+		err := a.Client.Patch(
+			ctx,
+			&crds.Items[i],
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"clusterctl.cluster.x-k8s.io":""}}}`)),
+		)
+		if err != nil {
+			return fmt.Errorf("failed to label a CRD: %w", err)
+		}
+	}
+
+	return nil
 }
 
 // Stop ends both, also what a start that failed half way left running.
@@ -184,18 +193,7 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	s := &Site{T: t, Client: api, Sim: sim, Namespace: fmt.Sprintf("site-%d", siteCount.Add(1))}
 	t.Cleanup(s.Clear)
 	s.Create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}})
-	s.Cluster = &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
-		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
-			APIGroup: infrav1.GroupVersion.Group,
-			Kind:     "OLVMCluster",
-			Name:     "demo",
-		},
-		ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
-			APIGroup: "controlplane.cluster.x-k8s.io",
-			Kind:     "KubeadmControlPlane",
-			Name:     "demo",
-		},
-	}}
+	s.Cluster = s.newCluster()
 	s.Create(s.Cluster)
 	s.Cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.UpdateStatus(s.Cluster)
@@ -228,6 +226,22 @@ func New(t *testing.T, api client.Client, options Options) *Site {
 	s.Create(s.OLVM)
 
 	return s
+}
+
+// newCluster is the Cluster of the site.
+func (s *Site) newCluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: s.Meta("demo"), Spec: clusterv1.ClusterSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group,
+			Kind:     "OLVMCluster",
+			Name:     "demo",
+		},
+		ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "controlplane.cluster.x-k8s.io",
+			Kind:     "KubeadmControlPlane",
+			Name:     "demo",
+		},
+	}}
 }
 
 // Clear takes away what a test has left: the next engine may be given the same port, and its machines must not find the

@@ -1,0 +1,148 @@
+// Command layout counts how functions are laid out, and fails where they read worse than we agreed on.
+//
+//	go run ./hack/layout
+//
+// It looks at functions of five lines or more, in files that are neither tests nor generated. CONTRIBUTING.md has the
+// limits. Wide lines and entangled functions are the linters' (lll, gocognit).
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// smallest is the height in lines from which on a function is counted.
+	smallest = 5
+	// tall is the height that no function may exceed.
+	tall = 60
+	// long is the height above which a function needs a blank line, but for so many of them: most are schemas and
+	// tables.
+	long      = 25
+	maxSolids = 20
+	// minBlanks is the least number of blank lines per line of code.
+	minBlanks = 0.10
+)
+
+// count is what was found so far.
+type count struct {
+	functions, blank, code int
+	// solids and talls name functions.
+	solids, talls []string
+}
+
+func main() {
+	var c count
+	err := c.folder(".")
+	if err == nil {
+		err = c.check()
+	}
+
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "layout:", err)
+		os.Exit(1)
+	}
+}
+
+// folder counts all files below a folder.
+func (c *count) folder(root string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+
+		name := entry.Name()
+		hidden := strings.HasPrefix(name, ".") && path != root
+		if entry.IsDir() && (hidden || name == "testdata") {
+			return filepath.SkipDir
+		}
+
+		generated := strings.HasPrefix(name, "zz_")
+		if filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || generated {
+			return nil
+		}
+
+		return c.file(path)
+	})
+}
+
+func (c *count) file(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, content, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+
+	lines := strings.Split(string(content), "\n")
+
+	for _, declaration := range file.Decls {
+		function, ok := declaration.(*ast.FuncDecl)
+		if !ok || function.Body == nil {
+			continue
+		}
+
+		first, last := set.Position(function.Body.Lbrace).Line, set.Position(function.Body.Rbrace).Line
+		if last-first > smallest {
+			c.function(fmt.Sprintf("%s:%d %s", path, first, function.Name.Name), lines[first:last-1])
+		}
+	}
+
+	return nil
+}
+
+func (c *count) function(name string, body []string) {
+	blank := 0
+
+	for _, line := range body {
+		if strings.TrimSpace(line) == "" {
+			blank++
+		}
+	}
+
+	c.functions++
+	c.blank += blank
+	c.code += len(body) - blank
+	if len(body) > long && blank == 0 {
+		c.solids = append(c.solids, name)
+	}
+
+	if len(body) > tall {
+		c.talls = append(c.talls, name)
+	}
+}
+
+// check prints the figures, and says what is over the limits.
+func (c *count) check() error {
+	ratio := float64(c.blank) / float64(max(c.code, 1))
+	fmt.Printf("layout: %d functions, %.3f blank lines per line of code, %d over %d lines without a blank one, "+
+		"%d over %d lines\n", c.functions, ratio, len(c.solids), long, len(c.talls), tall)
+
+	var errs []error
+	if ratio < minBlanks {
+		errs = append(errs, fmt.Errorf("less than %.2f blank lines per line of code", minBlanks))
+	}
+
+	if len(c.solids) > maxSolids {
+		errs = append(errs, fmt.Errorf("more than %d functions over %d lines have no blank line:\n  %s",
+			maxSolids, long, strings.Join(c.solids, "\n  ")))
+	}
+
+	if len(c.talls) > 0 {
+		errs = append(errs, fmt.Errorf("functions over %d lines; split them:\n  %s",
+			tall, strings.Join(c.talls, "\n  ")))
+	}
+
+	return errors.Join(errs...)
+}
