@@ -60,7 +60,7 @@ test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=tex
 	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
 
 # Those of docs/security.md that need no manager.
-SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|TestAConfigurationReadsNoFiles|TestAnExecutorReachesNothing|TestKubeconfigsThatAreRefused|TestClaimsOfAGuest|TestH4|TestTurnsAreFair|TestManyEnginesOfOneNamespaceKeepNobodyOut|TestM6|TestEachFormOfASecretIsFound|TestAnEngineThatRepeatsSecrets|TestAWorkFolderThatIsNotOurs
+SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|TestAConfigurationReadsNoFiles|TestAnExecutorReachesNothing|TestKubeconfigsThatAreRefused|TestClaimsOfAGuest|TestH4|TestFairQueue|TestManyEnginesOfOneNamespaceKeepNobodyOut|TestM6|TestEachFormOfASecretIsFound|TestAnEngineThatRepeatsSecrets|TestAWorkFolderThatIsNotOurs
 
 .PHONY: test-security
 # The executor of the image is OpenTofu; the one that is found first may be another.

@@ -241,7 +241,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s.Delete(fresh)
 	s.ExpectGone(fresh)
 
-	// Made again, it is the way to the engine.
+	// Made again, it is the connection to the engine.
 	again := &infrav1.OLVMCluster{ObjectMeta: s.Meta("demo"), Spec: s.OLVM.Spec}
 	again.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID},

@@ -166,7 +166,7 @@ func deliverToWorkers(object *unstructured.Unstructured) {
 	spec["olvmNetwork"] = map[string]any{"networkName": "leased", "vnicProfileName": "leased"}
 }
 
-// expectDelivered says whether the engine has user data that it should not have.
+// expectDelivered reports whether the engine has user data that it should not have.
 func (w *workload) expectDelivered() {
 	w.t.Helper()
 	if data := w.userData("md-0"); strings.Contains(data, "kubeadm") || !strings.Contains(data, `"replace"`) {
@@ -191,7 +191,7 @@ func (w *workload) expectDualStack() {
 	}
 }
 
-// expectSpread says whether each worker can run on the hosts of its own failure domain only.
+// expectSpread reports whether each worker can run on the hosts of its own failure domain only.
 func (w *workload) expectSpread() {
 	w.t.Helper()
 	hosts, err := suite.engine.Hosts(context.Background())

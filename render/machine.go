@@ -142,7 +142,7 @@ func (in *Machine) ignored() []string {
 	return out
 }
 
-// guestDNS says whether the guest is told about DNS, for which the released provider has no attributes.
+// guestDNS reports whether the guest is told about DNS, for which the released provider has no attributes.
 func (in *Machine) guestDNS() bool { return len(in.DNSServers)+len(in.SearchDomains) > 0 }
 
 // nics writes the network interfaces, each after the one before it: a guest finds them in the order in which they were
@@ -326,7 +326,7 @@ func (ip *IP) write(nic *hclwrite.Body, family string) {
 	setText(block, "gateway", ip.Gateway)
 }
 
-// setText sets an attribute; an empty text leaves it to the engine. It says whether there was one.
+// setText sets an attribute; an empty text leaves it to the engine. It reports whether there was one.
 func setText(body *hclwrite.Body, name, value string) bool {
 	if value != "" {
 		body.SetAttributeValue(name, cty.StringVal(value))

@@ -67,7 +67,7 @@ func (f Files) Digest() string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// Engine is the way to an engine.
+// Engine is the connection to an engine.
 type Engine struct {
 	// URL of the API, without a trailing slash.
 	URL string

@@ -99,7 +99,7 @@ const (
 	// InsufficientHostsReason surfaces when a group with enforcing Auto is soft because hosts are too few.
 	InsufficientHostsReason = "InsufficientHosts"
 	// EnforcementImpossibleReason surfaces when a group with enforcing Always has more machines than hosts. On an
-	// OLVMMachine it says that the VM is not created because of that.
+	// OLVMMachine it reports that the VM is not created because of that.
 	EnforcementImpossibleReason = "EnforcementImpossible"
 	// AffinityGroupConflictReason surfaces when the engine has a group of our name that is not ours.
 	AffinityGroupConflictReason = "AffinityGroupConflict"

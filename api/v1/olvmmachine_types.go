@@ -185,7 +185,7 @@ type VirtualMachine struct {
 	// +optional
 	SoundCard *bool `json:"soundCard,omitempty"`
 
-	// graphicsConsoles says whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
+	// graphicsConsoles reports whether the VM keeps the graphics consoles of its template: Keep or Remove. Empty means
 	// Remove where type is server, or high_performance, which cannot have them, and Keep for others.
 	// +optional
 	// +kubebuilder:validation:Enum="";Keep;Remove

@@ -1,6 +1,6 @@
 package v1
 
-// AffinityEnforcing says whether a VM that cannot keep the rule of its affinity group may run.
+// AffinityEnforcing reports whether a VM that cannot keep the rule of its affinity group may run.
 // +kubebuilder:validation:Enum=Auto;Always;Never
 type AffinityEnforcing string
 
@@ -72,7 +72,7 @@ type AffinityGroupStatus struct {
 	// id is the engine's UUID of the group.
 	// +required
 	ID string `json:"id,omitempty"`
-	// enforcing says whether the rule is hard now.
+	// enforcing reports whether the rule is hard now.
 	// +optional
 	Enforcing *bool `json:"enforcing,omitempty"`
 	// machines counts the machines of the group.
@@ -92,7 +92,7 @@ type OLVMFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
 
-	// controlPlane says whether control plane machines are spread over this domain; true where it is not set.
+	// controlPlane reports whether control plane machines are spread over this domain; true where it is not set.
 	// +optional
 	ControlPlane *bool `json:"controlPlane,omitempty"`
 

@@ -32,7 +32,7 @@ type described struct {
 	// Machine is what there is to say of a machine.
 	Machine  *describedMachine `json:"machine,omitempty"`
 	Children []described       `json:"children,omitempty"`
-	// waiting says what an owner of machines lacks of what it is to have; empty where it lacks nothing.
+	// waiting is what an owner of machines is still to get; empty for nothing.
 	waiting string
 	// version of Kubernetes that an owner of machines is to have.
 	version string
@@ -56,7 +56,7 @@ func newDescribeCommand(s streams) *cobra.Command {
 		Short: "Show a cluster with its machines, their VMs and Terraform runs",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := known(output, "table", "json", "yaml"); err != nil {
+			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
 				return err
 			}
 
@@ -203,7 +203,7 @@ func (c *clusterParts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) des
 			ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
 		version: kcp.Spec.Version,
 		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
-		waiting: count.lack("KubeadmControlPlane "+kcp.Name, kcp),
+		waiting: count.missing("KubeadmControlPlane "+kcp.Name, kcp),
 		Children: c.take(func(machine *clusterv1.Machine) bool {
 			_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
 			return control
@@ -228,22 +228,22 @@ func (c *clusterParts) deployment(md *clusterv1.MachineDeployment) described {
 			ptr.Deref(md.Spec.Replicas, 1), version),
 		version: version,
 		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
-		waiting: count.lack("MachineDeployment "+md.Name, md),
+		waiting: count.missing("MachineDeployment "+md.Name, md),
 		Children: c.take(func(machine *clusterv1.Machine) bool {
 			return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
 		}),
 	}
 }
 
-// replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen says that it
-// has looked at what it is to have.
+// replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen reports that
+// it has looked at what it is to have.
 type replicas struct {
 	wanted, all, ready, upToDate *int32
 	seen                         bool
 }
 
-// lack says what is missing, and what its machines say of that; empty for nothing.
-func (r replicas) lack(who string, owner conditions.Getter) string {
+// missing is what an owner of machines is still to get, and what its machines say of that; empty for nothing.
+func (r replicas) missing(who string, owner conditions.Getter) string {
 	wanted := ptr.Deref(r.wanted, 1)
 	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
 	out, condition := "", clusterv1.MachinesUpToDateCondition

@@ -138,7 +138,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
   OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate -f cluster.yaml --engine -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := known(output, "text", "json"); err != nil {
+			if err := checkOutput(output, "text", "json"); err != nil {
 				return err
 			}
 

@@ -173,7 +173,7 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
   olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := known(p.output, "text", "json", "markdown"); err != nil {
+			if err := checkOutput(p.output, "text", "json", "markdown"); err != nil {
 				return err
 			}
 

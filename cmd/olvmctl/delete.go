@@ -164,7 +164,7 @@ func (o *remove) moveAway(ctx context.Context, name string) error {
 	// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a connection
 	// alone.
 	return o.do("Waiting for Cluster API to know it", func() error {
-		return o.until(ctx, o.timeout, o.waitKnown(name))
+		return o.until(ctx, o.timeout, o.checkKnown(name))
 	})
 }
 
@@ -183,7 +183,7 @@ func (o *remove) removeCluster(ctx context.Context, cluster *clusterv1.Cluster) 
 			return fmt.Errorf("failed to delete Cluster %s: %w", name, err)
 		}
 
-		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.waitGone(ctx, name) })
+		return o.until(ctx, o.timeout, func(ctx context.Context) error { return o.checkGone(ctx, name) })
 	})
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	}
 
 	err = o.do("Removing what was made for "+name, func() error {
-		err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.waitOurs(ctx, name) })
+		err := o.until(ctx, o.timeout, func(ctx context.Context) error { return o.checkOursGone(ctx, name) })
 		if err != nil {
 			return err
 		}
@@ -241,8 +241,8 @@ func (o *remove) finish(ctx context.Context, missing *noClusterError) error {
 	return o.leave(ctx, &o.steps)
 }
 
-// waitKnown ends when Cluster API has seen the infrastructure of the cluster.
-func (o *remove) waitKnown(name string) func(context.Context) error {
+// checkKnown succeeds when Cluster API has seen the infrastructure of the cluster.
+func (o *remove) checkKnown(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		cluster, err := o.cluster(ctx, name)
 		if err != nil || ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
@@ -253,12 +253,12 @@ func (o *remove) waitKnown(name string) func(context.Context) error {
 	}
 }
 
-// waitGone ends when nothing of the cluster is left. Until then its error names what is.
-func (o *remove) waitGone(ctx context.Context, name string) error {
+// checkGone succeeds when nothing of the cluster is left. Until then its error names what is.
+func (o *remove) checkGone(ctx context.Context, name string) error {
 	tree, err := o.describe(ctx, name)
 	key := client.ObjectKey{Namespace: o.namespace, Name: name}
 	if err := o.Get(ctx, key, &clusterv1.Cluster{}); apierrors.IsNotFound(err) {
-		return o.waitOurs(ctx, name)
+		return o.checkOursGone(ctx, name)
 	} else if err != nil {
 		return fmt.Errorf("failed to get Cluster %s: %w", name, err)
 	}
@@ -275,8 +275,8 @@ func (o *remove) waitGone(ctx context.Context, name string) error {
 	return fmt.Errorf("%d machines are left%s", machines, trouble)
 }
 
-// waitOurs ends when no object of this provider is left, either.
-func (o *remove) waitOurs(ctx context.Context, name string) error {
+// checkOursGone succeeds when no object of this provider is left, either.
+func (o *remove) checkOursGone(ctx context.Context, name string) error {
 	var machines infrav1.OLVMMachineList
 	err := o.List(ctx, &machines, client.InNamespace(o.namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: name,

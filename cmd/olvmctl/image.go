@@ -130,8 +130,8 @@ func (f *engineFlags) close(ctx context.Context) {
 	}
 }
 
-// needed says which flag lacks.
-func needed(flags map[string]string) error {
+// checkFlags names the flags that are missing.
+func checkFlags(flags map[string]string) error {
 	var lacking []string
 
 	for name, value := range flags {
@@ -182,7 +182,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := known(output, "table", "json", "yaml"); err != nil {
+			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
 				return err
 			}
 
@@ -320,7 +320,7 @@ func (i *imageFile) sumUp(ctx context.Context, given string) error {
 func (f *engineFlags) upload(
 	ctx context.Context, s streams, client *engine.Client, path, checksum string,
 ) (disk *engine.Disk, sent bool, err error) {
-	if err := needed(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
+	if err := checkFlags(map[string]string{"storage-domain": f.storageDomain, "disk": f.disk}); err != nil {
 		return nil, false, err
 	}
 
@@ -518,7 +518,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 		f.disk = f.name
 	}
 
-	if err := needed(map[string]string{"name": f.name, "cluster": f.cluster, "disk": f.disk}); err != nil {
+	if err := checkFlags(map[string]string{"name": f.name, "cluster": f.cluster, "disk": f.disk}); err != nil {
 		return err
 	}
 

@@ -184,7 +184,7 @@ func (b *bench) written() map[string]string {
 	return out
 }
 
-// refused says that a run ended with exit code 1, said what is wanted, and wrote nothing.
+// refused reports that a run ended with exit code 1, said what is wanted, and wrote nothing.
 func (b *bench) refused(name string, code int, problems string, wants ...string) {
 	b.t.Helper()
 
@@ -361,7 +361,7 @@ const (
 	nothing
 )
 
-// answer goes through steps. lines says that the terminal is asked by lines.
+// answer goes through steps. lines reports that the terminal is asked by lines.
 func (c *tty) answer(lines bool, steps ...step) {
 	c.t.Helper()
 	enter := map[bool]string{true: "\n", false: "\r"}[lines]

@@ -49,7 +49,7 @@ func (l local) pidFile() string    { return filepath.Join(l.dir, "pid") }
 func (l local) readyFile() string  { return filepath.Join(l.dir, "ready") }
 func (l local) logFile() string    { return filepath.Join(l.dir, "local.log") }
 
-// exists says whether there is one, running or not.
+// exists reports whether there is one, running or not.
 func (l local) exists() bool { return fileExists(l.data()) }
 
 // pid of the process that runs it; 0 for none.
@@ -342,7 +342,7 @@ Clusters that it manages run without it, but nothing looks after their machines 
 	return command
 }
 
-// emptyConfig says whether kubectl would find no cluster.
+// emptyConfig reports whether kubectl would find no cluster.
 func emptyConfig(config clientcmd.ClientConfig) bool {
 	_, err := config.ClientConfig()
 	return clientcmd.IsEmptyConfig(err)

@@ -52,7 +52,7 @@ With --manager the lines of the manager's log about the machine are among them.`
 		Example: "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := known(o.output, "text", "json"); err != nil {
+			if err := checkOutput(o.output, "text", "json"); err != nil {
 				return err
 			}
 

@@ -129,7 +129,7 @@ func (m *management) connect() error {
 	return nil
 }
 
-// noClusterError says that there is no such Cluster.
+// noClusterError reports that there is no such Cluster.
 type noClusterError struct{ name, namespace string }
 
 func (e *noClusterError) Error() string {
@@ -158,7 +158,7 @@ func (m *management) providers(s *steps) *clusterctl.Providers {
 	}
 }
 
-// ensureProviders installs what lacks in a management cluster, and waits for it.
+// ensureProviders installs the providers that are missing in a management cluster, and waits for them.
 func (m *management) ensureProviders(ctx context.Context, s *steps, to *management) error {
 	return s.do("Cluster API and its providers", func() error {
 		installed, err := m.providers(s).Ensure(ctx, clusterctl.Management{
@@ -173,7 +173,8 @@ func (m *management) ensureProviders(ctx context.Context, s *steps, to *manageme
 	})
 }
 
-// move moves all clusters of the namespace to another management cluster, which gets the providers that it lacks.
+// move moves all clusters of the namespace to another management cluster, which gets the providers that are missing
+// there.
 func (m *management) move(ctx context.Context, s *steps, to *management) error {
 	if err := m.ensureProviders(ctx, s, to); err != nil {
 		return err
@@ -213,7 +214,7 @@ func (m *management) others(ctx context.Context, name string, in ...client.ListO
 	return out, nil
 }
 
-// ownEndpoint says whether a management cluster is the cluster itself.
+// ownEndpoint reports whether a management cluster is the cluster itself.
 func (m *management) ownEndpoint(cluster *clusterv1.Cluster) (bool, error) {
 	config, err := m.loader().ClientConfig()
 	if err != nil {
@@ -232,7 +233,7 @@ func serverAt(cluster *clusterv1.Cluster) string {
 	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
 }
 
-// fileExists says whether there is a file.
+// fileExists reports whether there is a file.
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
@@ -250,7 +251,7 @@ func (m *management) addDriverFlag(command *cobra.Command) {
 		"keep the local management cluster when no cluster is left in it")
 }
 
-// isLocal says whether the management cluster is the local one.
+// isLocal reports whether the management cluster is the local one.
 func (m *management) isLocal() (bool, error) {
 	switch m.driver {
 	case driverProcess:

@@ -13,7 +13,7 @@ func newMoveCommand(s streams) *cobra.Command {
 		Use:   "move --to-kubeconfig FILE",
 		Short: "Move the clusters of a namespace to another management cluster",
 		Long: `move installs Cluster API and its providers into the other management cluster, where
-they lack, and moves all clusters of the namespace there, with their Terraform states and
+they are missing, and moves all clusters of the namespace there, with their Terraform states and
 credentials. The engine notices nothing: no VM is made, restarted or deleted. A move that was
 interrupted goes on when it is started again.
 

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
-// known says whether an output is one of those of a command.
-func known(output string, outputs ...string) error {
+// known reports whether an output is one of those of a command.
+func checkOutput(output string, outputs ...string) error {
 	if slices.Contains(outputs, output) {
 		return nil
 	}

@@ -21,7 +21,7 @@ var errInterrupted = errors.New("interrupted")
 // steps says what is done, one line for each step, with what is waited for below it.
 type steps struct {
 	progress io.Writer
-	// open says that the line of the step has no end yet.
+	// open reports that the line of the step has no end yet.
 	open bool
 }
 
@@ -56,7 +56,7 @@ func (s *steps) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.progress, "  "+format+"\n", args...)
 }
 
-// until repeats a check until it is content. What it is not content with is said when it changes, and is the error
+// until repeats a check until it succeeds. Its error is shown when it changes, and is the error
 // where the timeout passes or the user interrupts it; errors of the network are among it.
 func (s *steps) until(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)

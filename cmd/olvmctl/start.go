@@ -75,7 +75,7 @@ func newStartCommand(s streams) *cobra.Command {
 		Use:   "start -f FILE",
 		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
 		Long: `start asks the engine whether all that the cluster file names is there, installs
-Cluster API and its providers into a management cluster that lacks them, applies the manifests of
+Cluster API and its providers into a management cluster without them, applies the manifests of
 the cluster file, waits for the control plane, writes its kubeconfig, installs add-ons, and waits
 for the nodes. It can be run again at any time: what is done already stays as it is, and where it
 was interrupted it goes on.
@@ -92,7 +92,7 @@ its objects are moved into it.`,
   olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --add-on kube-flannel.yml --self-managed`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := known(o.output, "text", "json"); err != nil {
+			if err := checkOutput(o.output, "text", "json"); err != nil {
 				return err
 			}
 
@@ -136,7 +136,7 @@ func (o *start) run(ctx context.Context) error {
 	}
 
 	if o.selfManaged && !own {
-		if err := o.alone(ctx, cluster.Name); err != nil {
+		if err := o.checkAlone(ctx, cluster.Name); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (o *start) raise(ctx context.Context, cluster readCluster) (*management, er
 	}
 
 	err := o.do("Waiting for the control plane", func() error {
-		return o.until(ctx, o.timeout, o.controlPlaneUp(cluster.Name))
+		return o.until(ctx, o.timeout, o.checkControlPlane(cluster.Name))
 	})
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (o *start) furnish(ctx context.Context, cluster readCluster, workload *mana
 		return err
 	}
 
-	return o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.allReady(cluster.Name)) })
+	return o.do("Waiting for the nodes", func() error { return o.until(ctx, o.timeout, o.checkReady(cluster.Name)) })
 }
 
 // report prints what was started.
@@ -268,8 +268,8 @@ func kubeconfigPath(cluster string) (string, error) {
 	return filepath.Join(home, ".kube", "kubeconfig."+cluster), nil
 }
 
-// managesItself says whether a kubeconfig that was written before is that of a cluster that has its own objects; unsure
-// is why that cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
+// managesItself reports whether a kubeconfig that was written before is that of a cluster that has its own objects;
+// unsure is why that cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
 func (o *start) managesItself(ctx context.Context, cluster readCluster) (own bool, unsure, err error) {
 	if !fileExists(o.kubeconfigOut) {
 		return false, nil, nil
@@ -327,7 +327,7 @@ func wantedServer(objects []*unstructured.Unstructured) string {
 	return ""
 }
 
-// otherServer says that a kubeconfig is that of another cluster.
+// otherServer reports that a kubeconfig is that of another cluster.
 func otherServer(path, server, name, wanted string) error {
 	return fmt.Errorf(
 		"%s is the kubeconfig of another cluster: its server is %s, that of %s is %s; name another file with "+
@@ -339,7 +339,7 @@ func otherServer(path, server, name, wanted string) error {
 	)
 }
 
-// prepare asks the engine for all that the cluster file names, and makes the template that it lacks; then it has a
+// prepare asks the engine for all that the cluster file names, and makes the template that is missing; then it has a
 // management cluster. The engine of a cluster that is there already is not asked: its addresses are taken by itself.
 // Where the management cluster does not have it, it may be its own: unsure is why that is not known.
 func (o *start) prepare(ctx context.Context, cluster readCluster, unsure error) error {
@@ -441,7 +441,7 @@ func (o *start) logIn(ctx context.Context, in *management, cluster readCluster) 
 
 	session, err := from.sessions.Get(config)
 	if err != nil {
-		return fmt.Errorf("the way to the engine: %w", err)
+		return fmt.Errorf("the connection to the engine: %w", err)
 	}
 
 	return o.do("Logging in to the engine with other credentials", func() error {
@@ -671,7 +671,7 @@ func (o *start) checkDriver(cluster readCluster) error {
 	return nil
 }
 
-// noDriverCredentialsError says that the storage driver has no user of the engine of its own.
+// noDriverCredentialsError reports that the storage driver has no user of the engine of its own.
 type noDriverCredentialsError struct{ key client.ObjectKey }
 
 func (e *noDriverCredentialsError) Error() string {
@@ -770,8 +770,8 @@ func (o *start) keepCredentials(
 	return nil
 }
 
-// controlPlaneUp is content when the control plane has its first machine; else it says what keeps it.
-func (m *management) controlPlaneUp(name string) func(context.Context) error {
+// checkControlPlane succeeds when the control plane has its first machine. Until then its error says what is missing.
+func (m *management) checkControlPlane(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		cluster, err := m.cluster(ctx, name)
 		if err != nil {
@@ -786,9 +786,9 @@ func (m *management) controlPlaneUp(name string) func(context.Context) error {
 	}
 }
 
-// allReady is content when all machines have nodes that are ready, and none is to be replaced; else it says what keeps
-// it.
-func (m *management) allReady(name string) func(context.Context) error {
+// checkReady succeeds when all machines have nodes that are ready, and none is to be replaced. Until then its error
+// says what is missing.
+func (m *management) checkReady(name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		tree, err := m.describe(ctx, name)
 		if err != nil {
@@ -840,8 +840,8 @@ func (o *start) writeKubeconfig(ctx context.Context, name string) (*management, 
 	return &workload, err
 }
 
-// keepKubeconfig writes the kubeconfig of a cluster to a file, unless that is of another one; own says that it is known
-// to be of this one, maybe at an address that the user has chosen.
+// keepKubeconfig writes the kubeconfig of a cluster to a file, unless that is of another one; own reports that it is
+// known to be of this one, maybe at an address that the user has chosen.
 func keepKubeconfig(path, name string, content []byte, own bool) error {
 	config, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
@@ -871,8 +871,8 @@ func keepKubeconfig(path, name string, content []byte, own bool) error {
 	return nil
 }
 
-// alone is content when a move of the namespace moves no other cluster.
-func (o *start) alone(ctx context.Context, name string) error {
+// checkAlone succeeds when a move of the namespace moves no other cluster.
+func (o *start) checkAlone(ctx context.Context, name string) error {
 	others, err := o.others(ctx, name, client.InNamespace(o.namespace))
 	if err != nil || len(others) == 0 {
 		return err
@@ -888,7 +888,7 @@ func (o *start) alone(ctx context.Context, name string) error {
 
 // pivot installs the providers in the cluster and moves its objects there.
 func (o *start) pivot(ctx context.Context, name string) error {
-	if err := o.alone(ctx, name); err != nil { // also those that came in the meantime
+	if err := o.checkAlone(ctx, name); err != nil { // also those that came in the meantime
 		return err
 	}
 
@@ -902,7 +902,7 @@ func (o *start) pivot(ctx context.Context, name string) error {
 	}
 
 	err := o.do("Waiting for the cluster to manage itself", func() error {
-		return o.until(ctx, o.timeout, to.allReady(name))
+		return o.until(ctx, o.timeout, to.checkReady(name))
 	})
 	if err != nil {
 		return err

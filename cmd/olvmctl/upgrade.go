@@ -578,7 +578,7 @@ func (o *upgrade) topology(ctx context.Context, cluster *clusterv1.Cluster) erro
 				}
 			}
 
-			return o.allReady(cluster.Name)(ctx)
+			return o.checkReady(cluster.Name)(ctx)
 		})
 	})
 	if err != nil {

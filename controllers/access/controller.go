@@ -27,8 +27,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 
-// Reconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name
-// them: who deletes a whole namespace, or everything that a repository has, must not take the way to the engine from
+// Reconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name them:
+// who deletes a whole namespace, or everything that a repository has, must not take the connection to the engine from
 // the machines that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes
 // metadata only.
 type Reconciler struct {
@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed says whether an OLVMCluster names the object, and may.
+// needed reports whether an OLVMCluster names the object, and may.
 func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := reader.List(ctx, &clusters); err != nil {

@@ -194,7 +194,7 @@ type clusterScope struct {
 	olvmCluster *infrav1.OLVMCluster
 	// workspace has the state, what became of the last run, and the action that was decided on.
 	workspace *workspace.Workspace
-	// session and the way to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
+	// session and the connection to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
 	// reconcileEngine.
 	session    *engine.Client
 	config     engine.Config
@@ -209,7 +209,7 @@ type clusterScope struct {
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
 	domainsErr   error
-	// groups as they should be and their configuration, or why neither is known; drifted says that the engine has
+	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []resolve.Group
 	rendered   render.Files
@@ -358,7 +358,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	return ctrl.Result{RequeueAfter: nextLook(scope)}, nil
 }
 
-// downFor is how long the engine has been known to be of no use.
+// downFor is how long the engine has been unavailable.
 func downFor(c *infrav1.OLVMCluster) time.Duration {
 	known := conditions.Get(c, infrav1.EngineAvailableCondition)
 	if known == nil || known.Status == metav1.ConditionTrue {
@@ -368,7 +368,7 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 	return time.Since(known.LastTransitionTime.Time)
 }
 
-// nextTry is when to ask an engine again that has been of no use for so long: soon after it was lost, and more seldom
+// nextTry is when to ask an engine again that has been unavailable for so long: soon after it was lost, and more seldom
 // the longer it is away, but never so seldom that anybody waits for it.
 func nextTry(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
@@ -442,7 +442,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	scope.engineErr = err
 }
 
-// reconcileDelete waits for the machines, which need the way to the engine that only this object knows, and then
+// reconcileDelete waits for the machines, which need the connection to the engine that only this object knows, and then
 // removes what they shared.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	if err := scope.workspace.Observe(ctx); err != nil {

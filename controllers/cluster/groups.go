@@ -99,7 +99,7 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 	}
 }
 
-// groupsDrifted says whether a group was deleted, or its rule changed, behind our back.
+// groupsDrifted reports whether a group was deleted, or its rule changed, behind our back.
 func (r *Reconciler) groupsDrifted(
 	ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance,
 ) (bool, error) {

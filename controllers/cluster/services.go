@@ -42,7 +42,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 	return nil
 }
 
-// chooseRouterIDs records the virtual router IDs of a cluster, and says whether they are others than before.
+// chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they are others than before.
 func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster) (changed bool, err error) {
 	recorded, err := resolve.RecordedRouterIDs(c)
 	if err != nil {

@@ -69,7 +69,7 @@ func updateClusterStatus(scope *clusterScope) {
 	objectstatus.SetReady(c, summary)
 }
 
-// setKubeconfig says whether the way to the workload cluster is used.
+// setKubeconfig reports whether the manager uses the kubeconfig of the workload cluster.
 func setKubeconfig(scope *clusterScope) {
 	c := scope.olvmCluster
 
@@ -184,7 +184,8 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 	return out
 }
 
-// groupsCondition says whether the groups are as hard as they are meant to be, with the counts of those that are not.
+// groupsCondition reports whether the groups are as hard as they are meant to be, with the counts of those that are
+// not.
 func groupsCondition(groups []resolve.Group) (metav1.ConditionStatus, string, string) {
 	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
 	var messages []string

@@ -60,7 +60,7 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
 	Delivery *userdataserver.Server
-	// CacheHasAll says that no other manager gives addresses to machines, and that the cache has those of all
+	// CacheHasAll reports that no other manager gives addresses to machines, and that the cache has those of all
 	// namespaces.
 	CacheHasAll bool
 
@@ -130,7 +130,7 @@ func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMMachine).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// olvmClusterToMachines wakes the machines when the way to their engine changes.
+// olvmClusterToMachines wakes the machines when the connection to their engine changes.
 func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Object) []ctrl.Request {
 	var machines infrav1.OLVMMachineList
 	if err := r.Client.List(ctx, &machines, client.InNamespace(object.GetNamespace()),
@@ -164,21 +164,21 @@ type machineScope struct {
 	nics       []resolve.NIC
 	addresses  map[string][]ipam.Address
 	addressErr error
-	// guest is what its agent reports; guestAsked says that it was needed, and the engine answered. Set by
+	// guest is what its agent reports; guestAsked reports that it was needed, and the engine answered. Set by
 	// reconcileGuest.
 	guest      []engine.GuestInterface
 	guestAsked bool
-	// session and the way to the engine, or why it cannot be used. Set by reconcileEngine.
+	// session and the connection to the engine, or why it cannot be used. Set by reconcileEngine.
 	session   *engine.Client
 	config    engine.Config
 	engineErr error
-	// vm as the engine has it; vmMissing says that it answered and has none. Set by reconcileVM.
+	// vm as the engine has it; vmMissing reports that it answered and has none. Set by reconcileVM.
 	vm        *engine.VM
 	vmMissing bool
 	vmErr     error
 	// waits are the settings that wait for the VM's next start. Set by reconcileVM.
 	waits []string
-	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup says that the VM is not in one of
+	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup reports that the VM is not in one of
 	// them. Set by reconcileConfiguration.
 	groups    map[string]string
 	leftGroup bool
@@ -372,7 +372,7 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 }
 
 // findOLVMCluster finds the OLVMCluster of a machine whose Cluster is gone, by the label that both have: a deletion
-// needs the way to the engine all the same.
+// needs the connection to the engine all the same.
 func (r *Reconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
 	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	if name == "" {

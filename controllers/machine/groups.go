@@ -106,8 +106,8 @@ func mayJoin(
 	return nil
 }
 
-// leftGroup says whether the VM was taken out of one of its groups behind our back. A group that is gone is made again
-// by the OLVMCluster, and has another UUID then.
+// leftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
+// again by the OLVMCluster, and has another UUID then.
 func (r *Reconciler) leftGroup(ctx context.Context, scope *machineScope) (bool, error) {
 	if scope.vm == nil || scope.workspace.State == nil || len(scope.groups) == 0 {
 		return false, nil

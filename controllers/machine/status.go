@@ -199,7 +199,7 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 	return out
 }
 
-// dynamic says whether some network interface has addresses that only the guest knows.
+// dynamic reports whether some network interface has addresses that only the guest knows.
 func (s *machineScope) dynamic() bool {
 	return slices.ContainsFunc(s.nics, resolve.NIC.Dynamic)
 }

@@ -317,7 +317,7 @@ func (r *Reconciler) reconcileProviderIDs(ctx context.Context, scope *nodeScope)
 	return kerrors.NewAggregate(errs)
 }
 
-// isNews says that the cache is behind. The newer object, or its end, wakes us.
+// isNews reports that the cache is behind. The newer object, or its end, wakes us.
 func isNews(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }

@@ -101,7 +101,7 @@ func joinIPs(ips []net.IP) string {
 	return strings.Join(texts, ", ")
 }
 
-// isPendingServing says whether somebody has yet to decide on a kubelet's request for a serving certificate.
+// isPendingServing reports whether somebody has yet to decide on a kubelet's request for a serving certificate.
 func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(csr.Status.Certificate) == 0 &&
 		!slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
@@ -255,7 +255,7 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// gave says whether the controller gave a machine the address, rather than its guest having reported it.
+// gave reports whether the controller gave a machine the address, rather than its guest having reported it.
 func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	recorded, err := resolve.Recorded(m)
 	if err != nil {
@@ -271,8 +271,8 @@ func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	return false
 }
 
-// usagesAreServing says whether the usages are those of a serving certificate, each once. Key encipherment is for RSA
-// keys.
+// usagesAreServing reports whether the usages are those of a serving certificate, each once. Key encipherment is for
+// RSA keys.
 func usagesAreServing(usages []certificatesv1.KeyUsage) bool {
 	asked := slices.Sorted(slices.Values(usages))
 

@@ -167,7 +167,7 @@ type cluster struct {
 	ingress  *bootstrap.VirtualAddress
 	// domain of the nodes' own DNS; empty for none.
 	domain string
-	// joining says that nodes have just joined; else they did long ago.
+	// joining reports that nodes have just joined; else they did long ago.
 	joining bool
 
 	mu    sync.Mutex
@@ -183,7 +183,7 @@ type node struct {
 	root      string
 	process   *exec.Cmd
 	worker    bool
-	// unlisted says that the cluster does not know it as a node of the control plane yet.
+	// unlisted reports that the cluster does not know it as a node of the control plane yet.
 	unlisted bool
 	server   *httptest.Server
 }

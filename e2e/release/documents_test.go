@@ -138,7 +138,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// isOurs says whether a block of commands has calls that are run here.
+// isOurs reports whether a block of commands has calls that are run here.
 func isOurs(block string) bool {
 	return slices.ContainsFunc(strings.Split(block, "\n"), func(line string) bool {
 		line, _, _ = strings.Cut(line, " # ")

@@ -217,7 +217,7 @@ func (b *bench) try(t *testing.T, name string, p point) {
 	}
 }
 
-// during has the fault happen in a life, and says whether that came to its point.
+// during has the fault happen in a life, and reports whether that came to its point.
 func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	t.Helper()
 	hit := &trap{at: p.at, after: p.after, act: func() bool {

@@ -38,7 +38,7 @@ func (c call) String() string { return fmt.Sprintf("%s #%d", c.name, c.nth) }
 type trap struct {
 	at    call
 	after bool
-	// act says whether the call is to be cut: before its effect it has none then, after it the answer is lost.
+	// act reports whether the call is to be cut: before its effect it has none then, after it the answer is lost.
 	act    func() (cut bool)
 	sprung chan struct{}
 }

@@ -70,7 +70,7 @@ func queries(t *testing.T) (out []query, names []string) {
 	return out, names
 }
 
-// matches says whether one of the series has a label that the filter is about, and meets it.
+// matches reports whether one of the series has a label that the filter is about, and meets it.
 func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	return slices.ContainsFunc(family.Metric, func(m *dto.Metric) bool {
 		return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {

@@ -100,7 +100,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.delete(ctx)
 }
 
-// apply applies the sample with the way to the simulator.
+// apply applies the sample with the connection to the simulator.
 func (d *demo) apply(ctx context.Context) error {
 	content, err := os.ReadFile(filepath.Join(d.tools.Root(), "config", "samples", "demo.yaml"))
 	if err != nil {

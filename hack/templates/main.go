@@ -94,7 +94,7 @@ func build(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 	text = numbers.ReplaceAll(text, []byte(`$1"$2"`))
 	about = append(
 		about,
-		"# It refers to a Secret and a ConfigMap that hold the way to the engine, see README.md. "+
+		"# It refers to a Secret and a ConfigMap with the credentials and the CA of the engine, see README.md. "+
 			"Made by make generate.\n"...)
 
 	return append(about, text...), nil

@@ -33,7 +33,7 @@ type addressBook struct {
 	clusters  map[string]*infrav1.OLVMCluster
 	live      map[string]*infrav1.OLVMMachine
 	given     int // by the IPAM provider
-	// learned is what the engine says that VMs were given.
+	// learned is what the engine reports that VMs were given.
 	learned resolve.Addresses
 }
 

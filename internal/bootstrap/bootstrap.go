@@ -64,7 +64,7 @@ type Interface struct {
 	Name string
 	// IPv4 and IPv6 of it.
 	IPv4, IPv6 IP
-	// DefaultRoute says that the default routes may be this interface's where it is configured by the network.
+	// DefaultRoute reports that the default routes may be this interface's where it is configured by the network.
 	DefaultRoute bool
 }
 

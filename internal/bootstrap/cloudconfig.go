@@ -320,7 +320,7 @@ func (f File) node() *yaml.Node {
 	return node
 }
 
-// addKubelet adds to kubeadm's configuration, and says whether the node initialises its cluster.
+// addKubelet adds to kubeadm's configuration, and reports whether the node initialises its cluster.
 func (c *cloudConfig) addKubelet(guest Guest) (init bool, err error) {
 	files := value(c.root, "write_files")
 	if files == nil {

@@ -21,7 +21,7 @@ type DNS struct {
 	Addresses, Floating []netip.Addr
 	// Endpoint of the control plane, and Ingress, which may be none.
 	Endpoint, Ingress []netip.Addr
-	// ControlPlane says that the node is one of it; else Servers are asked for the names of nodes, in their order.
+	// ControlPlane reports that the node is one of it; else Servers are asked for the names of nodes, in their order.
 	ControlPlane bool
 	Servers      []netip.Addr
 	// Upstream servers are asked for all other names, in their order.

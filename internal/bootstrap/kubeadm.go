@@ -29,8 +29,8 @@ func isKubeadmFile(path string) bool { return slices.Contains(kubeadmFiles, path
 // kubeadmEdit is what was done to kubeadm's configuration.
 type kubeadmEdit struct {
 	text string
-	// changed says that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of a
-	// node which initialises its cluster.
+	// changed reports that anything was; needsUUID that the VM's UUID is to be put in at boot; init that it is that of
+	// a node which initialises its cluster.
 	changed, needsUUID, init bool
 }
 

@@ -108,16 +108,16 @@ func (s *Services) names() []string {
 	return out
 }
 
-// keepalived says whether it holds the address here.
+// keepalived reports whether it holds the address here.
 func (a *APIEndpoint) keepalived() bool { return a != nil && a.KubeVIPImage == "" }
 
-// keepalived says whether it holds an address here.
+// keepalived reports whether it holds an address here.
 func (s *Services) keepalived() bool { return s.Ingress != nil || s.API.keepalived() }
 
-// follows says whether the node's services follow the nodes of the cluster.
+// follows reports whether the node's services follow the nodes of the cluster.
 func (s *Services) follows() bool { return s.keepalived() || s.DNS != nil && s.DNS.ControlPlane }
 
-// files of the services; init says that the node initialises its cluster.
+// files of the services; init reports that the node initialises its cluster.
 func (s *Services) files(init bool) []File {
 	if s == nil {
 		return nil

@@ -76,8 +76,8 @@ func (p *Providers) say(format string, args ...any) {
 	}
 }
 
-// Ensure installs the providers that a cluster lacks, and waits until the managers of all are available. Those that are
-// there stay as they are, whoever has installed them. It says which it has installed.
+// Ensure installs the providers that are missing in a cluster, and waits until the managers of all are available. Those
+// that are there stay as they are, whoever has installed them. It says which it has installed.
 func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) {
 	var missing []provider
 
@@ -110,7 +110,7 @@ func labels(list []provider) []string {
 	return out
 }
 
-// serves says whether the API server knows a provider's kind.
+// serves reports whether the API server knows a provider's kind.
 func serves(c client.Client, wanted provider) (bool, error) {
 	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
 	switch {

@@ -319,7 +319,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"a CA that is none": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"},
 			[]string{"serverCAPath: it has no certificate in PEM"}},
 		"a CA of no use": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      " +
-			"insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is of no use"}},
+			"insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is not used"}},
 		"a password in clear": {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"},
 			[]string{"password: it is not a hash"}},
 		"a key that is none": {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "},

@@ -25,7 +25,7 @@ type Problem struct {
 	// Path of the key, such as providers.olvm.olvmDatacenterName.
 	Path    string `json:"path"`
 	Message string `json:"message"`
-	// Warning says that it does not stop anything.
+	// Warning reports that it does not stop anything.
 	Warning bool `json:"warning,omitempty"`
 }
 
@@ -50,7 +50,7 @@ type Source struct {
 	dir string
 	// documents are the file, then the defaults.
 	documents []document
-	// older says that the settings of the provider have the older format.
+	// older reports that the settings of the provider have the older format.
 	older    bool
 	problems []Problem
 }
@@ -60,7 +60,7 @@ type document struct {
 	root *yaml.Node
 }
 
-// IsClusterFile says whether the first YAML document looks like a cluster file, and not like a manifest.
+// IsClusterFile reports whether the first YAML document looks like a cluster file, and not like a manifest.
 func IsClusterFile(content []byte) bool {
 	var node yaml.Node
 	if yaml.Unmarshal(content, &node) != nil || len(node.Content) == 0 {

@@ -57,7 +57,7 @@ type olderMachine struct {
 	VMTemplateName string `yaml:"vmTemplateName"`
 }
 
-// isOlder says whether settings have the older format.
+// isOlder reports whether settings have the older format.
 func isOlder(olvm *yaml.Node) bool {
 	return at(olvm, "olvmCluster").Kind != 0 || at(olvm, "networkInterface").Kind != 0 ||
 		at(olvm, "controlPlaneMachine", "ovirtClusterName").Kind != 0 ||

@@ -21,7 +21,7 @@ import (
 // csiCA is the file of the engine's CA in the pods of the storage driver.
 const csiCA = "/etc/ovirt-ca/ca.crt"
 
-// WantsStorageDriver says whether the oVirt CSI driver is to be installed; asked, that the file says so, and not a
+// WantsStorageDriver reports whether the oVirt CSI driver is to be installed; asked, that the file says so, and not a
 // default.
 func (s *Source) WantsStorageDriver() (wanted, asked bool) {
 	install := s.Providers.OLVM.CSIDriver.Install

@@ -108,13 +108,13 @@ type OLVM struct {
 	WorkerMachine       Machine          `yaml:"workerMachine"`
 	// Proxy of the controllers.
 	Proxy Proxy `yaml:"proxy"`
-	// SelfManaged says that the cluster is to manage itself.
+	// SelfManaged reports that the cluster is to manage itself.
 	SelfManaged bool `yaml:"selfManaged"`
 	// CSIDriver is the storage driver of the cluster.
 	CSIDriver CSIDriver `yaml:"ovirtCsiDriver"`
 }
 
-// APIServer is the way to the engine.
+// APIServer is the connection to the engine.
 type APIServer struct {
 	// ServerURL without /api.
 	ServerURL string `yaml:"serverURL"`

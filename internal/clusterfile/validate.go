@@ -161,7 +161,7 @@ func order(p Problem) int {
 	return p.Line
 }
 
-// Failed says whether there are problems that are not warnings.
+// Failed reports whether there are problems that are not warnings.
 func Failed(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
@@ -401,7 +401,7 @@ func (s *Source) checkServer() {
 		s.note(
 			true,
 			path+"insecureSkipTLSVerify",
-			"with true the CA is of no use, and anybody can pose as the engine; remove it",
+			"with true the CA is not used, and anybody can pose as the engine; remove it",
 		)
 	}
 

@@ -40,7 +40,7 @@ func (g *AffinityGroup) DescriptionText() string {
 	return *g.Description
 }
 
-// Has says whether the VM is in the group.
+// Has reports whether the VM is in the group.
 func (g *AffinityGroup) Has(vmID ID) bool {
 	return g.VMs != nil && slices.ContainsFunc(g.VMs.Items, func(vm Ref) bool { return vm.ID == vmID })
 }

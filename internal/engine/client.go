@@ -286,7 +286,7 @@ func (c *Client) refuse(message string) *AuthError {
 	return c.authErr
 }
 
-// refusal says whether an answer to a login is about the credentials, not about the URL or the engine.
+// refusal reports whether an answer to a login is about the credentials, not about the URL or the engine.
 func refusal(status int, code string) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || code == "access_denied" ||
 		code == "invalid_grant"
@@ -613,7 +613,7 @@ func (b *boundedTokens) Token() (xml.Token, error) {
 	return token, err
 }
 
-// isTransport says whether an error is of the connection, and not of what came over it.
+// isTransport reports whether an error is of the connection, and not of what came over it.
 func isTransport(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) ||

@@ -344,7 +344,8 @@ func (c *Client) CreateDiskOnce(
 // requestMark is what comes before the mark of a request in the description of a disk.
 const requestMark = " request="
 
-// MadeFor says whether the disk was made for that owner, and not only has the alias that one of its disks would have.
+// MadeFor reports whether the disk was made for that owner, and not only has the alias that one of its disks would
+// have.
 func (d *Disk) MadeFor(owner string) bool {
 	return owner != "" && strings.HasPrefix(d.Description, owner+requestMark)
 }

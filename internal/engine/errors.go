@@ -35,7 +35,7 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("engine refused %s %s (HTTP %d): %s", f.Method, f.Path, f.StatusCode, text)
 }
 
-// IsNotAnAdministrator says whether the engine refused a user that has no administrator role, and so must not see
+// IsNotAnAdministrator reports whether the engine refused a user that has no administrator role, and so must not see
 // everything.
 func IsNotAnAdministrator(err error) bool {
 	var fault *Fault
@@ -46,7 +46,7 @@ func IsNotAnAdministrator(err error) bool {
 // notAnAdministrator is in what an engine says to a user that has no administrator role and asks for everything.
 const notAnAdministrator = "query execution failed due to insufficient permissions"
 
-// AuthError says that the engine does not accept the credentials.
+// AuthError reports that the engine does not accept the credentials.
 type AuthError struct {
 	// Username that was refused.
 	Username string
@@ -61,7 +61,7 @@ func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }
 
-// TLSError says that the engine's certificate is not trusted.
+// TLSError reports that the engine's certificate is not trusted.
 type TLSError struct{ Err error }
 
 func (e *TLSError) Error() string {
@@ -70,14 +70,15 @@ func (e *TLSError) Error() string {
 
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// UnreachableError says that no usable answer came: no connection, a time-out, or an answer that is not the engine's.
+// UnreachableError reports that no usable answer came: no connection, a time-out, or an answer that is not the
+// engine's.
 type UnreachableError struct{ Err error }
 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("engine cannot be reached: %v", e.Err) }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// NameError says that no object has the name that was asked for.
+// NameError reports that no object has the name that was asked for.
 type NameError struct {
 	// Kind of object, such as "template".
 	Kind string
@@ -128,14 +129,14 @@ func nearest(name string, known []string) []string {
 	})
 }
 
-// IsNotFound says whether err is the engine's 404.
+// IsNotFound reports whether err is the engine's 404.
 func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-// IsConflict says whether err is the engine's 409.
+// IsConflict reports whether err is the engine's 409.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsRefused says whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against the
-// request.
+// IsRefused reports whether err is the engine's 400 or 409: a rule of the engine, or the state of things, is against
+// the request.
 func IsRefused(err error) bool { return hasStatus(err, http.StatusBadRequest) || IsConflict(err) }
 
 func hasStatus(err error, code int) bool {
@@ -143,8 +144,8 @@ func hasStatus(err error, code int) bool {
 	return errors.As(err, &fault) && fault.StatusCode == code
 }
 
-// IsTransient says whether the same call may succeed later without any change to it: the engine could not be reached,
-// had an error of its own, or an object was locked by another operation.
+// IsTransient reports whether the same call may succeed later without any change to it: the engine could not be
+// reached, had an error of its own, or an object was locked by another operation.
 func IsTransient(err error) bool {
 	var unreachable *UnreachableError
 	if errors.As(err, &unreachable) {
@@ -226,7 +227,8 @@ var lastingConflicts = []string{
 	"in order to detach",
 }
 
-// mayPass says whether an engine refused for a reason that nobody knows, so that it is worth to try again for a while.
+// mayPass reports whether an engine refused for a reason that nobody knows, so that it is worth to try again for a
+// while.
 func mayPass(err error) bool {
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.StatusCode != http.StatusConflict {
@@ -238,7 +240,7 @@ func mayPass(err error) bool {
 	return !slices.ContainsFunc(lastingConflicts, func(text string) bool { return strings.Contains(detail, text) })
 }
 
-// AnswerLost says whether the engine may have done what it was asked although err came back: there was no answer, or
+// AnswerLost reports whether the engine may have done what it was asked although err came back: there was no answer, or
 // one from which nothing can be told.
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
@@ -246,7 +248,7 @@ func AnswerLost(err error) bool {
 	return errors.As(err, &unreachable) || errors.As(err, &fault) && fault.StatusCode >= 500 && !fault.neverBegan()
 }
 
-// neverBegan says that a command was refused before it did anything, with the status of an error all the same: it
+// neverBegan reports that a command was refused before it did anything, with the status of an error all the same: it
 // refers to something that is not there.
 func (f *Fault) neverBegan() bool {
 	return strings.Contains(f.Detail, "General command validation failure")

@@ -43,7 +43,7 @@ type qcow2Header struct {
 	Features uint64
 }
 
-// within says whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that
+// within reports whether the tables are in a file of size bytes. One that was cut off ends before them, and a host that
 // reads the header only takes it for a good one.
 func (h *qcow2Header) within(size int64) bool {
 	const most = 1 << 62 // keeps the sums from overflowing

@@ -116,7 +116,7 @@ func (c *Client) Product(ctx context.Context) (Product, error) {
 	return Product{Name: reply.Info.Name, Version: v.Full, Major: v.Major, Minor: v.Minor, Build: v.Build}, nil
 }
 
-// Supports says whether the engine is of that version or a later one, and which it is.
+// Supports reports whether the engine is of that version or a later one, and which it is.
 func (c *Client) Supports(ctx context.Context, major, minor, build int) (bool, Product, error) {
 	list := &c.lists.product
 	if err := list.mu.acquire(ctx); err != nil {
@@ -351,8 +351,8 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 // blockStorage are the types of storage whose disks are block devices.
 var blockStorage = []string{"iscsi", "fcp"}
 
-// SparseOn says whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw disks
-// cannot be on block storage. Nil leaves it to the engine, which makes disks sparse.
+// SparseOn reports whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw
+// disks cannot be on block storage. Nil leaves it to the engine, which makes disks sparse.
 func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*bool, error) {
 	if format != FormatRaw {
 		return nil, nil

@@ -114,8 +114,8 @@ func fill[T any](value **T, other *T) {
 // memoryStep is what an engine adds memory to a VM that runs in.
 const memoryStep = 128 << 20
 
-// TakesMemory says whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts less
-// as well, and does nothing.
+// TakesMemory reports whether a VM that runs can be given that memory, in bytes, without a restart. An engine accepts
+// less as well, and does nothing.
 func (s Settings) TakesMemory(memory int64) bool {
 	now, most := s.Now.Memory, policyOf(s.Now).Max
 	return now == nil || memory == *now ||

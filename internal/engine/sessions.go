@@ -80,7 +80,7 @@ func (s *Sessions) Drop(client *Client) {
 	}
 }
 
-// Has says whether a client is one that Get would return.
+// Has reports whether a client is one that Get would return.
 func (s *Sessions) Has(client *Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

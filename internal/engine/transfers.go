@@ -25,7 +25,7 @@ const (
 	TransferFinalizingFailed TransferPhase = "finalizing_failure"
 )
 
-// Failed says that nothing more will come of the transfer.
+// Failed reports that nothing more will come of the transfer.
 func (p TransferPhase) Failed() bool {
 	switch p {
 	case TransferFinishedFailure,
@@ -40,7 +40,7 @@ func (p TransferPhase) Failed() bool {
 	return false
 }
 
-// Ended says that the engine has let go of the disk. A transfer that failed passes through finished_cleanup before.
+// Ended reports that the engine has let go of the disk. A transfer that failed passes through finished_cleanup before.
 func (p TransferPhase) Ended() bool {
 	return p == TransferFinishedSuccess || p == TransferFinishedFailure
 }
@@ -109,12 +109,12 @@ func (c *Client) ResumeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "resume")
 }
 
-// FinalizeTransfer says that all data was sent. It does not wait.
+// FinalizeTransfer reports that all data was sent. It does not wait.
 func (c *Client) FinalizeTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "finalize")
 }
 
-// CancelTransfer says that no more data will be sent. It does not wait.
+// CancelTransfer reports that no more data will be sent. It does not wait.
 func (c *Client) CancelTransfer(ctx context.Context, id ID) error {
 	return c.changeTransfer(ctx, id, "cancel")
 }

@@ -12,9 +12,9 @@ import (
 	"net/url"
 )
 
-// Authority asks an engine for the certificate of its CA, which needs no session. trusted says whether the system's CAs
-// verify the engine; where they do not, nothing in the answer is proved before somebody has confirmed it, and Verify
-// then says whether the engine has a certificate of that CA.
+// Authority asks an engine for the certificate of its CA, which needs no session. trusted reports whether the system's
+// CAs verify the engine; where they do not, nothing in the answer is proved before somebody has confirmed it, and
+// Verify then reports whether the engine has a certificate of that CA.
 func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
 	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})
 	var untrusted *TLSError
@@ -30,7 +30,7 @@ func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, truste
 	return ca, false, err
 }
 
-// Verify says whether the engine shows a certificate for its name that the CA has signed: nil, or a TLSError.
+// Verify reports whether the engine shows a certificate for its name that the CA has signed: nil, or a TLSError.
 func Verify(ctx context.Context, rawURL string, ca *x509.Certificate) error {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca)

@@ -31,21 +31,21 @@ const (
 	VMUnassigned       VMStatus = "unassigned"
 )
 
-// Off says whether the VM needs no stop before it is removed. An engine refuses to stop one that is on no host.
+// Off reports whether the VM needs no stop before it is removed. An engine refuses to stop one that is on no host.
 func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "" }
 
-// Busy says whether the VM can be neither stopped nor removed before the engine or the guest has ended what it does.
+// Busy reports whether the VM can be neither stopped nor removed before the engine or the guest has ended what it does.
 func (s VMStatus) Busy() bool { return s == VMImageLocked || s == VMPoweringDown }
 
-// Asleep says whether the VM keeps its state until somebody resumes it, or is on the way there or back.
+// Asleep reports whether the VM keeps its state until somebody resumes it, or is on the way there or back.
 func (s VMStatus) Asleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
 }
 
-// OutOfSight says whether the engine cannot tell what the VM does, because it does not reach the VM or its host.
+// OutOfSight reports whether the engine cannot tell what the VM does, because it does not reach the VM or its host.
 func (s VMStatus) OutOfSight() bool { return s == VMUnknown || s == VMNotResponding }
 
-// Starting says whether the VM is on its way up.
+// Starting reports whether the VM is on its way up.
 func (s VMStatus) Starting() bool {
 	return s == VMWaitForLaunch || s == VMPoweringUp || s == VMRebootInProgress
 }
@@ -99,7 +99,7 @@ type VM struct {
 	Initialization  *Initialization  `xml:"initialization"`
 	AutoPinning     string           `xml:"auto_pinning_policy,omitempty"` // AutoPinningOff, "existing" or "adjust"
 	StartTime       string           `xml:"start_time,omitempty"`          // of the last start; only in answers
-	// ChangesWait says that settings wait for the next start; only in answers.
+	// ChangesWait reports that settings wait for the next start; only in answers.
 	ChangesWait bool `xml:"next_run_configuration_exists,omitempty"`
 }
 

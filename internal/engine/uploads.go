@@ -63,16 +63,16 @@ type UploadOptions struct {
 func (o *UploadOptions) unfinished() string { return "capolvm upload " + o.Fingerprint }
 func (o *UploadOptions) finished() string   { return "capolvm image " + o.Fingerprint }
 
-// Earlier says whether a disk of the alias is that of an earlier upload of the same image.
+// Earlier reports whether a disk of the alias is that of an earlier upload of the same image.
 func (o *UploadOptions) Earlier(d *Disk) bool {
 	return slices.Contains(d.StorageDomainIDs(), o.StorageDomainID) &&
 		(d.MadeFor(o.unfinished()) || d.Description == o.finished())
 }
 
-// UploadImage makes a disk of an image file and returns it when it can be used; made says that this call made it, not
-// that it was found. progress is called with the number of bytes sent and to send, once before the first and after each
-// chunk; it may be nil. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what could
-// not be cleaned up is part of the error.
+// UploadImage makes a disk of an image file and returns it when it can be used; made reports that this call made it,
+// not that it was found. progress is called with the number of bytes sent and to send, once before the first and after
+// each chunk; it may be nil. Where the upload fails, or ctx ends, the transfer is cancelled and the disk deleted; what
+// could not be cleaned up is part of the error.
 func (c *Client) UploadImage(
 	ctx context.Context, options UploadOptions, progress func(sent, total int64),
 ) (disk *Disk, made bool, err error) {
@@ -124,9 +124,9 @@ func (c *Client) UploadImage(
 }
 
 var (
-	// errTicketLost says that an earlier upload could not go on, and is gone.
+	// errTicketLost reports that an earlier upload could not go on, and is gone.
 	errTicketLost = errors.New("the host has forgotten the earlier upload")
-	// errEndedElsewhere says that another process has ended the upload, whose disk is good.
+	// errEndedElsewhere reports that another process has ended the upload, whose disk is good.
 	errEndedElsewhere = errors.New("another upload of the image has ended its transfer")
 )
 

@@ -15,11 +15,11 @@ const (
 	waitMost  = 1500 * time.Millisecond
 )
 
-// Look is one look at what is waited for. It says whether the wait is over, and what was seen, such as a status; an
+// Look is one look at what is waited for. It reports whether the wait is over, and what was seen, such as a status; an
 // error that does not pass by itself ends the wait.
 type Look func(ctx context.Context) (done bool, seen string, err error)
 
-// WaitError says that a wait ended before what was waited for came.
+// WaitError reports that a wait ended before what was waited for came.
 type WaitError struct {
 	// What was waited for, such as "VM 1234 to start".
 	What string
@@ -51,8 +51,8 @@ func (e *WaitError) Unwrap() []error { return []error{e.Err, e.Last} }
 // refusedPatience is how long a conflict of unknown words is tried again before it is final.
 const refusedPatience = 10 * time.Second
 
-// Wait looks until the look says that it is done, through errors that pass by themselves, for at most WaitLimit. Each
-// time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
+// Wait looks until the look reports that it is done, through errors that pass by themselves, for at most WaitLimit.
+// Each time that something new is seen, report is called with it; report may be nil. What ends early is a WaitError.
 func Wait(ctx context.Context, what string, look Look, report func(seen string)) error {
 	ctx, cancel := context.WithTimeout(ctx, WaitLimit)
 	defer cancel()

@@ -124,8 +124,8 @@ func (p *Pool) Guest(
 	return guests[id], err
 }
 
-// For returns the session and the way to the engine of a cluster. The error is a *resolve.Error where the user must
-// act.
+// For returns the session and the connection to the engine of a cluster. The error is a *resolve.Error where the user
+// must act.
 func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	versions := p.versions(ctx, cluster)
 	p.mu.Lock()
@@ -180,7 +180,7 @@ func (p *Pool) Replaced(cluster types.UID, session *engine.Client) bool {
 	return true
 }
 
-// versions of all that decides the way to the engine; empty where they are not known.
+// versions of all that decides the connection to the engine; empty where they are not known.
 func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) string {
 	if p.Metadata == nil {
 		return ""
@@ -208,7 +208,7 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 	return out
 }
 
-// read reads the way to the engine.
+// read reads the connection to the engine.
 func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	secret := &corev1.Secret{}

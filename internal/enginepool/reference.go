@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
-// Reference is an object that an OLVMCluster names as a part of the way to its engine; false where it names none.
+// Reference is an object that an OLVMCluster names for the connection to its engine; false where it names none.
 type Reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
 
 // CredentialsOf is the Secret with the credentials.

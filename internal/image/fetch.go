@@ -80,7 +80,7 @@ func (o Options) fetch(ctx context.Context, disk string) error {
 	return explain(ref, o.unpack(ctx, image, disk))
 }
 
-// isArchive says whether a file is a tar archive.
+// isArchive reports whether a file is a tar archive.
 func isArchive(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func (o Options) pull(ctx context.Context, ref name.Reference) (v1.Image, error)
 	return nil, o.wrongArch(there...)
 }
 
-// unfit says why an image is of no use, whoever it comes from.
+// unfit says why an image cannot be used.
 type unfit string
 
 // Error implements error.

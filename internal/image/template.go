@@ -34,7 +34,7 @@ type Template struct {
 	OSType string
 }
 
-// ExistsError says that there is a template of that name already.
+// ExistsError reports that there is a template of that name already.
 type ExistsError struct{ Name, ID string }
 
 func (e *ExistsError) Error() string {

@@ -15,7 +15,7 @@ import (
 	"go4.org/netipx"
 )
 
-// ErrExhausted says that every address of the pool is in use.
+// ErrExhausted reports that every address of the pool is in use.
 var ErrExhausted = errors.New("every address is in use")
 
 // Address is an address as a guest configures it.
@@ -29,7 +29,7 @@ type Address struct {
 // Addr is the address alone.
 func (a Address) Addr() netip.Addr { return a.Prefix.Addr() }
 
-// Is4 says whether it is an IPv4 address.
+// Is4 reports whether it is an IPv4 address.
 func (a Address) Is4() bool { return a.Addr().Is4() }
 
 // Netmask as an engine wants it: dotted for IPv4, the length of the prefix for IPv6.
@@ -232,10 +232,10 @@ func (f family) parseRange(text string) (netipx.IPRange, error) {
 	return netipx.IPRangeFrom(address, address), nil
 }
 
-// Contains says whether machines may take the address.
+// Contains reports whether machines may take the address.
 func (p *Pool) Contains(address netip.Addr) bool { return p.addresses.Contains(address) }
 
-// Is4 says whether the addresses are IPv4.
+// Is4 reports whether the addresses are IPv4.
 func (p *Pool) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
 
 // Address is one of the pool as a guest configures it.

@@ -86,7 +86,7 @@ type Plane struct {
 	Client client.Client
 	// Kubeconfig is a file with all rights; ManagerKubeconfig has the rights of our manager.
 	Kubeconfig, ManagerKubeconfig string
-	// Engine is the way to the simulator.
+	// Engine is the connection to the simulator.
 	Engine ovirtsim.Connection
 	// EngineCA is its CA.
 	EngineCA []byte

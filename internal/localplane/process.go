@@ -110,7 +110,7 @@ func (p *Process) Children() []int {
 	return out
 }
 
-// KillChildren kills what the process runs, and says whether there was something.
+// KillChildren kills what the process runs, and reports whether there was something.
 func (p *Process) KillChildren() bool {
 	found := p.Children()
 	for _, pid := range found {
@@ -152,7 +152,7 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 
 var errEnded = errors.New("the process ended")
 
-// Answers says whether a URL answers with success.
+// Answers reports whether a URL answers with success.
 func Answers(url string) func() bool {
 	client := &http.Client{Timeout: time.Second}
 

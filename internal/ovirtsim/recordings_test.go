@@ -78,13 +78,14 @@ type exchange struct {
 	method, path string
 	header       map[string]string
 	body         string
-	// loose says that the answer depended on the moment; polled that the request was repeated until this answer came.
+	// loose reports that the answer depended on the moment; polled that the request was repeated until this answer
+	// came.
 	loose, polled bool
 	// last is what a repeated request waited for, as it stands in the answer; empty where it was a status.
 	last string
-	// anonymous says that nobody was logged in; statusOnly that the body is not compared.
+	// anonymous reports that nobody was logged in; statusOnly that the body is not compared.
 	anonymous, statusOnly bool
-	// withDisk says that the recorder gave the VM a disk, in a request that is not in the transcript.
+	// withDisk reports that the recorder gave the VM a disk, in a request that is not in the transcript.
 	withDisk bool
 	// bytes is how long a body is that is not in the transcript.
 	bytes  int
@@ -404,7 +405,7 @@ func (p *player) textProblem(step *exchange, have string) string {
 	return ""
 }
 
-// like says whether a text is as recorded, with anything in the place of placeholders that nobody knows.
+// like reports whether a text is as recorded, with anything in the place of placeholders that nobody knows.
 func (p *player) like(recorded, have string) bool {
 	filled, complete := p.filled(recorded)
 	if complete && filled == have {
@@ -421,8 +422,8 @@ func (p *player) like(recorded, have string) bool {
 
 var placeholder = regexp.MustCompile(`\$\{([a-zA-Z][a-zA-Z0-9.]*)\}`)
 
-// filled puts values in the place of placeholders; complete says that all were known. The engine's own, in the texts of
-// its refusals, look alike and stay.
+// filled puts values in the place of placeholders; complete reports that all were known. The engine's own, in the texts
+// of its refusals, look alike and stay.
 func (p *player) filled(text string) (out string, complete bool) {
 	complete = true
 	out = placeholder.ReplaceAllStringFunc(text, func(found string) string {

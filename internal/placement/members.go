@@ -16,7 +16,7 @@ import (
 )
 
 // Members lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
-// its own conditions say why. incomplete says that a machine has an owner that the cache does not have yet.
+// its own conditions say why. incomplete reports that a machine has an owner that the cache does not have yet.
 func Members(
 	ctx context.Context, reader client.Reader, session *engine.Client, cluster *infrav1.OLVMCluster, clusterName string,
 ) (members []resolve.Member, incomplete bool, err error) {

@@ -435,7 +435,7 @@ func (m *Manifests) ownerChange(
 	return out
 }
 
-// controlled says whether another object of the manifests makes this one, as in a dump of a running cluster.
+// controlled reports whether another object of the manifests makes this one, as in a dump of a running cluster.
 func controlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
 		for _, other := range owners {
@@ -518,5 +518,5 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			name)
 	}
 
-	return nil, fmt.Errorf("the manifests lack Cluster %s/%s", namespace, name)
+	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests", namespace, name)
 }

@@ -66,7 +66,7 @@ func Render(
 	return out, nil
 }
 
-// Explain adds the remedy to an error about the way to the engine. What the engine itself says needs none.
+// Explain adds the remedy to an error about the connection to the engine. What the engine itself says needs none.
 func Explain(err error) error {
 	var (
 		auth        *engine.AuthError
@@ -345,7 +345,7 @@ type Result struct {
 	Plan *tfjson.Plan `json:"plan,omitempty"`
 }
 
-// Changed says whether something would become of the machine.
+// Changed reports whether something would become of the machine.
 func (r *Result) Changed() bool { return len(r.Changes) > 0 || r.Replaced != "" || r.Replaces != "" }
 
 func resultOf(machine Machine) *Result {

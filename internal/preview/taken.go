@@ -133,7 +133,7 @@ func (m *Manifests) taken(
 	return found, nil
 }
 
-// isOf says whether a VM is one of the cluster for which a machine is asked.
+// isOf reports whether a VM is one of the cluster for which a machine is asked.
 func (m *Machine) isOf(vm *engine.VM) bool {
 	owner, ok := resolve.OwnerOf(vm.CommentText())
 	return ok && owner.Namespace == m.Namespace && strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-")

@@ -149,9 +149,9 @@ type Allocation struct {
 	Recorded Addresses
 	// Claimed are those that IPAM providers gave, by the interfaces' names.
 	Claimed map[string][]ipam.Address
-	// InUse says that a guest may have the recorded addresses already: they are never taken back.
+	// InUse reports that a guest may have the recorded addresses already: they are never taken back.
 	InUse bool
-	// Made says that the guest has what it was made with: a source that was added since gives it nothing.
+	// Made reports that the guest has what it was made with: a source that was added since gives it nothing.
 	Made bool
 }
 

@@ -100,13 +100,13 @@ func ParseGroupKey(text string) GroupKey {
 type Group struct {
 	infrav1.AffinityGroup
 	ClusterID engine.ID
-	// Off says that nobody asks for the group any more: it loses its rule. It goes with the OLVMCluster.
+	// Off reports that nobody asks for the group any more: it loses its rule. It goes with the OLVMCluster.
 	Off bool
-	// Hard says whether a VM that cannot keep the rule may not run.
+	// Hard reports whether a VM that cannot keep the rule may not run.
 	Hard bool
 	// Machines in the group, and Hosts of its cluster that are up.
 	Machines, Hosts int
-	// Short says that the machines are more than can be kept apart.
+	// Short reports that the machines are more than can be kept apart.
 	Short bool
 	// Waiting are the machines for which a hard group that is short has no room, by name.
 	Waiting []string

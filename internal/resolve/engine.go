@@ -16,9 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// EngineConfig is the way to the engine of a cluster. secret and ca are the objects that the spec names, nil where they
-// do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless unbound
-// says that it is for all.
+// EngineConfig is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
+// where they do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless
+// unbound says that it is for all.
 func EngineConfig(
 	cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool,
 ) (engine.Config, error) {
@@ -147,8 +147,8 @@ func trustOfOwner(server infrav1.OvirtAPIServer, owner string) error {
 	return nil
 }
 
-// forEngine says whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and would
-// be sent the password of any Secret that they may name.
+// forEngine reports whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and
+// would be sent the password of any Secret that they may name.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
@@ -166,7 +166,7 @@ func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	})
 }
 
-// Allowed says whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
+// Allowed reports whether a namespace may use a Secret or ConfigMap: its own, and those that the object lists.
 func Allowed(object metav1.Object, namespace string) bool {
 	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // without one it comes from a command line
 		return true

@@ -168,7 +168,7 @@ func (e *Existing) memberships(
 	return nil
 }
 
-// Conflict says that the VM is not the machine's.
+// Conflict reports that the VM is not the machine's.
 func (e *Existing) Conflict() error {
 	return &Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+

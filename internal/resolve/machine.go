@@ -64,14 +64,14 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
-	// ControlPlane says whether the machine is of the control plane, and ControlPlaneNodes are the addresses of its
+	// ControlPlane reports whether the machine is of the control plane, and ControlPlaneNodes are the addresses of its
 	// machines that are known. RouterIDs are those of the cluster.
 	ControlPlane      bool
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs
 	// Bootstrap is what the user data is made of; nil for none.
 	Bootstrap *Bootstrap
-	// Config is the way to the engine.
+	// Config is the connection to the engine.
 	Config engine.Config
 	// FailureDomain of the Machine; empty for none.
 	FailureDomain string
@@ -229,7 +229,7 @@ func (r *machineResolver) devices(ctx context.Context) error {
 	return nil
 }
 
-// RenderEngine is the way to the engine for a configuration.
+// RenderEngine is the connection to the engine for a configuration.
 func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	return render.Engine{
 		URL:      client.APIURL(),

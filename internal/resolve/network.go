@@ -52,12 +52,12 @@ type GuestNIC struct {
 	gateway4, gateway6 netip.Addr
 }
 
-// Dynamic says whether the guest has addresses of the interface that only it knows.
+// Dynamic reports whether the guest has addresses of the interface that only it knows.
 func (n NIC) Dynamic() bool {
 	return n.Guest != nil && (n.Guest.Dynamic(true) || n.Guest.Dynamic(false))
 }
 
-// Dynamic says whether the guest has an address of that family which only it knows.
+// Dynamic reports whether the guest has an address of that family which only it knows.
 func (g *GuestNIC) Dynamic(ipv4 bool) bool {
 	return ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }

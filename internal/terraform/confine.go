@@ -26,8 +26,8 @@ func (x *Executor) Confinement() Confinement {
 	return Unconfined
 }
 
-// isBinary says whether a file is a program and not a script, whose interpreter would have to be allowed with all that
-// it reads.
+// isBinary reports whether a file is a program and not a script, whose interpreter would have to be allowed with all
+// that it reads.
 func isBinary(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {

@@ -14,7 +14,7 @@ type Diagnostic struct {
 	Address string
 }
 
-// DiagnosticError says that a run failed, in the executor's words. Secrets are redacted.
+// DiagnosticError reports that a run failed, in the executor's words. Secrets are redacted.
 type DiagnosticError struct {
 	// Phase is plan or apply.
 	Phase       string
@@ -40,7 +40,7 @@ func (e *DiagnosticError) Error() string {
 	return fmt.Sprintf("terraform %s failed: %s", e.Phase, strings.Join(parts, "; "))
 }
 
-// GuardError says that a plan would do what a live machine must not suffer. Nothing was applied.
+// GuardError reports that a plan would do what a live machine must not suffer. Nothing was applied.
 type GuardError struct {
 	// Address of the resource, and what the plan would do to it: delete, replace or create.
 	Address, Action string
@@ -57,7 +57,7 @@ func (e *GuardError) Error() string {
 	return text + "; nothing was applied"
 }
 
-// TimeoutError says that a run was interrupted because it took too long.
+// TimeoutError reports that a run was interrupted because it took too long.
 type TimeoutError struct {
 	// Limit of a run.
 	Limit time.Duration
@@ -67,7 +67,7 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("it took longer than %s; the next run goes on where it ended", e.Limit)
 }
 
-// DiskFullError says that there is no room for working directories. Nothing was begun.
+// DiskFullError reports that there is no room for working directories. Nothing was begun.
 type DiskFullError struct {
 	// Dir in which there is no room.
 	Dir string
@@ -85,7 +85,7 @@ func (e *DiskFullError) Error() string {
 
 func (e *DiskFullError) Unwrap() error { return e.Err }
 
-// KilledError says that somebody killed the executor; it did not end by itself.
+// KilledError reports that somebody killed the executor; it did not end by itself.
 type KilledError struct {
 	// Phase is plan or apply.
 	Phase  string
@@ -101,7 +101,7 @@ func (e *KilledError) Error() string {
 	)
 }
 
-// StateVersionError says that a newer executor wrote the state. Nothing was run.
+// StateVersionError reports that a newer executor wrote the state. Nothing was run.
 type StateVersionError struct {
 	// Written is the version that wrote it.
 	Written  string

@@ -130,8 +130,8 @@ type Request struct {
 	State []byte
 	// Destroy asks for everything in the state to be deleted.
 	Destroy bool
-	// Fresh says that nothing exists of what the configuration asks for, and no state does: a plan can do nothing but
-	// create. It is made and applied by one process then, without anybody being asked, which halves the cost of a
+	// Fresh reports that nothing exists of what the configuration asks for, and no state does: a plan can do nothing
+	// but create. It is made and applied by one process then, without anybody being asked, which halves the cost of a
 	// machine. So is a destruction.
 	Fresh bool
 	// Guard is asked about each planned change; an answer other than "" refuses the plan.
@@ -159,7 +159,7 @@ type Plan struct {
 // Summary counts what a run did.
 type Summary struct{ Added, Changed, Destroyed, Imported int }
 
-// Empty says whether nothing was done.
+// Empty reports whether nothing was done.
 func (s Summary) Empty() bool { return s == Summary{} }
 
 // Plan plans, and leaves the working directory as a person could use it, without secrets and plan file.
@@ -230,7 +230,8 @@ func effective(planned []Change) []Change {
 // run is one use of a working directory.
 type run struct {
 	Request
-	// writesAtOnce says that the executor writes its state after each resource; resumed, that an earlier run left one.
+	// writesAtOnce reports that the executor writes its state after each resource; resumed, that an earlier run left
+	// one.
 	writesAtOnce, resumed bool
 
 	// confined has its argument start the executor where it can reach nothing but the working directory.
@@ -621,7 +622,7 @@ type stateKeeper struct {
 	seen []byte // last that was whole
 	last []byte // last that was saved
 	err  error
-	// reported says that the executor told of a resource that it applied: then there must be a state.
+	// reported reports that the executor told of a resource that it applied: then there must be a state.
 	reported bool
 }
 

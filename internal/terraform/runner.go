@@ -59,7 +59,7 @@ type Status struct {
 
 // Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
 type Runner struct {
-	turns  *turns
+	queue  *fairQueue
 	limit  time.Duration
 	notify func(key string)
 	ctx    context.Context
@@ -82,7 +82,7 @@ func NewRunner(concurrency int, limit time.Duration, notify func(key string)) *R
 	ctx, cancel := context.WithCancelCause(context.Background())
 
 	return &Runner{
-		turns:  newTurns(concurrency),
+		queue:  newFairQueue(concurrency),
 		limit:  limit,
 		notify: notify,
 		ctx:    ctx,
@@ -107,12 +107,12 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	t := &tracked{status: Status{Operation: job.Operation, Digest: job.Digest, Phase: Queued}, cancel: cancel}
 	r.jobs[job.Key] = t
-	turn := r.turns.ask(job.Tenant, job.Engine)
+	place := r.queue.enter(job.Tenant, job.Engine)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
 		defer cancel(nil)
-		r.work(ctx, job, t, turn)
+		r.work(ctx, job, t, place)
 		if r.notify != nil {
 			r.notify(job.Key)
 		}
@@ -121,8 +121,8 @@ func (r *Runner) Submit(job Job) (Status, error) {
 	return t.status, nil
 }
 
-func (r *Runner) work(ctx context.Context, job Job, t *tracked, turn *turn) {
-	defer r.turns.leave(turn)
+func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
+	defer r.queue.leave(place)
 	update := func(change func(*Status)) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, turn *turn) {
 	queued := time.Now()
 
 	select {
-	case <-turn.ready:
+	case <-place.ready:
 	case <-ctx.Done():
 	}
 
@@ -204,7 +204,7 @@ func (r *Runner) Active() (queued, running int) {
 }
 
 // Shutdown starts no more runs, interrupts those that are going, and waits until their state is saved, but no longer
-// than the grace. It says whether all have ended.
+// than the grace. It reports whether all have ended.
 func (r *Runner) Shutdown(grace time.Duration) bool {
 	r.mu.Lock()
 	r.closed = true

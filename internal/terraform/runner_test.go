@@ -35,10 +35,10 @@ func newTestRunner(t *testing.T, concurrency int) (*Runner, chan string) {
 	return r, notified
 }
 
-// TestTurnsAreFair has a tenant that names another engine for each of its jobs, none of which ends: M4.
-func TestTurnsAreFair(t *testing.T) {
-	turns := newTurns(4)
-	given := func(t *turn) bool {
+// TestFairQueue has a tenant that names another engine for each of its jobs, none of which ends: M4.
+func TestFairQueue(t *testing.T) {
+	queue := newFairQueue(4)
+	given := func(t *place) bool {
 		select {
 		case <-t.ready:
 			return true
@@ -47,34 +47,34 @@ func TestTurnsAreFair(t *testing.T) {
 		}
 	}
 
-	var hostile []*turn
+	var hostile []*place
 	for i := range 10 {
-		hostile = append(hostile, turns.ask("hostile", fmt.Sprintf("engine-%d", i)))
+		hostile = append(hostile, queue.enter("hostile", fmt.Sprintf("engine-%d", i)))
 	}
 
-	first := turns.ask("victim", "engine")
+	first := queue.enter("victim", "engine")
 	if given(first) {
 		t.Error("who is alone has all places") // there was nobody to leave one to
 	}
 
-	turns.leave(hostile[0])
+	queue.leave(hostile[0])
 	if !given(first) || given(hostile[4]) {
 		t.Error("a tenant with many runs came before one with none")
 	}
 
-	second := turns.ask("victim", "engine")
-	turns.leave(hostile[1])
+	second := queue.enter("victim", "engine")
+	queue.leave(hostile[1])
 	if !given(second) || given(hostile[4]) {
 		t.Error("a tenant with two runs came before one with one")
 	}
 
-	turns.leave(first)
-	turns.leave(second)
-	if running := turns.ofTenant["hostile"]; running != 3 {
+	queue.leave(first)
+	queue.leave(second)
+	if running := queue.ofTenant["hostile"]; running != 3 {
 		t.Errorf("the hostile tenant has %d runs, and there is one place for others", running)
 	}
 
-	if third := turns.ask("victim", "engine"); !given(third) {
+	if third := queue.enter("victim", "engine"); !given(third) {
 		t.Error("the place that was left for others is not given")
 	}
 }

@@ -90,7 +90,7 @@ func (x *Executor) prepare(request Request) (state []byte, resumed bool, _ error
 	return state, true, nil
 }
 
-// Unfinished says whether a run left a state in its working directory, which may not be anywhere else.
+// Unfinished reports whether a run left a state in its working directory, which may not be anywhere else.
 func Unfinished(dir string) bool {
 	return slices.ContainsFunc(stateFiles, func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -174,8 +174,8 @@ func readWithin(dir, name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// newer says whether a state continues another one: same lineage, higher serial. A state where there was none continues
-// it too.
+// newer reports whether a state continues another one: same lineage, higher serial. A state where there was none
+// continues it too.
 func newer(candidate, current []byte) bool {
 	type header struct {
 		Version int    `json:"version"`

@@ -96,7 +96,7 @@ func block[T any](ctx context.Context, source interface {
 	return items, !diags.HasError()
 }
 
-// unread handles the error of a read and says whether there was one: what is gone leaves the state, and is planned
+// unread handles the error of a read and reports whether there was one: what is gone leaves the state, and is planned
 // anew.
 func unread(ctx context.Context, err error, what string, resp *resource.ReadResponse) bool {
 	switch {

@@ -99,7 +99,7 @@ func (m *attachedDiskModel) observe(seen *engine.DiskAttachment) {
 	m.Active, m.Bootable = types.BoolValue(isSet(seen.Active)), types.BoolValue(isSet(seen.Bootable))
 }
 
-// is says whether the attachment is as it is wanted.
+// is reports whether the attachment is as it is wanted.
 func (m *attachedDiskModel) is(seen *engine.DiskAttachment) bool {
 	return seen.Interface == m.Interface.ValueString() && isSet(seen.Active) == m.Active.ValueBool() &&
 		isSet(seen.Bootable) == m.Bootable.ValueBool()

@@ -62,7 +62,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read says that the setting is gone where the engine tells another one.
+// Read reports that the setting is gone where the engine tells another one.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {
@@ -93,7 +93,7 @@ func (r *optimizeCPUResource) Delete(ctx context.Context, req resource.DeleteReq
 	remove(ctx, "CPU settings of VM "+id.String(), &resp.Diagnostics, func(ctx context.Context) error {
 		err := r.client.StopOptimizingCPU(ctx, id)
 		if engine.IsRefused(err) && !engine.IsTransient(err) {
-			// A destruction that stops here would be of no use: the setting goes with the VM.
+			// A destruction that stops here would help nothing: the setting goes with the VM.
 			resp.Diagnostics.AddWarning("The CPU settings stay optimized", err.Error())
 			return nil
 		}

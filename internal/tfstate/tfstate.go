@@ -52,7 +52,7 @@ const (
 	maxPacked = corev1.MaxSecretSize
 )
 
-// InvalidError says that a stored state cannot be used. A person must look; nothing overwrites it.
+// InvalidError reports that a stored state cannot be used. A person must look; nothing overwrites it.
 type InvalidError struct {
 	// Secret in which it is, and why it cannot be used.
 	Secret, Reason string
@@ -62,14 +62,14 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("Terraform state in Secret %s cannot be used: %s", e.Secret, e.Reason)
 }
 
-// ConflictError says that a state must not be written over the one that is stored.
+// ConflictError reports that a state must not be written over the one that is stored.
 type ConflictError struct{ Secret, Reason string }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("Terraform state in Secret %s was not overwritten: %s", e.Secret, e.Reason)
 }
 
-// TooLargeError says that a state does not fit into a Secret. The stored one stays.
+// TooLargeError reports that a state does not fit into a Secret. The stored one stays.
 type TooLargeError struct {
 	Secret string
 	// Size in bytes, packed.
@@ -110,7 +110,7 @@ type resource struct {
 	} `json:"instances"`
 }
 
-// Empty says whether the state holds no resources.
+// Empty reports whether the state holds no resources.
 func (s *State) Empty() bool {
 	if s == nil {
 		return true
@@ -125,8 +125,8 @@ func (s *State) Empty() bool {
 	return true
 }
 
-// Complete says whether a run has ended well that left a VM. Until then an earlier run may have made things that it did
-// not live to record.
+// Complete reports whether a run has ended well that left a VM. Until then an earlier run may have made things that it
+// did not live to record.
 func (s *State) Complete() bool {
 	return s != nil && s.AppliedDigest != "" && s.ResourceID("ovirt_vm") != ""
 }
@@ -659,8 +659,8 @@ func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, 
 	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
 }
 
-// GivenUp says whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It is
-// for owners that are being deleted themselves.
+// GivenUp reports whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It
+// is for owners that are being deleted themselves.
 func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) {
 	secret, err := s.get(ctx, owner)
 	if err != nil || secret == nil {

@@ -136,7 +136,7 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 	tests := map[string]struct {
 		change  func(*corev1.Secret)
 		refused bool
-		// same says that nothing is written, and nothing is given back.
+		// same reports that nothing is written, and nothing is given back.
 		same bool
 	}{
 		"nothing is lost": {func(*corev1.Secret) {}, false, true},

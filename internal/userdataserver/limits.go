@@ -32,7 +32,7 @@ type limits struct{ addresses *lru.Cache } // *rate.Limiter by address
 
 func newLimits() *limits { return &limits{addresses: lru.New(maxAddresses)} }
 
-// allow says whether an address may have one more answer now.
+// allow reports whether an address may have one more answer now.
 func (l *limits) allow(r *http.Request) bool {
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -138,7 +138,7 @@ func (w *Workspace) status() *infrav1.TerraformStatus {
 	return *status
 }
 
-// Observe records a run that has ended, and reads the state. An error says that the state could not be read.
+// Observe records a run that has ended, and reads the state. An error reports that the state could not be read.
 func (w *Workspace) Observe(ctx context.Context) error {
 	w.unblockMove()
 	w.observeRun(ctx)

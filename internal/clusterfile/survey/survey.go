@@ -74,9 +74,9 @@ type Question struct {
 	Title, Help string
 	// Choices are the only answers; empty means that any text is one.
 	Choices []string
-	// Sole says that a single choice is taken without a question.
+	// Sole reports that a single choice is taken without a question.
 	Sole bool
-	// Default is the answer of who gives none. Optional says that none is an answer, too.
+	// Default is the answer of who gives none. Optional reports that none is an answer, too.
 	Default  string
 	Optional bool
 	// Secret answers are not shown.
@@ -138,7 +138,7 @@ type survey struct {
 	defaults clusterfile.File // of what a cluster file does not say
 	ca       *x509.Certificate
 	client   *engine.Client
-	// noTemplate says that the template is still to be made.
+	// noTemplate reports that the template is still to be made.
 	noTemplate bool
 }
 
@@ -200,7 +200,7 @@ func (s *survey) prepare() error {
 	return nil
 }
 
-// free says whether a file can be written to the folder of the output.
+// free reports whether a file can be written to the folder of the output.
 func (s *survey) free(name string) error {
 	path := filepath.Join(filepath.Dir(s.Output), name)
 
@@ -603,7 +603,7 @@ func (s *survey) askCluster(ctx context.Context) error {
 	return nil
 }
 
-// number says whether a text is a number of things; zero stands for the default in a cluster file.
+// number reports whether a text is a number of things; zero stands for the default in a cluster file.
 func number(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
 		return fmt.Errorf("%q is not a number from 1 on", text)

@@ -24,7 +24,7 @@ import (
 type Written struct {
 	// ClusterFile, CA and Credentials are paths; CA is empty where the system's CAs are used.
 	ClusterFile, CA, Credentials string
-	// NoTemplate says that the engine does not have the template yet.
+	// NoTemplate reports that the engine does not have the template yet.
 	NoTemplate bool
 	// Warnings about the cluster file.
 	Warnings []clusterfile.Problem

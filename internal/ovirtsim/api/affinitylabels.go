@@ -146,7 +146,7 @@ type labelled struct {
 	owner, list, id string
 	// of is where a label keeps the objects that have it.
 	of func(*store.AffinityLabel) *[]string
-	// there says whether the object exists.
+	// there reports whether the object exists.
 	there func(c *call, id string) bool
 }
 

@@ -55,7 +55,7 @@ func Arrived(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), arrivalKey{}, time.Now()))
 }
 
-// missed says whether something was made after the request came in. The engine looks whether the names of tags and
+// missed reports whether something was made after the request came in. The engine looks whether the names of tags and
 // affinity groups are taken before it makes them, and locks nothing in between: of 20 creates at once, 3 tags and 9
 // groups of one name were made. That is recorded for creates alone.
 func (c *call) missed(made time.Time) bool {
@@ -72,7 +72,7 @@ func (c *call) created(document *wire.Element) *wire.Element {
 	return document
 }
 
-// allContent says whether an answer has what the engine leaves out of plain reads because it costs more queries:
+// allContent reports whether an answer has what the engine leaves out of plain reads because it costs more queries:
 // consoles, sound cards and the like. Answers to changes always have it. The header wins over the parameter.
 func (c *call) allContent() bool {
 	if header := c.r.Header.Get("All-Content"); header != "" {

@@ -106,7 +106,7 @@ func (c *catalogue) osNamed(name string) *operatingSystem {
 	return nil
 }
 
-// tpm says whether guests of an operating system can have a TPM.
+// tpm reports whether guests of an operating system can have a TPM.
 func (c *catalogue) tpm(os string) bool {
 	found := c.osNamed(os)
 	return found != nil && found.tpm != "unsupported"

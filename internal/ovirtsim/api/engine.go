@@ -32,7 +32,7 @@ type Settings struct {
 	Images string
 	// Changed is called when something has changed that is not a request.
 	Changed func()
-	// GuestFault says whether a fault of that kind is to meet a VM now.
+	// GuestFault reports whether a fault of that kind is to meet a VM now.
 	GuestFault func(kind, vmName string) bool
 }
 

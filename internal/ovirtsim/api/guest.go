@@ -43,7 +43,7 @@ type GuestVM struct {
 	ID string
 	// Name of the VM in the engine.
 	Name string
-	// Ignition says that the user data is for Ignition, else it is for cloud-init.
+	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
 	// UserData is the custom script of the VM's initialization.
 	UserData string
@@ -98,7 +98,7 @@ type GuestNode struct {
 	Name string `json:"name"`
 	// Endpoint of its cluster's control plane, host:port.
 	Endpoint string `json:"endpoint"`
-	// ControlPlane says whether it runs an API server.
+	// ControlPlane reports whether it runs an API server.
 	ControlPlane bool `json:"controlPlane"`
 	// Ready is the status of its Ready condition.
 	Ready string `json:"ready"`

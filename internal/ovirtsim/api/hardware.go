@@ -18,7 +18,7 @@ func topologyElement(t store.Topology) *wire.Element {
 }
 
 // describeHardware adds hardware to a document. What a template leaves to the cluster is not in it: architecture is the
-// answer for the CPU, and full says whether all of it is wanted.
+// answer for the CPU, and full reports whether all of it is wanted.
 func describeHardware(h *store.Hardware, out *wire.Element, architecture string, full bool) {
 	for _, e := range h.Settings.Kids {
 		if full || !slices.Contains(store.Costly, e.Name) {
@@ -64,7 +64,7 @@ func describeHardware(h *store.Hardware, out *wire.Element, architecture string,
 // failure makes the refusals of a command, such as "Cannot add VM. ...".
 type failure func(format string, args ...any) error
 
-// changeHardware applies the elements of a request. made says that the object is new, so that what depends on its
+// changeHardware applies the elements of a request. made reports that the object is new, so that what depends on its
 // memory follows it.
 func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, home *store.Cluster, fail failure) error {
 	for path, field := range map[string]*bool{

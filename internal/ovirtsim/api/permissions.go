@@ -56,7 +56,7 @@ var onlyAdministrators = []string{
 // basicActions are the actions that the role UserRole has.
 var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "ticket"}
 
-// administrator says whether a user's role is one of administrators.
+// administrator reports whether a user's role is one of administrators.
 func administrator(u *store.User) bool {
 	return slices.ContainsFunc(catalog().roles, func(r role) bool {
 		return r.name == u.Role &&

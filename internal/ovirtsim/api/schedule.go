@@ -137,7 +137,7 @@ func (s *Engine) affinity(v *store.VM, h *store.Host) (reason string, weight int
 	return "", weight
 }
 
-// vmsRuleHolds says whether the VM on this host would keep a group's rule among VMs.
+// vmsRuleHolds reports whether the VM on this host would keep a group's rule among VMs.
 func (s *Engine) vmsRuleHolds(g *store.AffinityGroup, v *store.VM, h *store.Host) bool {
 	others := map[string]bool{}
 

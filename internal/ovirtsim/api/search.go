@@ -21,7 +21,7 @@ type query struct {
 	sort string
 	desc bool
 	page int
-	// paged says that the search names a page.
+	// paged reports that the search names a page.
 	paged bool
 }
 
@@ -35,7 +35,7 @@ type condition struct {
 
 var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
-// errSearch says that the engine does not understand a search. It does not tell the client: it finds nothing.
+// errSearch reports that the engine does not understand a search. It does not tell the client: it finds nothing.
 var errSearch = errors.New("the search is not understood")
 
 // parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds
@@ -236,7 +236,7 @@ func find[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	return items, nil
 }
 
-// knows says whether all fields of a query are fields of the objects.
+// knows reports whether all fields of a query are fields of the objects.
 func (q *query) knows(of interface{ has(field string) bool }) bool {
 	for _, conditions := range q.any {
 		for _, one := range conditions {

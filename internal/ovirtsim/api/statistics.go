@@ -12,7 +12,7 @@ import (
 // statisticName is a value of a statistics collection.
 type statisticName struct {
 	name, description, kind, unit string
-	// counter says that it only grows; silent that there is no value of it.
+	// counter reports that it only grows; silent that there is no value of it.
 	counter, silent bool
 }
 

@@ -170,7 +170,7 @@ type tagged struct {
 	owner, collection, id string
 	// of is where a tag keeps the objects that have it.
 	of func(*store.Tag) *[]string
-	// there says whether the object exists.
+	// there reports whether the object exists.
 	there func(c *call, id string) bool
 }
 

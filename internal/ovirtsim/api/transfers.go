@@ -61,7 +61,7 @@ func transferDocument(c *call, t *store.ImageTransfer) *wire.Element {
 	return out.Add(wire.El("image").Set("id", t.Disk), wire.Ref("host", "hosts", t.Host))
 }
 
-// ended says whether the engine has let go of the disk.
+// ended reports whether the engine has let go of the disk.
 func ended(t *store.ImageTransfer) bool {
 	return t.Phase == store.PhaseFinishedSuccess || t.Phase == store.PhaseFinishedFailure
 }

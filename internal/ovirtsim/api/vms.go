@@ -369,7 +369,7 @@ func addVM(c *call) (*wire.Element, error) {
 	return c.makeVM(source, home, c.flagParam("clone") || in.Yes("clone") || in.Yes("disk_attachments", "clone"), false)
 }
 
-// makeVM makes the VM that a request asks for. goesOn says that the engine answers before it has done its work,
+// makeVM makes the VM that a request asks for. goesOn reports that the engine answers before it has done its work,
 // although it copies the disks.
 func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn bool) (*wire.Element, error) {
 	in := c.body

@@ -112,7 +112,7 @@ func (f *Fault) compile() error {
 	return nil
 }
 
-// hit counts a match and says whether the rule applies to it; mu is held.
+// hit counts a match and reports whether the rule applies to it; mu is held.
 func (s *Control) hit(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
@@ -191,7 +191,7 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 	return nil
 }
 
-// GuestFault says whether a rule of that kind applies to a VM.
+// GuestFault reports whether a rule of that kind applies to a VM.
 func (s *Control) GuestFault(kind, vmName string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Control) GuestFault(kind, vmName string) bool {
 // cut closes the connection of a request without an answer.
 func cut() { panic(http.ErrAbortHandler) }
 
-// before applies what a fault does ahead of the request, and says whether that was the answer.
+// before applies what a fault does ahead of the request, and reports whether that was the answer.
 func (s *Control) before(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
 	select {
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
@@ -261,7 +261,7 @@ func (h *held) WriteHeader(status int) {
 
 func (h *held) Write(body []byte) (int, error) { return h.body.Write(body) }
 
-// late says whether the fault comes after the effect.
+// late reports whether the fault comes after the effect.
 func (f *Fault) late() bool {
 	return f != nil && (f.Action == actionCutAfter || f.Action == actionMalformed)
 }

@@ -46,7 +46,7 @@ type workloadCluster struct {
 
 	// apiServers are the nodes whose API server runs; guarded by guests.mu.
 	apiServers map[string]bool
-	// closed says that all of it is gone; guarded by guests.mu.
+	// closed reports that all of it is gone; guarded by guests.mu.
 	closed bool
 
 	certMu   sync.Mutex
@@ -132,7 +132,7 @@ func (c *workloadCluster) client() inmemoryruntime.Client {
 	return c.guests.manager.GetResourceGroup(c.group).GetClient()
 }
 
-// create makes an object, and is content when it exists.
+// create makes an object, unless it exists.
 func (c *workloadCluster) create(ctx context.Context, object client.Object) error {
 	if err := c.client().Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("failed to create %T %s: %w", object, object.GetName(), err)

@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// FuzzUserData says that whatever the user data is, the guest fails with an error or comes up.
+// FuzzUserData reports that whatever the user data is, the guest fails with an error or comes up.
 func FuzzUserData(f *testing.F) {
 	for _, seed := range []string{
 		"",

@@ -40,7 +40,7 @@ type boot struct {
 	cancel context.CancelFunc
 }
 
-// off says that the power is gone.
+// off reports that the power is gone.
 func (b *boot) off() bool { return b.ctx.Err() != nil }
 
 // member is a VM that became a node. It is what stays on the VM's disk.

@@ -287,5 +287,5 @@ func verify(hash string, data []byte) error {
 	return nil
 }
 
-// errTooDeep is what a config says that holds itself.
+// errTooDeep is what a config reports that holds itself.
 var errTooDeep = errors.New("configs refer to each other too deep")

@@ -86,7 +86,7 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 	return append(profiles, keyfiles...), warnings, compare(byFile, keyfiles)
 }
 
-// replaces says whether the user data puts a keyfile for the device in the place of what cloud-init configured.
+// replaces reports whether the user data puts a keyfile for the device in the place of what cloud-init configured.
 func (s *system) replaces(keyfiles []profile, device string) bool {
 	written := slices.ContainsFunc(keyfiles, func(p profile) bool { return p.device == device })
 	used := slices.ContainsFunc(s.commands, func(command string) bool {
@@ -456,7 +456,7 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 	return out, out.checkGateway()
 }
 
-// usable says whether a device can have an address.
+// usable reports whether a device can have an address.
 func usable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	address := prefix.Addr()
 	switch {

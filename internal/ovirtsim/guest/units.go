@@ -57,8 +57,8 @@ func (u unit) commands(sys *system) []string {
 	return append(before, start...)
 }
 
-// holds says whether a condition on a path is met: the path is a file of the payload, or with "!" it is not. Of what is
-// in the image there is no knowledge.
+// holds reports whether a condition on a path is met: the path is a file of the payload, or with "!" it is not. Of what
+// is in the image there is no knowledge.
 func holds(condition string, sys *system) bool {
 	name, negated := strings.CutPrefix(strings.TrimPrefix(condition, "|"), "!")
 	_, exists := sys.files[name]

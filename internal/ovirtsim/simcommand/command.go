@@ -257,7 +257,7 @@ func (f flags) guests() (*guest.Guests, error) {
 	return guests, nil
 }
 
-// writeConnection writes the CA beside the connection file, and that file last and whole: it says that the engine
+// writeConnection writes the CA beside the connection file, and that file last and whole: it reports that the engine
 // serves.
 func writeConnection(server *ovirtsim.Server, path string) error {
 	path, err := filepath.Abs(path)

@@ -4,12 +4,12 @@ import (
 	"slices"
 )
 
-// On says whether a disk is on a storage domain; that of a template may be on several.
+// On reports whether a disk is on a storage domain; that of a template may be on several.
 func (d *Disk) On(domainID string) bool {
 	return d.Domain == domainID || slices.Contains(d.Copies, domainID)
 }
 
-// OfTemplate says whether a disk belongs to a template.
+// OfTemplate reports whether a disk belongs to a template.
 func (s *Store) OfTemplate(d *Disk) bool {
 	for _, a := range s.AttachmentsOfDisk(d.ID) {
 		if s.Templates.Get(a.Owner) != nil {
@@ -20,5 +20,5 @@ func (s *Store) OfTemplate(d *Disk) bool {
 	return false
 }
 
-// Block says whether disks of a storage domain are block devices.
+// Block reports whether disks of a storage domain are block devices.
 func (d *StorageDomain) Block() bool { return d.StorageType == "iscsi" || d.StorageType == "fcp" }

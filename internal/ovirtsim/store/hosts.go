@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// IsSPM says whether a host manages the storage of its data center: the first one that is up.
+// IsSPM reports whether a host manages the storage of its data center: the first one that is up.
 func (s *Store) IsSPM(h *Host) bool {
 	if h.Status != HostUp {
 		return false

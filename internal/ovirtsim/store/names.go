@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// PlainName says whether a name has nothing but letters of any language, digits, and - _ and a dot.
+// PlainName reports whether a name has nothing but letters of any language, digits, and - _ and a dot.
 func PlainName(name string) bool {
 	return name != "" && strings.IndexFunc(name, func(c rune) bool { return !isNameRune(c) }) < 0
 }

@@ -65,7 +65,7 @@ type (
 	AffinityLabel struct {
 		ID, Name   string
 		VMs, Hosts []string
-		// Implicit says that the label binds its VMs to its hosts.
+		// Implicit reports that the label binds its VMs to its hosts.
 		Implicit bool
 	}
 
@@ -139,9 +139,9 @@ type (
 		Parent string
 		// Backup is none or incremental.
 		Backup string
-		// Made says that the engine has made its first volume.
+		// Made reports that the engine has made its first volume.
 		Made bool
-		// NoProfile says that the disk came from a copy or a snapshot, which have no disk profile.
+		// NoProfile reports that the disk came from a copy or a snapshot, which have no disk profile.
 		NoProfile bool
 		// SHA256 of what was uploaded last.
 		SHA256 string
@@ -154,12 +154,12 @@ type (
 		// Kind is active, regular or preview.
 		Kind, Status string
 		Date         time.Time
-		// Memory says that the guest's memory is in it.
+		// Memory reports that the guest's memory is in it.
 		Memory   bool
 		Order    int64
 		Hardware Hardware
 		Disks    []snapshotDisk
-		// Previews says that the VM is about to show it.
+		// Previews reports that the VM is about to show it.
 		Previews bool
 		Until    Transition
 	}
@@ -211,7 +211,7 @@ type (
 		// Covered are the ranges that have arrived.
 		Covered [][2]int64
 
-		// TicketGone says that no more data is taken, although the phase is not the last one.
+		// TicketGone reports that no more data is taken, although the phase is not the last one.
 		TicketGone bool `json:"-"`
 	}
 
@@ -266,8 +266,8 @@ type (
 		// updated.
 		Applied        *Hardware     `json:",omitempty"`
 		Initialization *wire.Element `json:",omitempty"`
-		// RunOnce is the initialization of this run only; OnceRun says that the run was started with parameters of its
-		// own.
+		// RunOnce is the initialization of this run only; OnceRun reports that the run was started with parameters of
+		// its own.
 		RunOnce *wire.Element `json:",omitempty"`
 		OnceRun bool
 		// Kubernetes and Ignition say what is in the image; the template may be gone.
@@ -282,9 +282,9 @@ type (
 		CDROM string
 		// Watchdog of the VM; nil where it has none.
 		Watchdog *Watchdog `json:",omitempty"`
-		// Stopping says that the host was told to end the VM, which is not seen in its status yet.
+		// Stopping reports that the host was told to end the VM, which is not seen in its status yet.
 		Stopping bool
-		// PauseAtStart says that the VM is paused as soon as it runs.
+		// PauseAtStart reports that the VM is paused as soon as it runs.
 		PauseAtStart bool
 		// Until is the next change of status that comes by itself.
 		Until Transition

@@ -71,8 +71,8 @@ func (s *Store) Take(v *VM, kind, description string) *Snapshot {
 	return made
 }
 
-// RestoreDisks gives the disks of a VM the sizes that they had. profiled says that they have their disk profile again,
-// which those of a snapshot have not.
+// RestoreDisks gives the disks of a VM the sizes that they had. profiled reports that they have their disk profile
+// again, which those of a snapshot have not.
 func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	for _, was := range from.Disks {
 		if d := s.Disks.Get(was.Disk); d != nil {
@@ -82,7 +82,7 @@ func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	}
 }
 
-// InSnapshot says whether a disk is part of a snapshot beside the active one.
+// InSnapshot reports whether a disk is part of a snapshot beside the active one.
 func (s *Store) InSnapshot(vmID, diskID string) bool {
 	return slices.ContainsFunc(s.SnapshotsOf(vmID), func(found *Snapshot) bool {
 		return found.Kind != SnapshotActive &&

@@ -12,7 +12,7 @@ func (s *Store) Usage(domainID string) (used, committed int64) {
 	return used, committed
 }
 
-// IsMaster says whether a storage domain is the first of its data center.
+// IsMaster reports whether a storage domain is the first of its data center.
 func (s *Store) IsMaster(d *StorageDomain) bool {
 	for _, other := range s.StorageDomains.Rows {
 		if other.DataCenter == d.DataCenter && other.Name < d.Name {

@@ -277,13 +277,13 @@ const journalName = "inventory.jsonl"
 const (
 	// saltRow keeps the salt of derived IDs.
 	saltRow = "salt"
-	// SeededRow says that the inventory was put in to its end.
+	// SeededRow reports that the inventory was put in to its end.
 	SeededRow = "seeded"
 	// VersionRow keeps the engine's version.
 	VersionRow = "version"
 )
 
-// Open loads the journal of a state folder and begins a new one with what is left. It says whether there was one.
+// Open loads the journal of a state folder and begins a new one with what is left. It reports whether there was one.
 func (s *Store) Open(folder string) (existed bool, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, fmt.Errorf("failed to make the state folder: %w", err)

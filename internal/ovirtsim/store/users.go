@@ -15,7 +15,7 @@ func (s *Store) UserNamed(name string) *User {
 	return nil
 }
 
-// HasProfile says whether users come from that profile. Case matters.
+// HasProfile reports whether users come from that profile. Case matters.
 func (s *Store) HasProfile(profile string) bool {
 	for _, u := range s.Users.Rows {
 		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {

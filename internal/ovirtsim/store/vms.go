@@ -22,12 +22,12 @@ func (v *VM) Addresses() []string {
 	return out
 }
 
-// Running says whether the VM is on a host, or on its way there or away.
+// Running reports whether the VM is on a host, or on its way there or away.
 func (v *VM) Running() bool {
 	return v.Status != StatusDown && v.Status != StatusImageLocked && v.Status != StatusSuspended
 }
 
-// MemoryWaits says that the VM has other memory after its next start.
+// MemoryWaits reports that the VM has other memory after its next start.
 func (v *VM) MemoryWaits() bool { return v.Next != nil && v.Next.Memory != v.Memory }
 
 // Take gives a VM the hardware that a request asks for. A VM that runs takes some of it at once; the rest waits for its

@@ -22,9 +22,9 @@ type Element struct {
 	Attrs []attribute
 	Text  string
 	Kids  []*Element
-	// Item says that the element is one of several of its name, which JSON shows as an array.
+	// Item reports that the element is one of several of its name, which JSON shows as an array.
 	Item bool
-	// Structured says that the element has parts, even if it is empty now.
+	// Structured reports that the element has parts, even if it is empty now.
 	Structured bool
 }
 
@@ -172,7 +172,7 @@ func (e *Element) List(path ...string) []*Element {
 	return out
 }
 
-// Has says whether there is something at a path.
+// Has reports whether there is something at a path.
 func (e *Element) Has(path ...string) bool { return e.Get(path...) != nil }
 
 // Value is the text below a path, "" where there is none.

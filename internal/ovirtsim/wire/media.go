@@ -17,7 +17,7 @@ type StatusRecorder struct {
 	Status int
 }
 
-// wantsJSON says whether the client likes JSON better than XML, which it gets where it does not say.
+// wantsJSON reports whether the client likes JSON better than XML, which it gets where it does not say.
 func wantsJSON(r *http.Request) bool {
 	weight := func(media string) float64 {
 		best := -1.0

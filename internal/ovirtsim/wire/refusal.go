@@ -12,10 +12,10 @@ type Refusal struct {
 	Status int
 	// Reason and detail make a fault. Without a reason the answer has no body.
 	Reason, Detail string
-	// Page is an answer in HTML instead of a fault; plain says that it is sent as it is, without a page around it.
+	// Page is an answer in HTML instead of a fault; plain reports that it is sent as it is, without a page around it.
 	Page  string
 	Plain bool
-	// Bare says that the fault of an action comes without the action around it.
+	// Bare reports that the fault of an action comes without the action around it.
 	Bare bool
 	// Beside is an element of the action beside its fault.
 	Beside *Element

@@ -167,7 +167,7 @@ func InvalidValue(format string, args ...any) error {
 	return &Refusal{Status: http.StatusBadRequest, Reason: "Invalid value", Detail: fmt.Sprintf(format, args...)}
 }
 
-// ErrSyntax says that a document is not one of the API; the refusal names the documentation of the method.
+// ErrSyntax reports that a document is not one of the API; the refusal names the documentation of the method.
 var ErrSyntax = fmt.Errorf("the document is not one of the API")
 
 // Shape checks a parsed document against a type, and gives it the form in which it is stored and sent: lists are

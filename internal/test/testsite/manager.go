@@ -210,7 +210,7 @@ func (m *Manager) start(ctx context.Context) error {
 // Executors are the process IDs of the executors that the manager runs.
 func (m *Manager) Executors() []int { return m.Process.Children() }
 
-// KillExecutors kills what the manager runs, and says whether there was something.
+// KillExecutors kills what the manager runs, and reports whether there was something.
 func (m *Manager) KillExecutors() bool { return m.Process.KillChildren() }
 
 // Scrape reads the metrics of the manager, by name.
