@@ -518,5 +518,5 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			name)
 	}
 
-	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests", namespace, name)
+	return nil, fmt.Errorf("the manifests have no Cluster %s/%s", namespace, name)
 }

@@ -1,0 +1,33 @@
+package docs
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestArchitectureNamesEveryPackage keeps the map of packages whole.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	content, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, parent := range []string{"internal", "controllers"} {
+		entries, err := os.ReadDir("../" + parent)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, entry := range entries {
+			named := "`" + parent + "/" + entry.Name() + "`"
+			if parent == "controllers" {
+				named = "`" + entry.Name() + "`"
+			}
+
+			if entry.IsDir() && entry.Name() != "testdata" && !strings.Contains(string(content), named) {
+				t.Errorf("architecture.md does not name %s/%s", parent, entry.Name())
+			}
+		}
+	}
+}
