@@ -1,7 +1,7 @@
 # The image of the manager, with an executor; it needs no network when it runs.
 #   docker build -t IMAGE .                                  with OpenTofu (MPL-2.0), built from its source
 #   docker build -t IMAGE --build-arg EXECUTOR=terraform .   with HashiCorp's Terraform (BUSL-1.1)
-# Releases name the base images by digest, see docs/install.md.
+# Releases name the base images by digest, see docs/operate/install.md.
 ARG GO_IMAGE=golang:1.26.8
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 ARG TERRAFORM_IMAGE=hashicorp/terraform:1.11.4

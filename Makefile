@@ -59,12 +59,12 @@ test-e2e: tools tools-ipam tools-clusterctl ## Run clusters from end to end
 test-e2e-full: tools ## Run the specs of Cluster API's own test suite; FOCUS=text runs those whose description has it
 	cd e2e/specs && go tool ginkgo --procs=$(or $(PROCS),5) --timeout=40m --no-color $(if $(FOCUS),--focus='$(FOCUS)') .
 
-# Those of docs/security.md that need no manager.
+# Those of docs/operate/security.md that need no manager.
 SECURITY_TESTS := FuzzNothingBecomesConfiguration|TestAnIDThatIsNoneIsRefused|TestAConfigurationReadsNoFiles|TestAnExecutorReachesNothing|TestKubeconfigsThatAreRefused|TestClaimsOfAGuest|TestH4|TestFairQueue|TestManyEnginesOfOneNamespaceKeepNobodyOut|TestM6|TestEachFormOfASecretIsFound|TestAnEngineThatRepeatsSecrets|TestAWorkFolderThatIsNotOurs
 
 .PHONY: test-security
 # The executor of the image is OpenTofu; the one that is found first may be another.
-test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/security.md has the table
+test-security: tools ## Replay attacks of tenants, engines and guests against real managers; docs/operate/security.md has the table
 	@$(TOOLS) tofu
 	go test ./e2e/security -count=1 -parallel 8 -timeout 10m
 	go test ./render ./internal/engine ./internal/terraform ./internal/bootstrap ./internal/redact ./internal/workload ./internal/enginepool \
@@ -135,7 +135,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, cluster templates and the
 	"$$($(TOOLS) -path dev/controller-gen)" rbac:roleName=capolvm-manager paths=./controllers/... output:rbac:dir=config/rbac
 	go run ./hack/templates
 	for module in plane tofu; do for kind in mod sum; do cp hack/tools/$$module/go.$$kind internal/toolchain/modules/$$module.$$kind || exit; done; done
-	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/api.md --max-depth=20 --log-level=ERROR
+	"$$($(TOOLS) -path apidocs/crd-ref-docs)" --source-path=api/v1 --config=hack/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/user/api.md --max-depth=20 --log-level=ERROR
 
 .PHONY: verify
 verify: generate ## Fail when generated files or go.mod are not up to date

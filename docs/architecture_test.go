@@ -8,7 +8,7 @@ import (
 
 // TestArchitectureNamesEveryPackage keeps the map of packages whole.
 func TestArchitectureNamesEveryPackage(t *testing.T) {
-	content, err := os.ReadFile("architecture.md")
+	content, err := os.ReadFile("develop/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 			}
 
 			if entry.IsDir() && entry.Name() != "testdata" && !strings.Contains(string(content), named) {
-				t.Errorf("architecture.md does not name %s/%s", parent, entry.Name())
+				t.Errorf("develop/architecture.md does not name %s/%s", parent, entry.Name())
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestEveryAttackHasItsTest reads the table of attacks: each row names tests, and there is a function for each.
 func TestEveryAttackHasItsTest(t *testing.T) {
-	content, err := os.ReadFile("security.md")
+	content, err := os.ReadFile("operate/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -742,7 +742,7 @@ func commandsIn(text string) string {
 func TestTheQuickStart(t *testing.T) {
 	t.Parallel()
 	root := suite.tools.Root()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "quickstart.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "user", "quickstart.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

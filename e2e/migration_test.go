@@ -70,7 +70,7 @@ const (
 	oldComment   = "made by the old provider"
 )
 
-// takeover is a cluster of another provider, and a user with the commands of docs/migration.md.
+// takeover is a cluster of another provider, and a user with the commands of docs/user/migration.md.
 type takeover struct {
 	*workload
 	dir string
@@ -123,7 +123,7 @@ func newTakeover(t *testing.T, name string, subnet int) *takeover {
 func (o *takeover) readSteps() {
 	o.t.Helper()
 	root := suite.tools.Root()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "migration.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "user", "migration.md"))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -598,7 +598,7 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 	o.does("7", 0)
 }
 
-// TestTakingOverVMs runs the commands of docs/migration.md as they stand: there, back, and there again.
+// TestTakingOverVMs runs the commands of docs/user/migration.md as they stand: there, back, and there again.
 func TestTakingOverVMs(t *testing.T) {
 	t.Parallel()
 	o := newTakeover(t, "taken", 91)

@@ -271,7 +271,7 @@ func (s *site) files() {
 	}
 
 	// which make the template
-	if strings.HasSuffix(s.t.Name(), "/docs/images.md") || strings.HasSuffix(s.t.Name(), "/docs/quickstart.md") {
+	if strings.HasSuffix(s.t.Name(), "/docs/user/images.md") || strings.HasSuffix(s.t.Name(), "/docs/user/quickstart.md") {
 		if err := os.WriteFile("cluster.yaml", []byte(cluster), 0o600); err != nil {
 			s.t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 // errNoTerminal ends a survey that nobody could answer.
 var errNoTerminal = errors.New(
 	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
-		"--answers FILE (docs/init.md)",
+		"--answers FILE (docs/user/init.md)",
 )
 
 func newInitCommand(s streams) *cobra.Command {
@@ -30,7 +30,7 @@ cluster. Choices are what the engine has, and every answer is checked at once. I
 file, and beside it the CA of the engine as NAME-ca.crt and a Secret with the credentials as
 NAME-credentials.yaml. Where it fails, or is interrupted, it writes nothing.
 
-With --answers it asks nothing: the file has a key for each question (docs/init.md). What it leaves
+With --answers it asks nothing: the file has a key for each question (docs/user/init.md). What it leaves
 out comes from OLVM_USERNAME and OLVM_PASSWORD, or is the default.
 
 The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`,

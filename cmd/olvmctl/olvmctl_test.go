@@ -291,12 +291,12 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 	})
 }
 
-// TestARenderedFolderIsPlannedByHand does what docs/olvmctl.md shows.
+// TestARenderedFolderIsPlannedByHand does what docs/user/olvmctl.md shows.
 func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	dir := filepath.Dir(s.clusterFile("name: demo", "name: prod"))
-	out := s.documented("docs/olvmctl.md", "terraform init -plugin-dir", dir)
+	out := s.documented("docs/user/olvmctl.md", "terraform init -plugin-dir", dir)
 	if !strings.Contains(out, "Plan: 4 to add") {
 		t.Errorf("the plan is\n%s", out)
 	}
@@ -307,7 +307,7 @@ func TestARenderedFolderIsPlannedByHand(t *testing.T) {
 	}
 }
 
-// TestOtherBlocksOfDocuments does what docs/terraform-provider.md and docs/simulator.md show.
+// TestOtherBlocksOfDocuments does what docs/develop/terraform-provider.md and docs/develop/simulator.md show.
 func TestOtherBlocksOfDocuments(t *testing.T) {
 	s := newSite(t)
 	dir := filepath.Dir(s.caFile)
@@ -323,14 +323,14 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	out := s.documented("docs/terraform-provider.md", "terraform init -plugin-dir", dir)
+	out := s.documented("docs/develop/terraform-provider.md", "terraform init -plugin-dir", dir)
 	if !strings.Contains(out, "ovirt/ovirt v2.2.0") {
 		t.Errorf("terraform init:\n%s", out)
 	}
 
 	for _, program := range []string{"curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("docs/simulator.md is not tried: %s is not there", program)
+			t.Skipf("docs/develop/simulator.md is not tried: %s is not there", program)
 		}
 	}
 
@@ -348,7 +348,7 @@ func TestOtherBlocksOfDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	out = s.documented("docs/simulator.md", "token=$(curl", dir)
+	out = s.documented("docs/develop/simulator.md", "token=$(curl", dir)
 	if !strings.HasPrefix(out, "{") || s.sim.Logins() != 1 {
 		t.Errorf("the engine answers\n%s", out)
 	}

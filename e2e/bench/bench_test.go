@@ -1,6 +1,6 @@
 // Package bench compares what a machine costs: made by our manager; by the same REST calls in a native loop, which is
 // the floor; and by one Terraform with an installed provider per machine, which is what others do. All in one run, on
-// one machine, against the same simulator. docs/performance.md says how to read the result.
+// one machine, against the same simulator. docs/operate/performance.md says how to read the result.
 package bench
 
 import (
@@ -201,7 +201,7 @@ func (r *report) find(contender string, machines int) *round {
 const memoryBudget = 600
 
 // judge compares with the targets. What a run was not asked for is not judged. A target that is known to be missed,
-// which docs/performance.md explains, fails the run only where it is missed by more than that: by so many times.
+// which docs/operate/performance.md explains, fails the run only where it is missed by more than that: by so many times.
 func (r *report) judge(t *testing.T) {
 	t.Helper()
 	missed := func(name string, got, most, times float64) {

@@ -60,22 +60,22 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	run, initialised := 0, false
 
 	list := []document{
-		{path: "docs/install.md"},
+		{path: "docs/operate/install.md"},
 		{path: "config/templates/README.md"},
 		{path: "config/samples/README.md"},
 		{
-			path:  "docs/migration.md",
+			path:  "docs/user/migration.md",
 			from:  "## A new cluster beside the old one",
 			to:    "## Taking over VMs",
 			setUp: "kubectl delete -f manifests.yaml --ignore-not-found",
 		},
 		{
-			path:  "docs/identity.md",
+			path:  "docs/operate/identity.md",
 			setUp: "kubectl create namespace vault && kubectl -n vault create secret generic engine-credentials",
 		},
-		{path: "docs/autoscaling.md"},
-		{path: "docs/metrics.md"},
-		{path: "docs/olvmctl.md"},
+		{path: "docs/user/autoscaling.md"},
+		{path: "docs/operate/metrics.md"},
+		{path: "docs/user/olvmctl.md"},
 	}
 	for path, text := range texts {
 		for _, block := range testenv.CommandBlocks(text) {

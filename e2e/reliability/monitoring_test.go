@@ -104,7 +104,7 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 }
 
 // TestAlertsAndDashboardAskForWhatThereIs compares what config/monitoring asks for with what a manager says after it
-// has made, changed and deleted a machine; and docs/metrics.md with both.
+// has made, changed and deleted a machine; and docs/operate/metrics.md with both.
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
@@ -165,10 +165,10 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 		}
 	}
 
-	text := string(read(t, "docs", "metrics.md"))
+	text := string(read(t, "docs", "operate", "metrics.md"))
 	for _, name := range names {
 		if !strings.Contains(text, "**"+name+"**") && !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/metrics.md says nothing of %s", name)
+			t.Errorf("docs/operate/metrics.md says nothing of %s", name)
 		}
 	}
 
@@ -182,7 +182,7 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 		}
 
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/metrics.md says nothing of %s: %s", name, family.GetHelp())
+			t.Errorf("docs/operate/metrics.md says nothing of %s: %s", name, family.GetHelp())
 		}
 	}
 }

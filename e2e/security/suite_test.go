@@ -1,4 +1,4 @@
-// Package security replays attacks. Each test is one item of the table in docs/security.md, by its letter: somebody who
+// Package security replays attacks. Each test is one item of the table in docs/operate/security.md, by its letter: somebody who
 // may write objects in one namespace, an engine that is the enemy, or a guest. The managers are real processes with the
 // shipped roles and no others.
 package security

@@ -689,7 +689,7 @@ func TestCatalogsAndReleases(t *testing.T) {
 }
 
 func TestTheReferenceHasEveryKey(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster-file.md"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "docs", "user", "cluster-file.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -704,7 +704,7 @@ func TestTheReferenceHasEveryKey(t *testing.T) {
 			field := t2.Field(i)
 			key := field.Tag.Get("yaml")
 			if !bytes.Contains(content, []byte(key+"`")) && !bytes.Contains(content, []byte(key+".")) {
-				t.Errorf("docs/cluster-file.md says nothing of %s%s", path, key)
+				t.Errorf("docs/user/cluster-file.md says nothing of %s%s", path, key)
 			}
 
 			kind := field.Type.Kind()

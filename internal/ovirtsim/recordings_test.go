@@ -25,7 +25,7 @@ import (
 )
 
 // recordings holds what an oVirt engine 4.5.8 was asked and answered, one transcript for each scenario.
-// docs/simulator.md tells the format, and what was around that engine.
+// docs/develop/simulator.md tells the format, and what was around that engine.
 const recordings = "testdata/recordings-4.5.8.tar.gz"
 
 // dataBodies are what was sent to the data endpoint in steps whose transcript has its length alone; what else was sent

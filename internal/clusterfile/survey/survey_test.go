@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "init.md"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "user", "init.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestTheReferenceHasEveryKeyInTheirOrder(t *testing.T) {
 		key := answers.Field(i).Tag.Get("yaml")
 		_, after, found := strings.Cut(rest, "`"+key+"`")
 		if !found {
-			t.Fatalf("docs/init.md says nothing of %s, or not in its order", key)
+			t.Fatalf("docs/user/init.md says nothing of %s, or not in its order", key)
 		}
 
 		rest = after

@@ -115,7 +115,7 @@ func (a *Answers) file(ca string) ([]byte, error) {
 			add("controlPlaneMachine", machine(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneAddresses), "").
 			add("workerMachine", machine(a.WorkerMemory, a.WorkerCores, a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
-	out.WriteString("# By olvmctl init. What is not here has its default; see docs/cluster-file.md.\n")
+	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode((*yaml.Node)(root)); err != nil {
