@@ -11,7 +11,8 @@ type Confinement string
 
 const (
 	// Landlocked runs can use their working directory and read the executor; they run no other program and open no TCP
-	// connection. Landlock does not deny UDP, MPTCP and other Unix sockets; docs/operate/security.md says what that leaves.
+	// connection. Landlock does not deny UDP, MPTCP and other Unix sockets; docs/operate/security.md says what that
+	// leaves.
 	Landlocked Confinement = "Landlock"
 	// Unconfined runs can do what the manager's user can: the kernel has no Landlock, or the executor is a script.
 	Unconfined Confinement = "none"
