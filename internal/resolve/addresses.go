@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
@@ -35,16 +34,6 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	}
 
 	return out, nil
-}
-
-// EngineOf identifies the engine of a cluster: addresses are unique on a network of one engine.
-func EngineOf(cluster *infrav1.OLVMCluster) string {
-	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
-	if err != nil {
-		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
-	}
-
-	return base.Host
 }
 
 // Held says who has which address on one engine, by the name of the network. What stands under "", where a machine
@@ -245,7 +234,11 @@ func (a Allocation) Allocate(held Held) (Addresses, error) {
 
 	if a.InUse {
 		for name, list := range a.Recorded {
-			out[name] = union(out[name], list)
+			for _, address := range list {
+				if !slices.Contains(out[name], address) {
+					out[name] = append(out[name], address)
+				}
+			}
 		}
 	}
 

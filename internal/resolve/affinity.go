@@ -161,7 +161,7 @@ func Groups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host
 			waiting = withoutRoom(inGroup, up[key.ClusterID])
 		}
 
-		switch or(g.Enforcing, infrav1.AffinityAuto) {
+		switch cmp.Or(g.Enforcing, infrav1.AffinityAuto) {
 		case infrav1.AffinityAlways:
 			g.Hard, g.Short, g.Waiting = true, len(waiting) > 0, waiting
 		case infrav1.AffinityAuto:
@@ -260,7 +260,7 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 			Name:        GroupName(owner, g.Key()),
 			Description: groupDescription(owner, g),
 			ClusterID:   g.ClusterID.String(),
-			Priority:    int64(or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
+			Priority:    int64(cmp.Or(g.Priority, 1)), Positive: g.Positive, Enforcing: g.Hard, Off: g.Off,
 		})
 	}
 

@@ -1,6 +1,8 @@
 package resolve
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -10,7 +12,7 @@ import (
 // Topology divides the virtual processor of a VM, with the defaults filled in.
 func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	t := vm.CPU.Topology
-	return or(int64(t.Cores), DefaultCores), or(int64(t.Sockets), DefaultSockets), or(int64(t.Threads), DefaultThreads)
+	return cmp.Or(int64(t.Cores), DefaultCores), cmp.Or(int64(t.Sockets), DefaultSockets), cmp.Or(int64(t.Threads), DefaultThreads)
 }
 
 // Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // EngineConfig is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
@@ -200,4 +201,31 @@ func firstKey(data map[string][]byte, keys ...string) string {
 	}
 
 	return ""
+}
+
+// RenderEngine is the connection to the engine for a configuration.
+func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
+	return render.Engine{
+		URL:      client.APIURL(),
+		CA:       string(config.CA),
+		Insecure: config.Insecure,
+		Username: config.Username,
+		Password: config.Password,
+	}
+}
+
+// EngineOf identifies the engine of a cluster: addresses are unique on a network of one engine.
+func EngineOf(cluster *infrav1.OLVMCluster) string {
+	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
+	if err != nil {
+		return cluster.Spec.OLVMOvirtAPIServer.ServerURL
+	}
+
+	return base.Host
+}
+
+// Connected reports whether the manager has ever used the engine of a cluster, the one that it names now, with its
+// credentials.
+func Connected(c *infrav1.OLVMCluster) bool {
+	return c.Status.OLVMDatacenter != nil && c.Status.OLVMDatacenter.ServerURL == c.Spec.OLVMOvirtAPIServer.ServerURL
 }

@@ -17,6 +17,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Field + ": " + e.Message }
 
+// New returns the error of a field.
+func New(reason, field, format string, args ...any) error {
+	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
 // nameError turns a name that does not exist into an error of its field.
 func nameError(err error, reason, field string) error {
 	var unknown *engine.NameError

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,7 +19,7 @@ const (
 
 // invalid is an option that contradicts another or the template.
 func invalid(field, format string, args ...any) error {
-	return &Error{infrav1.InvalidHardwareReason, field, fmt.Sprintf(format, args...)}
+	return New(infrav1.InvalidHardwareReason, field, format, args...)
 }
 
 // operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with
@@ -161,7 +162,7 @@ func options(vm infrav1.VirtualMachine, out *render.Machine) error {
 
 	out.RemoveGraphicsConsoles = true
 
-	out.CPUMode = or(out.CPUMode, "host_passthrough")
+	out.CPUMode = cmp.Or(out.CPUMode, "host_passthrough")
 	for setting, value := range map[**bool]bool{
 		&out.MemoryBallooning: false,
 		&out.SerialConsole:    true,
@@ -247,9 +248,9 @@ func dataDisk(
 ) (render.DataDisk, error) {
 	out := render.DataDisk{
 		Name:            d.Name,
-		Format:          or(d.Format, engine.FormatCow),
+		Format:          cmp.Or(d.Format, engine.FormatCow),
 		StorageDomainID: home,
-		Interface:       or(d.Interface, "virtio_scsi"),
+		Interface:       cmp.Or(d.Interface, "virtio_scsi"),
 	}
 	var err error
 	if out.Size, err = ParseMemory(d.Size); err != nil {
@@ -295,7 +296,7 @@ func rootDisk(
 	const path = vmPath + "rootDisk."
 	origin := template.RootDisk
 	preallocated := want.Sparse != nil && !*want.Sparse
-	if preallocated && or(want.Format, origin.Format) == engine.FormatCow {
+	if preallocated && cmp.Or(want.Format, origin.Format) == engine.FormatCow {
 		return invalid(path+"sparse", "a cow disk is always sparse; write format raw for a preallocated one")
 	}
 
@@ -364,7 +365,7 @@ func overrideDisks(template *engine.Hardware, want infrav1.RootDisk, domainID st
 		Provisioning:    sparse,
 	}
 	if clone {
-		override.Format = or(want.Format, origin.Format)
+		override.Format = cmp.Or(want.Format, origin.Format)
 		override.Provisioning = allocation(origin, want)
 	}
 
@@ -384,7 +385,7 @@ func allocation(origin *engine.Disk, want infrav1.RootDisk) string {
 	switch {
 	case want.Sparse != nil:
 		isSparse = *want.Sparse
-	case or(want.Format, origin.Format) == engine.FormatCow:
+	case cmp.Or(want.Format, origin.Format) == engine.FormatCow:
 		isSparse = true
 	case want.Format == engine.FormatRaw:
 		isSparse = false

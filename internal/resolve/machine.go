@@ -26,27 +26,6 @@ const (
 // versionVariable stands for the Machine's version in the name of a template.
 const versionVariable = "${KUBERNETES_VERSION}"
 
-// Owner of a VM; its marker is in the VM's comment.
-type Owner struct{ Namespace, Name, UID string }
-
-// marker is how a comment names the owner.
-var marker = regexp.MustCompile(`^capolvm owner=([^/ ]+)/([^ ]+) uid=([^ ]+)$`)
-
-// Comment is the owner's marker.
-func (o Owner) Comment() string {
-	return fmt.Sprintf("capolvm owner=%s/%s uid=%s", o.Namespace, o.Name, o.UID)
-}
-
-// OwnerOf reads the marker in a VM's comment; false where the VM is not ours.
-func OwnerOf(comment string) (Owner, bool) {
-	match := marker.FindStringSubmatch(strings.TrimSpace(comment))
-	if match == nil {
-		return Owner{}, false
-	}
-
-	return Owner{Namespace: match[1], Name: match[2], UID: match[3]}, true
-}
-
 // Input is all that decides one VM.
 type Input struct {
 	// Spec of the OLVMMachine, and the OLVMCluster's.
@@ -227,26 +206,6 @@ func (r *machineResolver) devices(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-// RenderEngine is the connection to the engine for a configuration.
-func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
-	return render.Engine{
-		URL:      client.APIURL(),
-		CA:       string(config.CA),
-		Insecure: config.Insecure,
-		Username: config.Username,
-		Password: config.Password,
-	}
-}
-
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-
-	return value
 }
 
 var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)(?:[iI]?[bB])?$`)

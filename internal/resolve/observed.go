@@ -8,12 +8,6 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// Connected reports whether the manager has ever used the engine of a cluster, the one that it names now, with its
-// credentials.
-func Connected(c *infrav1.OLVMCluster) bool {
-	return c.Status.OLVMDatacenter != nil && c.Status.OLVMDatacenter.ServerURL == c.Spec.OLVMOvirtAPIServer.ServerURL
-}
-
 // MayHaveVM reports whether a VM was made for the object, or a run submitted that may have made one.
 func MayHaveVM(m *infrav1.OLVMMachine) bool {
 	return m.Spec.ProviderID != "" || m.Annotations[infrav1.CreateRequestedAnnotation] != ""

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,11 +183,11 @@ func (p Placement) stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 		root = *vm.RootDisk
 	}
 
-	root.StorageDomainName = or(root.StorageDomainName, p.StorageDomainName)
+	root.StorageDomainName = cmp.Or(root.StorageDomainName, p.StorageDomainName)
 
 	vm.RootDisk, vm.DataDisks = &root, slices.Clone(vm.DataDisks)
 	for i := range vm.DataDisks {
-		vm.DataDisks[i].StorageDomainName = or(vm.DataDisks[i].StorageDomainName, p.StorageDomainName)
+		vm.DataDisks[i].StorageDomainName = cmp.Or(vm.DataDisks[i].StorageDomainName, p.StorageDomainName)
 	}
 
 	return vm

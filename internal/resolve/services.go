@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -152,7 +153,7 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 }
 
 func invalidServices(field, format string, args ...any) error {
-	return &Error{infrav1.ControlPlaneServicesInvalidReason, field, fmt.Sprintf(format, args...)}
+	return New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
 }
 
 // checkEndpointHolder checks that an endpoint that a node is to hold is an address.
@@ -172,9 +173,9 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 // checkAPIServerPort checks that load balancer and API server do not listen at the same port.
 func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
-	port := or(services.APIServerPort, defaultAPIServerPort)
+	port := cmp.Or(services.APIServerPort, defaultAPIServerPort)
 	if services.LoadBalancer == "" || services.LoadBalancer == noLoadBalancer ||
-		port != or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
+		port != cmp.Or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
 		return nil
 	}
 
@@ -365,8 +366,8 @@ func (s *nodeServices) addAPI() error {
 
 	api := &bootstrap.APIEndpoint{
 		VirtualAddress: *s.endpoint,
-		Port:           or(s.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
-		ServerPort:     or(s.asked.APIServerPort, defaultAPIServerPort),
+		Port:           cmp.Or(s.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
+		ServerPort:     cmp.Or(s.asked.APIServerPort, defaultAPIServerPort),
 		NginxImage:     s.asked.NginxImage,
 	}
 	if s.asked.LoadBalancer != noLoadBalancer {
@@ -374,7 +375,7 @@ func (s *nodeServices) addAPI() error {
 	}
 
 	if s.asked.VirtualIP == kubeVIP {
-		api.KubeVIPImage = or(s.asked.KubeVIPImage, defaultKubeVIPImage)
+		api.KubeVIPImage = cmp.Or(s.asked.KubeVIPImage, defaultKubeVIPImage)
 	} else {
 		self, err := s.self("the control plane endpoint", s.endpoint.Address)
 		if err != nil {
@@ -421,7 +422,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 		Addresses:    s.own,
 		Endpoint:     s.endpoint.All(),
 		ControlPlane: s.ControlPlane,
-		Image:        or(s.asked.DNS.Image, defaultCoreDNSImage),
+		Image:        cmp.Or(s.asked.DNS.Image, defaultCoreDNSImage),
 		Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool {
 			return slices.Contains(s.own, a)
 		}),

@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -60,7 +59,7 @@ func UserDataOf(machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec
 
 // usesIgnition says what reads the user data of a machine of the template.
 func usesIgnition(in Input, template *engine.Template) bool {
-	return or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
+	return cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type) == IgnitionOS
 }
 
 // userData merges the bootstrap data with what only the infrastructure knows. The machine has the names of its guests.
@@ -103,13 +102,13 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 }
 
 func invalidData(field, format string, args ...any) error {
-	return &Error{infrav1.BootstrapDataInvalidReason, field, fmt.Sprintf(format, args...)}
+	return New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
 // checkFormat checks that what reads the user data understands it.
 func checkFormat(in Input, template *engine.Template) error {
 	ignition, given := usesIgnition(in, template), in.Bootstrap.Format == bootstrap.Ignition
-	os := or(in.Spec.VirtualMachine.OSType, template.OS.Type)
+	os := cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type)
 
 	switch {
 	case given && !ignition:
@@ -256,7 +255,7 @@ func nodeIPs(in Input) []netip.Addr {
 // noProxy are what nodes ask directly: the cluster itself, and what is written.
 func noProxy(in Input, written []string) []string {
 	network := in.Bootstrap.Network
-	domain := or(network.ServiceDomain, "cluster.local")
+	domain := cmp.Or(network.ServiceDomain, "cluster.local")
 	out := []string{"localhost", "127.0.0.1", "::1", "169.254.169.254", ".svc", "." + domain}
 	out = union(out, network.Services.CIDRBlocks)
 	out = union(out, network.Pods.CIDRBlocks)

@@ -1,0 +1,362 @@
+package resolve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+)
+
+const (
+	defaultVNICName  = "nic1"
+	defaultInterface = "enp1s0"
+)
+
+// NIC is a network interface of a machine: what it is in the engine, and where its guest's addresses come from.
+type NIC struct {
+	// OLVMNetwork with its defaults filled in.
+	infrav1.OLVMNetwork
+	// Guest is nil where the configuration in the guest is not ours.
+	Guest *GuestNIC
+
+	field string // of the OLVMNetwork, with a dot at its end
+}
+
+// GuestNIC is where the addresses of a network interface come from: one kind of source for each family.
+type GuestNIC struct {
+	// Field of the OLVMMachine that says it.
+	Field string
+	// Interface is the guest's name of it.
+	Interface string
+	// Pools of static addresses, at most one of each family.
+	Pools []*ipam.Pool
+	// FromPools are pools of IPAM providers.
+	FromPools []ipamv1.IPPoolReference
+	// DHCPv4, DHCPv6 and AutoConf leave it to the guest.
+	DHCPv4, DHCPv6, AutoConf bool
+	// DNSServers and SearchDomains of the guest.
+	DNSServers, SearchDomains []string
+
+	first bool // of the guest's interfaces, which has its default routes
+	// gateways that are written, for addresses that IPAM providers give.
+	gateway4, gateway6 netip.Addr
+}
+
+// Dynamic reports whether the guest has addresses of the interface that only it knows.
+func (n NIC) Dynamic() bool {
+	return n.Guest != nil && (n.Guest.Dynamic(true) || n.Guest.Dynamic(false))
+}
+
+// Dynamic reports whether the guest has an address of that family which only it knows.
+func (g *GuestNIC) Dynamic(ipv4 bool) bool {
+	return ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
+}
+
+// Claimed is an address that an IPAM provider gave. A gateway that is written goes before the pool's. Several
+// interfaces may have pools with gateways, and a guest has one default route.
+func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
+	written := g.gateway6
+	if prefix.Addr().Is4() {
+		written = g.gateway4
+	}
+
+	switch {
+	case written.IsValid():
+		gateway = written
+	case !g.first:
+		gateway = netip.Addr{}
+	}
+
+	return ipam.Address{Prefix: prefix, Gateway: gateway}
+}
+
+// interfaceTypes are the emulated network cards beside virtio.
+var interfaceTypes = []string{"e1000", "e1000e", "rtl8139"}
+
+// Networks are those of all network interfaces in their order, with their names and hardware filled in.
+func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
+	all := []infrav1.OLVMNetwork{spec.OLVMNetwork}
+	all[0].VNICName = cmp.Or(all[0].VNICName, defaultVNICName)
+
+	all[0].InterfaceType = cmp.Or(all[0].InterfaceType, spec.VirtualMachine.Network.InterfaceType)
+	for i := range spec.AdditionalNetworks {
+		more := spec.AdditionalNetworks[i].OLVMNetwork
+		more.VNICName = cmp.Or(more.VNICName, fmt.Sprintf("nic%d", i+2))
+		if guest := spec.AdditionalNetworks[i].Guest; guest != nil {
+			more.InterfaceType = cmp.Or(more.InterfaceType, guest.InterfaceType)
+		}
+
+		all = append(all, more)
+	}
+
+	for i := range all {
+		// the engine's own default, which the released provider can do
+		if all[i].InterfaceType = strings.ToLower(all[i].InterfaceType); all[i].InterfaceType == "virtio" {
+			all[i].InterfaceType = ""
+		}
+	}
+
+	return all
+}
+
+// NICs reads the networks of a machine in their order, and where their addresses come from.
+func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC, error) {
+	var nics []NIC
+
+	for i, network := range Networks(spec) {
+		nic := NIC{OLVMNetwork: network, field: "spec.olvmNetwork."}
+		guest, path := &spec.VirtualMachine.Network, "spec.virtualMachine.network"
+		if i > 0 {
+			nic.field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
+			guest, path = spec.AdditionalNetworks[i-1].Guest, nic.field+"guest"
+		}
+
+		if slices.ContainsFunc(nics, func(other NIC) bool { return other.VNICName == nic.VNICName }) {
+			return nil, New(infrav1.InvalidHardwareReason,
+				nic.field+"vnicName",
+				"the name %q is used twice; network interfaces of a VM have different names",
+				nic.VNICName,
+			)
+		}
+
+		if nic.InterfaceType != "" && !slices.Contains(interfaceTypes, nic.InterfaceType) {
+			return nil, New(infrav1.InvalidHardwareReason,
+				nic.field+"interfaceType",
+				"%q is none of virtio, %s; correct it here or in %s.interfaceType",
+				nic.InterfaceType,
+				strings.Join(interfaceTypes, ", "),
+				path,
+			)
+		}
+
+		if guest != nil {
+			var err error
+			if nic.Guest, err = guestNIC(*guest, path, i == 0, cluster); err != nil {
+				return nil, err
+			}
+
+			if slices.ContainsFunc(nics, func(other NIC) bool {
+				return other.Guest != nil &&
+					other.Guest.Interface == nic.Guest.Interface
+			}) {
+				return nil, New(infrav1.InvalidHardwareReason,
+					path+".interface",
+					"the guest's interface %q is configured twice; write what the guest calls this one",
+					nic.Guest.Interface,
+				)
+			}
+		}
+
+		nics = append(nics, nic)
+	}
+
+	return nics, nil
+}
+
+// unusable is a network configuration that cannot be used.
+func unusable(field, format string, args ...any) error {
+	return New(infrav1.AddressRangeInvalidReason, field, format, args...)
+}
+
+// guestNIC reads the configuration of one interface at path, or of the IP profile that it names.
+func guestNIC(
+	network infrav1.GuestNetwork, path string, first bool, cluster infrav1.OLVMClusterSpec,
+) (*GuestNIC, error) {
+	out := &GuestNIC{
+		Field:     path,
+		Interface: cmp.Or(network.Interface, defaultInterface),
+		FromPools: network.AddressesFromPools,
+		first:     first,
+	}
+	addressing, source := network.Addressing, path
+	if network.IPProfileName != "" {
+		at := slices.IndexFunc(cluster.IPProfiles, func(p infrav1.IPProfile) bool {
+			return p.Name == network.IPProfileName
+		})
+		if at < 0 {
+			var names []string
+			for _, p := range cluster.IPProfiles {
+				names = append(names, p.Name)
+			}
+
+			return nil, &Error{
+				infrav1.IPProfileNotFoundReason,
+				path + ".ipProfileName",
+				fmt.Sprintf(
+					"the OLVMCluster has no IP profile %q, it has %q; correct the name or add it to the "+
+						"OLVMCluster's spec.ipProfiles",
+					network.IPProfileName,
+					names,
+				),
+			}
+		}
+
+		addressing, source = cluster.IPProfiles[at].Addressing, fmt.Sprintf("OLVMCluster spec.ipProfiles[%d]", at)
+		if len(network.DNSServers) > 0 {
+			addressing.DNSServers = network.DNSServers
+		}
+
+		if len(network.SearchDomains) > 0 {
+			addressing.SearchDomains = network.SearchDomains
+		}
+	}
+
+	if err := out.addFamilies(addressing, source); err != nil {
+		return nil, err
+	}
+
+	if err := out.addNames(addressing, source); err != nil {
+		return nil, err
+	}
+
+	if len(out.Pools)+len(out.FromPools) == 0 && !out.Dynamic(true) && !out.Dynamic(false) {
+		return nil, unusable(
+			source,
+			"it says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools",
+		)
+	}
+
+	return out, out.excludes(VirtualAddresses(cluster), addressing, source)
+}
+
+// addFamilies reads where the addresses of both families come from.
+func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) error {
+	if n := addressing.IPv4; n != nil {
+		if g.DHCPv4 = n.DHCP; !n.DHCP {
+			pool, err := ipam.NewIPv4(n.Subnet, addressing.Gateway, n.IPAddresses)
+			if err != nil {
+				return rangeError(err, source)
+			}
+
+			if !g.first && addressing.Gateway == "" {
+				pool.Gateway = netip.Addr{}
+			}
+
+			g.Pools = append(g.Pools, pool)
+		}
+	}
+
+	if err := g.addGateways(addressing, source); err != nil {
+		return err
+	}
+
+	if n := addressing.IPv6; n != nil {
+		static := len(n.IPAddresses) > 0
+		if g.DHCPv6, g.AutoConf = n.DHCP, n.AutoConf && !static; static {
+			pool, err := ipam.NewIPv6(n.Subnet, n.Gateway, n.IPAddresses)
+			if err != nil {
+				return rangeError(err, source)
+			}
+
+			g.Pools = append(g.Pools, pool)
+		}
+	}
+
+	return nil
+}
+
+// addGateways reads the gateways for addresses of pools, and refuses what would have no effect.
+func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) error {
+	pools := len(g.FromPools) > 0
+	if pools && addressing.Gateway != "" {
+		var err error
+		if g.gateway4, err = netip.ParseAddr(addressing.Gateway); err != nil || !g.gateway4.Is4() {
+			return unusable(source+".gateway", "%q is not an IPv4 address", addressing.Gateway)
+		}
+	}
+
+	n := addressing.IPv6
+	if n == nil || len(n.IPAddresses) > 0 {
+		return nil
+	}
+
+	if n.Subnet != "" {
+		return unusable(source+".ipv6.subnet", "there are no ipv6.ipAddresses in it; add some, or remove it")
+	}
+
+	if n.Gateway == "" {
+		return nil
+	}
+
+	var err error
+	if g.gateway6, err = netip.ParseAddr(n.Gateway); err != nil || !g.gateway6.Is6() || !pools {
+		return unusable(
+			source+".ipv6.gateway",
+			"%q is not the gateway of static IPv6 addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",
+			n.Gateway,
+		)
+	}
+
+	return nil
+}
+
+// rangeError names the field of ranges that cannot be used.
+func rangeError(err error, source string) error {
+	var field *ipam.FieldError
+	if errors.As(err, &field) {
+		return unusable(source+"."+field.Field, "%s", field.Problem)
+	}
+
+	return unusable(source, "%v", err)
+}
+
+// addNames reads how the guest finds names.
+func (g *GuestNIC) addNames(addressing infrav1.Addressing, source string) error {
+	for i, server := range addressing.DNSServers {
+		address, err := netip.ParseAddr(server)
+		if err != nil || address.Zone() != "" || address.IsUnspecified() || address.IsMulticast() {
+			return unusable(fmt.Sprintf("%s.dnsServers[%d]", source, i), "%q is not the IP address of a server", server)
+		}
+	}
+
+	for i, domain := range addressing.SearchDomains {
+		if problems := validation.IsDNS1123Subdomain(domain); len(problems) > 0 {
+			return unusable(fmt.Sprintf("%s.searchDomains[%d]", source, i), "%q is not a domain: %s", domain,
+				strings.Join(problems, "; "))
+		}
+	}
+
+	g.DNSServers, g.SearchDomains = addressing.DNSServers, addressing.SearchDomains
+
+	return nil
+}
+
+// excludes makes sure that the cluster's virtual addresses are none of the addresses: a machine that got one would
+// answer in place of the API server.
+func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Addressing, source string) error {
+	for _, v := range virtual {
+		for _, pool := range g.Pools {
+			if !pool.Contains(v.Address) {
+				continue
+			}
+
+			field, ranges := ".ipv4.ipAddresses", []string(nil)
+			if pool.Is4() {
+				ranges = addressing.IPv4.IPAddresses
+			} else {
+				field, ranges = ".ipv6.ipAddresses", addressing.IPv6.IPAddresses
+			}
+
+			return &Error{
+				infrav1.EndpointInAddressPoolReason,
+				source + field,
+				fmt.Sprintf(
+					"%s %s is inside the machine ranges %s; take it out of the ranges",
+					v.What,
+					v.Address,
+					strings.Join(ranges, ", "),
+				),
+			}
+		}
+	}
+
+	return nil
+}
