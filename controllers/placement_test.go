@@ -19,7 +19,8 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -584,10 +585,10 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	}
 
 	foreign, err := session.CreateAffinityGroup(t.Context(), cluster.ID, &engine.AffinityGroup{
-		Name: resolve.GroupName(resolve.Owner{
+		Name: placement.GroupName(ownermark.Owner{
 			Namespace: s.Namespace,
 			Name:      "demo",
-		}, resolve.GroupKey{Name: "workers", ClusterID: cluster.ID}),
+		}, placement.GroupKey{Name: "workers", ClusterID: cluster.ID}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
 // stockIgnition is Ignition 2.3, as stock Cluster API writes it.
@@ -210,7 +210,7 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 		}
 	})
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
-	ids, err := resolve.RecordedRouterIDs(s.OLVM)
+	ids, err := desired.RecordedRouterIDs(s.OLVM)
 	if err != nil || ids.API == 0 || ids.Ingress == 0 || ids.API == ids.Ingress {
 		t.Fatalf("router IDs %+v, %v", ids, err)
 	}

@@ -20,10 +20,11 @@ import (
 	"golang.org/x/term"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // engineFlags say which engine, and what in it; a cluster file has them, too.
@@ -204,7 +205,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 				}
 
 				reads := "cloud-init"
-				if t.OS.Type == resolve.IgnitionOS {
+				if t.OS.Type == desired.IgnitionOS {
 					reads = "Ignition"
 				}
 
@@ -369,7 +370,7 @@ func (f *engineFlags) diskSize(image *imageFile) (int64, error) {
 		return 0, nil
 	}
 
-	size, err := resolve.ParseMemory(f.size)
+	size, err := desired.ParseMemory(f.size)
 	if err != nil {
 		return 0, fmt.Errorf("--size: %w", err)
 	}
@@ -502,8 +503,8 @@ stays. Where it fails, or is interrupted, nothing is left behind.`,
 	command.Flags().StringVar(&f.name, "name", "", "name of the template")
 	command.Flags().StringVar(&f.cluster, "cluster", "", "name of the engine's cluster")
 	command.Flags().StringVar(&path, "file", "", "image file to upload")
-	command.Flags().StringVar(&osType, "os-type", resolve.IgnitionOS,
-		"operating system as the engine spells it; other than "+resolve.IgnitionOS+" for images with cloud-init")
+	command.Flags().StringVar(&osType, "os-type", desired.IgnitionOS,
+		"operating system as the engine spells it; other than "+desired.IgnitionOS+" for images with cloud-init")
 
 	return command
 }
@@ -549,7 +550,7 @@ func (f *engineFlags) template(ctx context.Context, s streams, path, checksum, o
 	}
 
 	_, _ = fmt.Fprintf(s.err, "making the template %s\n", f.name)
-	id, err := image.MakeTemplate(ctx, client, executor, resolve.RenderEngine(client, config), image.Template{
+	id, err := image.MakeTemplate(ctx, client, executor, connection.RenderEngine(client, config), image.Template{
 		Name:        f.name,
 		Description: "Image of nodes, by olvmctl",
 		ClusterID:   cluster.ID.String(),

@@ -16,7 +16,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -643,7 +643,7 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 	for name := range guests.addresses {
 		vm := &engine.VM{Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template[0].ID)}
 		if name == "own" {
-			comment := resolve.Owner{Namespace: "olvm", Name: "demo-md-0-abc", UID: "x"}.Comment()
+			comment := ownermark.Owner{Namespace: "olvm", Name: "demo-md-0-abc", UID: "x"}.Comment()
 			vm.Comment = &comment
 		}
 

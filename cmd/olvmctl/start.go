@@ -26,10 +26,10 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 const (
@@ -483,7 +483,7 @@ func (o *start) knownCA(ctx context.Context, in *management, cluster readCluster
 
 // makeTemplate makes the template of the control plane's machines, if there is none of its name.
 func (o *start) makeTemplate(ctx context.Context) error {
-	osType := resolve.IgnitionOS
+	osType := desired.IgnitionOS
 	if o.file.flavor != clusterfile.DefaultFlavor {
 		osType = cloudInitOS
 	}

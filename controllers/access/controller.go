@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
@@ -155,7 +155,7 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		key, ok := r.named(c)
-		if ok && key == client.ObjectKeyFromObject(object) && resolve.Allowed(object, c.Namespace) &&
+		if ok && key == client.ObjectKeyFromObject(object) && connection.Allowed(object, c.Namespace) &&
 			controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
 			return true, nil
 		}

@@ -37,10 +37,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -211,7 +214,7 @@ type clusterScope struct {
 	domainsErr   error
 	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
-	groups     []resolve.Group
+	groups     []placement.Group
 	rendered   render.Files
 	groupsErr  error
 	drifted    bool
@@ -275,7 +278,7 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 		return ctrl.Result{}, nil
 	}
 
-	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, resolve.EngineOf(olvmCluster))
+	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineKey(olvmCluster))
 	if !ok {
 		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
 	}
@@ -336,7 +339,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 
 	r.reconcileEngine(ctx, scope)
 	if scope.engineErr != nil {
-		reason, _ := resolve.EngineReason(scope.engineErr)
+		reason, _ := blocker.EngineReason(scope.engineErr)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engineErr.Error())
 		return ctrl.Result{RequeueAfter: wait.Jitter(nextTry(downFor(scope.olvmCluster)), jitter)}, nil
 	}
@@ -406,7 +409,7 @@ func reconcileEndpoint(scope *clusterScope) {
 	}
 
 	if endpoint.Host != "" && endpoint.Port == 0 {
-		endpoint.Port = resolve.DefaultEndpointPort
+		endpoint.Port = desired.DefaultEndpointPort
 	}
 }
 
@@ -432,7 +435,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 
 	var unknown *engine.NameError
 	if errors.As(err, &unknown) {
-		err = &resolve.Error{
+		err = &blocker.Error{
 			Reason:  infrav1.DataCenterNotFoundReason,
 			Field:   "spec.olvmDatacenterName",
 			Message: unknown.Error() + "; correct the name",

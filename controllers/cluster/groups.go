@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -24,15 +24,15 @@ const statePrefix = "olvmcluster."
 
 // reconcileFailureDomains checks the domains against the engine.
 func (r *Reconciler) reconcileFailureDomains(ctx context.Context, scope *clusterScope) {
-	scope.domains, scope.wrongDomains, scope.domainsErr = resolve.FailureDomains(ctx, scope.session,
+	scope.domains, scope.wrongDomains, scope.domainsErr = placement.FailureDomains(ctx, scope.session,
 		scope.olvmCluster.Spec)
 }
 
 // stateGroups are the groups that a state has, with their IDs.
-func stateGroups(state *tfstate.State) map[resolve.GroupKey]tfstate.Instance {
-	out := map[resolve.GroupKey]tfstate.Instance{}
+func stateGroups(state *tfstate.State) map[placement.GroupKey]tfstate.Instance {
+	out := map[placement.GroupKey]tfstate.Instance{}
 	for _, instance := range state.Instances("ovirt_affinity_group") {
-		out[resolve.ParseGroupKey(instance.Key)] = instance
+		out[placement.ParseGroupKey(instance.Key)] = instance
 	}
 
 	return out
@@ -47,7 +47,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 	}
 
 	scope.rendered, scope.groupsErr = render.ClusterFiles(
-		resolve.Cluster(scope.session, scope.config, ownerOf(scope.olvmCluster), scope.groups),
+		placement.Cluster(scope.session, scope.config, ownerOf(scope.olvmCluster), scope.groups),
 	)
 	if scope.groupsErr == nil {
 		scope.drifted, scope.groupsErr = r.groupsDrifted(ctx, scope, known)
@@ -55,14 +55,14 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) {
 }
 
 func (r *Reconciler) decideGroups(
-	ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance,
-) ([]resolve.Group, bool, error) {
+	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
+) ([]placement.Group, bool, error) {
 	members, incomplete, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
 	if err != nil {
 		return nil, false, err
 	}
 
-	hosts, err := scope.session.HostsWithin(ctx, resolve.HostsAge)
+	hosts, err := scope.session.HostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, false, err
 	}
@@ -72,7 +72,7 @@ func (r *Reconciler) decideGroups(
 		return nil, false, err
 	}
 
-	var existing []resolve.GroupKey
+	var existing []placement.GroupKey
 
 	for key := range known { // a group went with its cluster
 		if slices.ContainsFunc(clusters, func(c engine.Cluster) bool { return c.ID == key.ClusterID }) {
@@ -80,7 +80,7 @@ func (r *Reconciler) decideGroups(
 		}
 	}
 
-	return resolve.Groups(resolve.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
+	return placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec), members, hosts, existing), incomplete, nil
 }
 
 // wakeMachines has the cluster's machines look at the engine.
@@ -101,7 +101,7 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 
 // groupsDrifted reports whether a group was deleted, or its rule changed, behind our back.
 func (r *Reconciler) groupsDrifted(
-	ctx context.Context, scope *clusterScope, known map[resolve.GroupKey]tfstate.Instance,
+	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) (bool, error) {
 	short := false
 	defer func() {
@@ -152,7 +152,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *clusterScope) erro
 			Digest:  digest,
 			Drifted: scope.drifted,
 		},
-		Engine: resolve.EngineOf(scope.olvmCluster),
+		Engine: connection.EngineKey(scope.olvmCluster),
 		// That groups may exist must be known before anything can create one.
 		Annotations: map[string]string{infrav1.GroupsRequestedAnnotation: "true"},
 		Subject:     func() workspace.Subject { return subjectOf(scope) },
@@ -187,7 +187,7 @@ func (r *Reconciler) reconcileDestroy(
 
 	err = scope.workspace.Destroy(ctx, workspace.Request{
 		Facts:   workspace.Facts{Ready: ready, Made: requested},
-		Engine:  resolve.EngineOf(scope.olvmCluster),
+		Engine:  connection.EngineKey(scope.olvmCluster),
 		Subject: func() workspace.Subject { return subjectOf(scope) },
 	})
 	if err != nil {

@@ -11,14 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
 // reconcileServices checks the services of the control plane, and gives them the virtual router IDs that they need,
 // before there is a machine that has them. The IDs are recorded, for machines that run keep them.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
-	scope.servicesErr = resolve.ValidateServices(c.Spec)
+	scope.servicesErr = desired.ValidateServices(c.Spec)
 	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil {
 		return nil
 	}
@@ -28,7 +30,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 
 	for range 3 { // another manager may have chosen the same at the same moment
 		changed, err := r.chooseRouterIDs(ctx, c)
-		var field *resolve.Error
+		var field *blocker.Error
 		if errors.As(err, &field) {
 			scope.servicesErr = field
 			return nil
@@ -44,7 +46,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 
 // chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they are others than before.
 func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster) (changed bool, err error) {
-	recorded, err := resolve.RecordedRouterIDs(c)
+	recorded, err := desired.RecordedRouterIDs(c)
 	if err != nil {
 		return false, err
 	}
@@ -52,8 +54,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 	name := client.ObjectKeyFromObject(c).String()
 
 	// Nobody takes away what a cluster has that may have machines: there is no need to look at the others.
-	none, made := recorded == resolve.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
-	same, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil)
+	none, made := recorded == desired.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
+	same, err := desired.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil)
 	if err == nil && same == recorded && (none || made) {
 		return false, nil
 	}
@@ -63,7 +65,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 		return false, err
 	}
 
-	wanted, err := resolve.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
+	wanted, err := desired.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
 	if err != nil {
 		return false, err
 	}
@@ -90,8 +92,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 
 // othersRouterIDs are the IDs that other clusters of the engine use, and what the cluster keeps of its own beside them.
 func (r *Reconciler) othersRouterIDs(
-	ctx context.Context, c *infrav1.OLVMCluster, recorded resolve.RouterIDs,
-) (has resolve.RouterIDs, inUse []int, err error) {
+	ctx context.Context, c *infrav1.OLVMCluster, recorded desired.RouterIDs,
+) (has desired.RouterIDs, inUse []int, err error) {
 	has = recorded
 	var all infrav1.OLVMClusterList
 	if err := r.APIReader.List(ctx, &all); err != nil {
@@ -100,12 +102,12 @@ func (r *Reconciler) othersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || resolve.EngineOf(other) != resolve.EngineOf(c) ||
-			!resolve.Connected(other) && other.Namespace != c.Namespace {
+		if other.UID == c.UID || connection.EngineKey(other) != connection.EngineKey(c) ||
+			!connection.Connected(other) && other.Namespace != c.Namespace {
 			continue
 		}
 
-		ids, err := resolve.RecordedRouterIDs(other)
+		ids, err := desired.RecordedRouterIDs(other)
 		if err != nil {
 			continue // its own condition says so
 		}

@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -186,7 +187,7 @@ func groupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 
 // groupsCondition reports whether the groups are as hard as they are meant to be, with the counts of those that are
 // not.
-func groupsCondition(groups []resolve.Group) (metav1.ConditionStatus, string, string) {
+func groupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, string) {
 	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
 	var messages []string
 	active := 0
@@ -270,7 +271,7 @@ func setEngineCondition(scope *clusterScope) {
 	}
 	if scope.engineErr != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = resolve.EngineReason(scope.engineErr)
+		condition.Reason, condition.Message = blocker.EngineReason(scope.engineErr)
 	} else if scope.dataCenter != nil {
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
 			DataCenterID:   scope.dataCenter.ID.String(),
@@ -306,7 +307,7 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the affinity " +
 				"groups are looked for by their mark"
 		case scope.engineErr != nil:
-			_, condition.Message = resolve.EngineReason(scope.engineErr)
+			_, condition.Message = blocker.EngineReason(scope.engineErr)
 			condition.Reason = infrav1.WaitingForEngineReason
 		case ws.Failure.OfDestroy():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()

@@ -6,8 +6,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -21,7 +23,7 @@ type clusterSubject struct {
 	config     engine.Config
 	dataCenter *engine.DataCenter
 	// groups as they should be, and their configuration; not set where the groups are to be destroyed.
-	groups   []resolve.Group
+	groups   []placement.Group
 	rendered render.Files
 }
 
@@ -39,12 +41,12 @@ func subjectOf(scope *clusterScope) *clusterSubject {
 
 // Render adopts the groups that an interrupted run made.
 func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
-	var inState []resolve.GroupKey
+	var inState []placement.GroupKey
 	for key := range stateGroups(state) {
 		inState = append(inState, key)
 	}
 
-	imports, err := resolve.FindGroups(ctx, s.session, ownerOf(s.owner), s.groups, inState)
+	imports, err := placement.FindGroups(ctx, s.session, ownerOf(s.owner), s.groups, inState)
 	if err != nil {
 		return workspace.Configuration{}, err
 	}
@@ -70,7 +72,7 @@ func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
 func (s *clusterSubject) RenderDestroy() (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(resolve.RenderEngine(s.session, s.config))
+	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
 }
@@ -87,7 +89,9 @@ func (s *clusterSubject) RemoveOrphans(
 }
 
 // removeOrphanGroups deletes groups with our whole mark natively: there is no state from which Terraform could do it.
-func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner resolve.Owner) error {
+func removeOrphanGroups(
+	ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner ownermark.Owner,
+) error {
 	clusters, err := session.Clusters(ctx, dc)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.
 		}
 
 		for _, g := range groups {
-			if found, ok := resolve.GroupOwner(g.DescriptionText()); !ok || found != owner {
+			if found, ok := placement.GroupOwner(g.DescriptionText()); !ok || found != owner {
 				continue
 			}
 
@@ -114,6 +118,6 @@ func removeOrphanGroups(ctx context.Context, session *engine.Client, dc *engine.
 }
 
 // ownerOf is the mark of what the cluster owns in the engine.
-func ownerOf(c *infrav1.OLVMCluster) resolve.Owner {
-	return resolve.Owner{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
+func ownerOf(c *infrav1.OLVMCluster) ownermark.Owner {
+	return ownermark.Owner{Namespace: c.Namespace, Name: c.Name, UID: string(c.UID)}
 }

@@ -30,11 +30,13 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -157,11 +159,11 @@ type machineScope struct {
 
 	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be
 	// used yet. Set by reconcileBootstrapData and reconcileConfiguration.
-	bootstrap *resolve.Bootstrap
-	waiting   *fact
+	bootstrap *desired.Bootstrap
+	waiting   *blocker.Error
 	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or
 	// why they are not all there. Set by reconcileAddresses.
-	nics       []resolve.NIC
+	nics       []addressing.NIC
 	addresses  map[string][]ipam.Address
 	addressErr error
 	// guest is what its agent reports; guestAsked reports that it was needed, and the engine answered. Set by
@@ -191,9 +193,6 @@ type machineScope struct {
 	// blocked says why a deletion must not go on. Set by reconcileDelete and reconcileOwnership.
 	blocked string
 }
-
-// fact is why something is not there yet.
-type fact struct{ reason, message string }
 
 // vmID of the machine: recorded on the object, or known from the state a moment earlier.
 func (s *machineScope) vmID() engine.ID {
@@ -254,7 +253,7 @@ func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func
 		tenant += " begun"
 	}
 
-	return r.limiter.Enter(ctx, tenant, resolve.EngineOf(scope.olvmCluster))
+	return r.limiter.Enter(ctx, tenant, connection.EngineKey(scope.olvmCluster))
 }
 
 // begun reports whether the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.

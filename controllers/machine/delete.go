@@ -13,8 +13,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -39,7 +42,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, err
 	}
 
-	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || resolve.MayHaveVM(scope.olvmMachine)) {
+	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
 		scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s "+
 			"make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
 			scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
@@ -49,7 +52,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	if scope.olvmCluster == nil {
-		scope.engineErr = &resolve.Error{
+		scope.engineErr = &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "Cluster spec.infrastructureRef",
 			Message: "the OLVMCluster, which names the engine, does not exist",
@@ -85,7 +88,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 	scope.vm = vm
 
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
-	found, ok := resolve.OwnerOf(vm.CommentText())
+	found, ok := ownermark.OwnerOf(vm.CommentText())
 	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
 		scope.blocked = fmt.Sprintf(
 			"VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it "+
@@ -113,13 +116,13 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 			Ready: scope.session != nil && scope.vmErr == nil,
 			// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is
 			// a job's.
-			Made:         !scope.vmMissing && resolve.MayHaveVM(scope.olvmMachine),
+			Made:         !scope.vmMissing && addressing.MayHaveVM(scope.olvmMachine),
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.subject(scope) },
 	}
 	if scope.olvmCluster != nil {
-		request.Engine = resolve.EngineOf(scope.olvmCluster)
+		request.Engine = connection.EngineKey(scope.olvmCluster)
 	}
 
 	if err := scope.workspace.Destroy(ctx, request); err != nil {
@@ -181,7 +184,7 @@ func shutdownLeft(scope *machineScope) time.Duration {
 type orphan struct {
 	id               engine.ID
 	dataCenter, name string
-	owner            resolve.Owner
+	owner            ownermark.Owner
 	// dataDisks are those that the machine asked for, which go with the VM; others that are attached do not.
 	dataDisks []infrav1.DataDisk
 }
@@ -214,7 +217,7 @@ func (o orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 		return nil, err
 	}
 
-	if found, ok := resolve.OwnerOf(vm.CommentText()); !ok || found != o.owner {
+	if found, ok := ownermark.OwnerOf(vm.CommentText()); !ok || found != o.owner {
 		return nil, nil
 	}
 

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // affinityGroups are the UUIDs of the machine's groups by their names. A machine without a VM waits until its groups
 // are there and have room for it; one that has a VM takes what there is.
 func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (map[string]string, error) {
-	asked := resolve.AffinityGroups(scope.olvmCluster.Spec)
+	asked := placement.AffinityGroups(scope.olvmCluster.Spec)
 	self, err := placement.MemberOf(ctx, scope.session, scope.olvmCluster, asked, scope.olvmMachine, scope.machine)
 	if err != nil || len(self.Groups) == 0 {
 		return nil, err
@@ -48,12 +48,12 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 		return nil, err
 	}
 
-	hosts, err := scope.session.HostsWithin(ctx, resolve.HostsAge)
+	hosts, err := scope.session.HostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, err
 	}
 
-	wanted := resolve.Groups(asked, members, hosts, nil)
+	wanted := placement.Groups(asked, members, hosts, nil)
 
 	return ids, mayJoin(self, util.IsControlPlaneMachine(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)
@@ -62,7 +62,7 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 // mayJoin says why a machine must not be created yet, as far as its groups are concerned: wanted is how they should be,
 // there is how they are.
 func mayJoin(
-	self resolve.Member, controlPlane bool, wanted []resolve.Group, there []infrav1.AffinityGroupStatus,
+	self placement.Member, controlPlane bool, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
 ) error {
 	kind := "worker"
 	if controlPlane {
@@ -73,7 +73,7 @@ func mayJoin(
 		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool {
 			return g.Name == name && g.ClusterID == self.ClusterID.String()
 		})
-		is := slices.IndexFunc(wanted, func(g resolve.Group) bool {
+		is := slices.IndexFunc(wanted, func(g placement.Group) bool {
 			return g.Name == name &&
 				g.ClusterID == self.ClusterID
 		})
@@ -81,7 +81,7 @@ func mayJoin(
 
 		switch {
 		case is >= 0 && slices.Contains(wanted[is].Waiting, self.Name):
-			return &resolve.Error{Reason: infrav1.EnforcementImpossibleReason, Field: field, Message: fmt.Sprintf(
+			return &blocker.Error{Reason: infrav1.EnforcementImpossibleReason, Field: field, Message: fmt.Sprintf(
 				"it keeps apart %d machines, always, and only %d hosts of the engine's cluster are up, so that this "+
 					"%s machine is not created; add hosts, lower the replicas, or set enforcing to Auto",
 				wanted[is].Machines,
@@ -89,13 +89,13 @@ func mayJoin(
 				kind,
 			)}
 		case at < 0:
-			return &resolve.Error{
+			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,
 				Message: "waiting for the group to be made in the engine; see AffinitySatisfied of the OLVMCluster",
 			}
 		case is >= 0 && !wanted[is].Hard && ptr.Deref(there[at].Enforcing, false):
-			return &resolve.Error{
+			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,
 				Message: "waiting for the group to make room: it is still enforced, and has no host for this machine",

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
 func TestMayJoin(t *testing.T) {
-	self := resolve.Member{Name: "m", Groups: []string{"g"}, ClusterID: "c"}
-	wanted := func(hard bool, waiting ...string) []resolve.Group {
-		return []resolve.Group{
+	self := placement.Member{Name: "m", Groups: []string{"g"}, ClusterID: "c"}
+	wanted := func(hard bool, waiting ...string) []placement.Group {
+		return []placement.Group{
 			{
 				AffinityGroup: infrav1.AffinityGroup{Name: "g"},
 				ClusterID:     "c",
@@ -27,7 +28,7 @@ func TestMayJoin(t *testing.T) {
 	}
 
 	tests := map[string]struct {
-		wanted []resolve.Group
+		wanted []placement.Group
 		there  []infrav1.AffinityGroupStatus
 		reason string
 	}{
@@ -55,7 +56,7 @@ func TestMayJoin(t *testing.T) {
 	}
 	for name, test := range tests {
 		err := mayJoin(self, true, test.wanted, test.there)
-		var field *resolve.Error
+		var field *blocker.Error
 		if errors.As(err, &field) != (test.reason != "") || field != nil && field.Reason != test.reason {
 			t.Errorf("%s: %v, want %q", name, err, test.reason)
 		}

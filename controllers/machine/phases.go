@@ -21,10 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -79,16 +83,16 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 	switch {
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false):
-		scope.waiting = &fact{
-			infrav1.WaitingForClusterInfrastructureReason,
-			"Waiting for Cluster status.initialization.infrastructureProvisioned",
+		scope.waiting = &blocker.Error{
+			Reason:  infrav1.WaitingForClusterInfrastructureReason,
+			Message: "Waiting for Cluster status.initialization.infrastructureProvisioned",
 		}
 
 		return 0, nil
 	case name == nil:
-		scope.waiting = &fact{
-			infrav1.WaitingForBootstrapDataReason,
-			"Waiting for Machine spec.bootstrap.dataSecretName",
+		scope.waiting = &blocker.Error{
+			Reason:  infrav1.WaitingForBootstrapDataReason,
+			Message: "Waiting for Machine spec.bootstrap.dataSecretName",
 		}
 
 		return 0, nil
@@ -102,7 +106,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
-		scope.waiting = &fact{infrav1.WaitingForBootstrapDataReason, message}
+		scope.waiting = &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}
 
 		return engineRetry, nil
 	} else if err != nil {
@@ -119,7 +123,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 		return engineRetry, nil
 	}
 
-	scope.bootstrap = &resolve.Bootstrap{
+	scope.bootstrap = &desired.Bootstrap{
 		Source:  "bootstrap Secret " + key.Name,
 		Data:    secret.Data["value"],
 		Format:  bootstrap.Format(secret.Data["format"]),
@@ -136,14 +140,16 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 }
 
 // extraUserData reads the configurations that users add to the bootstrap data, or says why there is none yet.
-func (r *Reconciler) extraUserData(ctx context.Context, scope *machineScope) ([]bootstrap.Extra, *fact, error) {
+func (r *Reconciler) extraUserData(
+	ctx context.Context, scope *machineScope,
+) ([]bootstrap.Extra, *blocker.Error, error) {
 	if scope.olvmCluster == nil {
 		return nil, nil, nil // told by reconcileAddresses
 	}
 
 	var out []bootstrap.Extra
 
-	for i, extra := range resolve.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
+	for i, extra := range desired.UserDataOf(scope.olvmMachine.Spec, scope.olvmCluster.Spec).Extra {
 		if extra.Secret == nil && extra.ConfigMap == nil {
 			source := fmt.Sprintf("userData.extra[%d].inline", i)
 			out = append(out, bootstrap.Extra{Source: source, Data: []byte(extra.Inline)})
@@ -165,7 +171,7 @@ func (r *Reconciler) extraUserData(ctx context.Context, scope *machineScope) ([]
 // readExtra reads a configuration from a Secret or ConfigMap.
 func (r *Reconciler) readExtra(
 	ctx context.Context, namespace string, extra infrav1.ExtraUserData,
-) (bootstrap.Extra, *fact, error) {
+) (bootstrap.Extra, *blocker.Error, error) {
 	secret, configMap := &corev1.Secret{}, &corev1.ConfigMap{}
 	object, kind, from := client.Object(secret), "Secret", extra.Secret
 	if extra.ConfigMap != nil {
@@ -176,7 +182,7 @@ func (r *Reconciler) readExtra(
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: from.Name}, object)
 	if apierrors.IsNotFound(err) {
 		message := source + " does not exist; create it, or correct the name"
-		return bootstrap.Extra{}, &fact{infrav1.WaitingForBootstrapDataReason, message}, nil
+		return bootstrap.Extra{}, &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}, nil
 	} else if err != nil {
 		return bootstrap.Extra{}, nil, fmt.Errorf("failed to get %s: %w", source, err)
 	}
@@ -195,14 +201,14 @@ func (r *Reconciler) readExtra(
 
 	message := fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key)
 
-	return bootstrap.Extra{}, &fact{infrav1.WaitingForBootstrapDataReason, message}, nil
+	return bootstrap.Extra{}, &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}, nil
 }
 
 // reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same
 // bytes.
 func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
-		scope.addressErr = &resolve.Error{
+		scope.addressErr = &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
 			Field:   "Cluster spec.infrastructureRef",
 			Message: "the OLVMCluster does not exist yet",
@@ -212,12 +218,12 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	var err error
-	if scope.nics, err = resolve.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
+	if scope.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		scope.addresses, err = r.addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics,
 			scope.givenToVM)
 	}
 
-	var field *resolve.Error
+	var field *blocker.Error
 	if errors.As(err, &field) {
 		scope.addressErr = field
 		return vmSteady, nil // heals when an address is released or the object is corrected
@@ -229,9 +235,9 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 }
 
 // givenToVM are the static addresses that the VM was told at its creation, as the engine remembers them.
-func (s *machineScope) givenToVM(ctx context.Context) (resolve.Addresses, error) {
+func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, error) {
 	if s.session == nil {
-		return nil, &resolve.Error{
+		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
 			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
@@ -248,10 +254,10 @@ func (s *machineScope) givenToVM(ctx context.Context) (resolve.Addresses, error)
 		return nil, nil
 	}
 
-	out := resolve.Addresses{}
+	out := addressing.Addresses{}
 
 	for _, told := range vm.Initialization.NICs.Items {
-		at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool {
+		at := slices.IndexFunc(s.nics, func(n addressing.NIC) bool {
 			return n.Guest != nil &&
 				n.Guest.Interface == told.Name
 		})
@@ -282,7 +288,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 
 	available := conditions.Get(scope.olvmCluster, infrav1.EngineAvailableCondition)
 	if available != nil && available.Status == "False" {
-		scope.engineErr = &resolve.Error{
+		scope.engineErr = &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "OLVMCluster " + scope.olvmCluster.Name,
 			Message: available.Message,
@@ -382,7 +388,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	}
 
 	scope.guestAsked = true
-	silent := func(n resolve.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
+	silent := func(n addressing.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
 	if booting && slices.ContainsFunc(scope.nics, silent) {
 		return vmBooting, nil
 	}
@@ -409,13 +415,13 @@ func (r *Reconciler) reconcileConfiguration(
 		return 0, err
 	}
 
-	ids, err := resolve.RecordedRouterIDs(scope.olvmCluster)
+	ids, err := desired.RecordedRouterIDs(scope.olvmCluster)
 	if err != nil {
 		scope.renderErr = err
 		return vmSteady, nil
 	}
 
-	machine, resolved, err := resolve.Machine(ctx, scope.session, resolve.Input{
+	machine, resolved, err := desired.Machine(ctx, scope.session, desired.Input{
 		ControlPlane: util.IsControlPlaneMachine(scope.machine), ControlPlaneNodes: nodes, RouterIDs: ids,
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec,
@@ -436,9 +442,9 @@ func (r *Reconciler) reconcileConfiguration(
 		err = scope.vmErr
 	}
 
-	var field *resolve.Error
+	var field *blocker.Error
 	if errors.As(err, &field) && field.Reason == infrav1.BootstrapDataInvalidReason {
-		scope.waiting = &fact{field.Reason, field.Error()}
+		scope.waiting = &blocker.Error{Reason: field.Reason, Message: field.Error()}
 	}
 
 	if err != nil {
@@ -482,8 +488,8 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
 		}
 
-		if recorded, err := resolve.Recorded(&m); err == nil { // a record that is spoilt is told by that machine
-			out = append(out, recorded[resolve.Networks(m.Spec)[0].VNICName]...)
+		if recorded, err := addressing.Recorded(&m); err == nil { // a record that is spoilt is told by that machine
+			out = append(out, recorded[addressing.Networks(m.Spec)[0].VNICName]...)
 		}
 	}
 
@@ -492,8 +498,8 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 	return out, nil
 }
 
-func ownerOf(m *infrav1.OLVMMachine) resolve.Owner {
-	return resolve.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
+func ownerOf(m *infrav1.OLVMMachine) ownermark.Owner {
+	return ownermark.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}
 }
 
 // reconcileRun submits a run where one is needed.
@@ -507,7 +513,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 			Made:    scope.olvmMachine.Spec.ProviderID != "",
 			Lost:    scope.vmMissing,
 		},
-		Engine: resolve.EngineOf(scope.olvmCluster),
+		Engine: connection.EngineKey(scope.olvmCluster),
 		// That a VM may exist must be known before anything can create it.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
 		Subject:     func() workspace.Subject { return r.subject(scope) },

@@ -15,9 +15,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -82,7 +83,7 @@ func updateMachineStatus(scope *machineScope) {
 // steps are the conditions whose coming true is an event, with its text.
 func (s *machineScope) steps() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
-	_, ips := resolve.NamesAndAddresses(s.olvmMachine)
+	_, ips := addressing.NamesAndAddresses(s.olvmMachine)
 
 	return map[string]string{
 		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
@@ -137,19 +138,19 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 // machineAddresses are all addresses of the machine in the order of its network interfaces: those that were given to
 // it, and those that its guest reports where it gets them elsewhere. Never the control plane endpoint, which moves.
 func (s *machineScope) machineAddresses() []netip.Addr {
-	recorded, err := resolve.Recorded(s.olvmMachine)
+	recorded, err := addressing.Recorded(s.olvmMachine)
 	if err != nil {
 		return nil
 	}
 
 	var out, endpoint []netip.Addr
 	if s.olvmCluster != nil {
-		for _, virtual := range resolve.VirtualAddresses(s.olvmCluster.Spec) {
+		for _, virtual := range addressing.VirtualAddresses(s.olvmCluster.Spec) {
 			endpoint = append(endpoint, virtual.Address)
 		}
 	}
 
-	for i, network := range resolve.Networks(s.olvmMachine.Spec) {
+	for i, network := range addressing.Networks(s.olvmMachine.Spec) {
 		of := slices.Concat(recorded[network.VNICName], s.reported(network.VNICName))
 		if i == 0 && len(of) == 0 {
 			return nil // the node's own address comes first, or is not known yet
@@ -175,7 +176,7 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 
 // reported are the addresses of a network interface that only the guest knows.
 func (s *machineScope) reported(vnic string) []netip.Addr {
-	at := slices.IndexFunc(s.nics, func(n resolve.NIC) bool { return n.VNICName == vnic })
+	at := slices.IndexFunc(s.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
 	if at < 0 || s.nics[at].Guest == nil {
 		return nil
 	}
@@ -201,7 +202,7 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 
 // dynamic reports whether some network interface has addresses that only the guest knows.
 func (s *machineScope) dynamic() bool {
-	return slices.ContainsFunc(s.nics, resolve.NIC.Dynamic)
+	return slices.ContainsFunc(s.nics, addressing.NIC.Dynamic)
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
@@ -222,7 +223,7 @@ func setMachineDeletingCondition(scope *machineScope) {
 			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
 				"for by its ID or name"
 		case scope.engineErr != nil || scope.vmErr != nil:
-			_, condition.Message = resolve.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
+			_, condition.Message = blocker.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
 			condition.Reason = infrav1.WaitingForEngineReason
 		case ws.Failure.OfDestroy():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
@@ -244,8 +245,8 @@ func setBootstrapCondition(scope *machineScope) {
 	}
 	if scope.waiting != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason = scope.waiting.reason
-		condition.Message = scope.waiting.message
+		condition.Reason = scope.waiting.Reason
+		condition.Message = scope.waiting.Message
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
@@ -257,7 +258,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.AddressesAllocatedReason,
 	}
-	var field *resolve.Error
+	var field *blocker.Error
 	known = known || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
 	errors.As(scope.addressErr, &field)
 
@@ -328,7 +329,7 @@ func setAppliedCondition(scope *machineScope) {
 	case ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason:
 		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
 	case scope.waiting != nil:
-		condition.Reason, condition.Message = scope.waiting.reason, scope.waiting.message
+		condition.Reason, condition.Message = scope.waiting.Reason, scope.waiting.Message
 	default:
 		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
 	}
@@ -338,7 +339,7 @@ func setAppliedCondition(scope *machineScope) {
 
 // whatNoChangeGetsPast says what is wrong with the configuration of a machine that runs; "" where nothing is.
 func whatNoChangeGetsPast(scope *machineScope) string {
-	var field *resolve.Error
+	var field *blocker.Error
 	if !errors.As(scope.renderErr, &field) && !errors.As(scope.addressErr, &field) {
 		return ""
 	}

@@ -14,8 +14,9 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -106,8 +107,8 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
 // that the state has is the machine's also where its name was changed.
-func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*resolve.Existing, error) {
-	found, err := resolve.FindExisting(ctx, s.session, s.dataCenter, s.asked.Name, s.owner.Spec)
+func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desired.Existing, error) {
+	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.asked.Name, s.owner.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 
 // RenderDestroy renders the provider alone.
 func (s *machineSubject) RenderDestroy() (workspace.Configuration, error) {
-	files, err := render.DestroyFiles(resolve.RenderEngine(s.session, s.config))
+	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
 }

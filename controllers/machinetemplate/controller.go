@@ -22,7 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
@@ -118,9 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 // fits; none makes it leave the node group alone.
 func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
-	template.Status.NodeInfo = resolve.NodeInfo(spec)
-	capacity, err := resolve.Capacity(spec)
-	var field *resolve.Error
+	template.Status.NodeInfo = desired.NodeInfo(spec)
+	capacity, err := desired.Capacity(spec)
+	var field *blocker.Error
 	if errors.As(err, &field) {
 		ctrl.LoggerFrom(ctx).Info("Capacity is not known", "reason", field.Reason, "error", field.Error())
 		r.Recorder.Eventf(template, nil, corev1.EventTypeWarning, field.Reason, "Capacity",

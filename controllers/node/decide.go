@@ -16,7 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 )
 
 const (
@@ -65,7 +65,7 @@ func machineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infra
 	}
 
 	var reported []string
-	_, ips := resolve.NamesAndAddresses(m)
+	_, ips := addressing.NamesAndAddresses(m)
 
 	for _, address := range node.Status.Addresses {
 		if address.Type != corev1.NodeInternalIP {
@@ -151,7 +151,7 @@ func checkServing(
 		return m, "it asks for no name and no address"
 	}
 
-	names, ips := resolve.NamesAndAddresses(m)
+	names, ips := addressing.NamesAndAddresses(m)
 	for _, asked := range request.DNSNames {
 		if !slices.Contains(names, asked) {
 			return m, fmt.Sprintf("it asks for the name %q, and the machine has %s", asked, strings.Join(names, ", "))
@@ -177,7 +177,7 @@ type reserved struct {
 	// machines of the cluster, the paused ones too.
 	machines []*infrav1.OLVMMachine
 	networks []reservedNetwork
-	virtual  []resolve.VirtualAddress
+	virtual  []addressing.VirtualAddress
 }
 
 // reservedNetwork is a range of addresses, and what it is.
@@ -210,11 +210,14 @@ func reservedBy(
 	add("of the Cluster's Pods", cluster.Spec.ClusterNetwork.Pods.CIDRBlocks)
 
 	if endpoint, err := netip.ParseAddr(cluster.Spec.ControlPlaneEndpoint.Host); err == nil {
-		out.virtual = append(out.virtual, resolve.VirtualAddress{Address: endpoint, What: "the control plane endpoint"})
+		out.virtual = append(out.virtual, addressing.VirtualAddress{
+			Address: endpoint,
+			What:    "the control plane endpoint",
+		})
 	}
 
 	if olvmCluster != nil {
-		out.virtual = append(out.virtual, resolve.VirtualAddresses(olvmCluster.Spec)...)
+		out.virtual = append(out.virtual, addressing.VirtualAddresses(olvmCluster.Spec)...)
 	}
 
 	return out
@@ -246,7 +249,7 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 	}
 
 	for _, other := range r.machines {
-		_, theirs := resolve.NamesAndAddresses(other)
+		_, theirs := addressing.NamesAndAddresses(other)
 		if other != m && (gave(other, address) || containsIP(theirs, ip)) {
 			return "OLVMMachine " + other.Name + "'s too"
 		}
@@ -257,7 +260,7 @@ func (r reserved) holder(ip net.IP, m *infrav1.OLVMMachine) string {
 
 // gave reports whether the controller gave a machine the address, rather than its guest having reported it.
 func gave(m *infrav1.OLVMMachine, address netip.Addr) bool {
-	recorded, err := resolve.Recorded(m)
+	recorded, err := addressing.Recorded(m)
 	if err != nil {
 		return false
 	}

@@ -21,8 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // Allocator gives each OLVMMachine its static addresses, from its ranges and from IPAM providers, and records
@@ -52,8 +53,8 @@ func (a *Allocator) Allocate(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
 	cluster *infrav1.OLVMCluster,
-	nics []resolve.NIC,
-	learn func(context.Context) (resolve.Addresses, error),
+	nics []NIC,
+	learn func(context.Context) (Addresses, error),
 ) (map[string][]ipam.Address, error) {
 	allocation, learned, err := a.recall(ctx, machine, nics, learn)
 	if err != nil {
@@ -63,14 +64,14 @@ func (a *Allocator) Allocate(
 	given, complete := allocation.Given()
 
 	// Others may have chosen the same at the same moment, unless it was looked at after that.
-	unsure := !a.CacheHasAll && !resolve.MayHaveVM(machine)
+	unsure := !a.CacheHasAll && !MayHaveVM(machine)
 	if complete && !learned && !unsure {
 		return given, nil
 	}
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held, err := a.held(ctx, machine, resolve.EngineOf(cluster))
+	held, err := a.held(ctx, machine, connection.EngineKey(cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (a *Allocator) Allocate(
 	}
 
 	if unsure {
-		if held, err = a.held(ctx, machine, resolve.EngineOf(cluster)); err != nil {
+		if held, err = a.held(ctx, machine, connection.EngineKey(cluster)); err != nil {
 			return nil, err
 		}
 
@@ -112,11 +113,11 @@ func (a *Allocator) Allocate(
 func (a *Allocator) recall(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
-	nics []resolve.NIC,
-	learn func(context.Context) (resolve.Addresses, error),
-) (allocation resolve.Allocation, learned bool, err error) {
-	allocation = resolve.Allocation{NICs: nics, InUse: resolve.MayHaveVM(machine)}
-	if allocation.Recorded, err = resolve.Recorded(machine); err != nil {
+	nics []NIC,
+	learn func(context.Context) (Addresses, error),
+) (allocation Allocation, learned bool, err error) {
+	allocation = Allocation{NICs: nics, InUse: MayHaveVM(machine)}
+	if allocation.Recorded, err = Recorded(machine); err != nil {
 		return allocation, false, err
 	}
 
@@ -136,14 +137,14 @@ func (a *Allocator) recall(
 
 // settle lets go of what is recorded where somebody else has recorded it too. Both may do so; they try again.
 func (a *Allocator) settle(
-	ctx context.Context, machine *infrav1.OLVMMachine, allocation resolve.Allocation, held resolve.Held,
+	ctx context.Context, machine *infrav1.OLVMMachine, allocation Allocation, held Held,
 ) error {
 	conflict := allocation.Conflict(held)
 	if conflict == "" {
 		return nil
 	}
 
-	if _, err := a.record(ctx, machine, resolve.Addresses{}); err != nil {
+	if _, err := a.record(ctx, machine, Addresses{}); err != nil {
 		return err
 	}
 
@@ -152,7 +153,7 @@ func (a *Allocator) settle(
 
 // record writes the addresses down, and returns the machine as it was written.
 func (a *Allocator) record(
-	ctx context.Context, machine *infrav1.OLVMMachine, wanted resolve.Addresses,
+	ctx context.Context, machine *infrav1.OLVMMachine, wanted Addresses,
 ) (*infrav1.OLVMMachine, error) {
 	text, err := json.Marshal(wanted)
 	if err != nil {
@@ -226,7 +227,7 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 // held finds the addresses that other machines have on an engine, and its control plane endpoints. Objects of other
 // namespaces hold something where their OLVMCluster has been connected: anybody could write down everybody's addresses
 // otherwise.
-func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (resolve.Held, error) {
+func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.Reader.List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -237,14 +238,14 @@ func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where s
 		return nil, err
 	}
 
-	out := resolve.Held{}
+	out := Held{}
 	known, holding := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Labels[clusterv1.ClusterNameLabel]}
 		known[key] = true
-		if resolve.EngineOf(c) == where && (resolve.Connected(c) || c.Namespace == self.Namespace) {
+		if connection.EngineKey(c) == where && (connection.Connected(c) || c.Namespace == self.Namespace) {
 			holding[key] = true
 			out.AddEndpoint(c, self.Namespace)
 		}
@@ -258,16 +259,16 @@ func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where s
 			continue
 		}
 
-		a.hold(out, m, resolve.Holder(m, self.Namespace))
+		a.hold(out, m, Holder(m, self.Namespace))
 	}
 
 	return out, nil
 }
 
 // hold adds the addresses of a machine.
-func (a *Allocator) hold(out resolve.Held, m *infrav1.OLVMMachine, holder string) {
-	if resolve.MayHaveVM(m) { // whatever became of its record
-		_, ips := resolve.NamesAndAddresses(m)
+func (a *Allocator) hold(out Held, m *infrav1.OLVMMachine, holder string) {
+	if MayHaveVM(m) { // whatever became of its record
+		_, ips := NamesAndAddresses(m)
 		for _, ip := range ips {
 			if address, ok := netip.AddrFromSlice(ip); ok {
 				out.Add("", address.Unmap(), holder)
@@ -275,7 +276,7 @@ func (a *Allocator) hold(out resolve.Held, m *infrav1.OLVMMachine, holder string
 		}
 	}
 
-	recorded, err := resolve.Recorded(m)
+	recorded, err := Recorded(m)
 	if err != nil {
 		return // it is told so itself; who spoils a record must not stop everybody
 	}
@@ -292,7 +293,7 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 // interface. The error is a *resolve.Error while one is missing. A machine that has its VM asks for nothing: another
 // address would be of no use to its guest.
 func (a *Allocator) claim(
-	ctx context.Context, machine *infrav1.OLVMMachine, nics []resolve.NIC, made bool,
+	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,
 ) (map[string][]ipam.Address, error) {
 	out := map[string][]ipam.Address{}
 	var missing error
@@ -305,7 +306,7 @@ func (a *Allocator) claim(
 		for j, pool := range nics[i].Guest.FromPools {
 			address, err := a.claimOne(ctx, machine, claimName(machine, i, j), pool, nics[i].Guest, made)
 
-			var waiting *resolve.Error
+			var waiting *blocker.Error
 			switch {
 			case err == nil:
 				out[nics[i].VNICName] = append(out[nics[i].VNICName], address)
@@ -327,10 +328,10 @@ func (a *Allocator) claimOne(
 	machine *infrav1.OLVMMachine,
 	name string,
 	pool ipamv1.IPPoolReference,
-	guest *resolve.GuestNIC,
+	guest *GuestNIC,
 	made bool,
 ) (ipam.Address, error) {
-	waiting := &resolve.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
+	waiting := &blocker.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
 		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
 	claim := &ipamv1.IPAddressClaim{}
 	err := a.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
@@ -353,7 +354,7 @@ func (a *Allocator) claimOne(
 		return ipam.Address{}, err
 	}
 
-	if !resolve.MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
+	if !MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
 		// Of another pool, or given back by somebody else: nobody uses it yet, and the next look claims anew.
 		if err := a.giveBack(ctx, claim); err != nil {
 			return ipam.Address{}, err
@@ -401,7 +402,7 @@ func (a *Allocator) adopt(
 
 	if owner != nil && (owner.Kind != "OLVMMachine" || owner.Name != machine.Name) ||
 		claim.Labels[clusterv1.ClusterNameLabel] != machine.Labels[clusterv1.ClusterNameLabel] {
-		return &resolve.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+		return &blocker.Error{Reason: infrav1.IPAddressConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 			"IPAddressClaim %s exists and does not belong to this machine; delete it, or delete this Machine",
 			claim.Name,
 		)}
@@ -423,7 +424,7 @@ func (a *Allocator) adopt(
 
 // claimed is the address that a claim was given; waiting is the error while there is none.
 func (a *Allocator) claimed(
-	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *resolve.GuestNIC, waiting *resolve.Error,
+	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *GuestNIC, waiting *blocker.Error,
 ) (ipam.Address, error) {
 	pool := claim.Spec.PoolRef
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
@@ -460,7 +461,7 @@ func (a *Allocator) claimed(
 	}
 
 	if err != nil || given.Spec.Prefix == nil || int(*given.Spec.Prefix) > address.BitLen() {
-		return ipam.Address{}, &resolve.Error{
+		return ipam.Address{}, &blocker.Error{
 			Reason: infrav1.AddressRangeInvalidReason,
 			Field:  guest.Field + ".addressesFromPools",
 			Message: fmt.Sprintf(

@@ -22,7 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
 // addressBook is an allocator on an API server in memory, with an IPAM provider of one pool beside it.
@@ -34,7 +35,7 @@ type addressBook struct {
 	live      map[string]*infrav1.OLVMMachine
 	given     int // by the IPAM provider
 	// learned is what the engine reports that VMs were given.
-	learned resolve.Addresses
+	learned Addresses
 }
 
 func newAddressBook(t *testing.T) *addressBook {
@@ -106,7 +107,7 @@ func (b *addressBook) clusterOf(m *infrav1.OLVMMachine) *infrav1.OLVMCluster {
 }
 
 func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, error) {
-	nics, err := resolve.NICs(m.Spec, b.clusterOf(m).Spec)
+	nics, err := NICs(m.Spec, b.clusterOf(m).Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (b *addressBook) allocate(m *infrav1.OLVMMachine) (map[string][]string, err
 	return out, err
 }
 
-func (b *addressBook) learn(context.Context) (resolve.Addresses, error) { return b.learned, nil }
+func (b *addressBook) learn(context.Context) (Addresses, error) { return b.learned, nil }
 
 // allocated is an allocation that must succeed.
 func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
@@ -140,7 +141,7 @@ func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
 func (b *addressBook) refused(m *infrav1.OLVMMachine, reason string) string {
 	b.t.Helper()
 	given, err := b.allocate(m)
-	var field *resolve.Error
+	var field *blocker.Error
 	if !errors.As(err, &field) || field.Reason != reason {
 		b.t.Fatalf("got %v, %v, want %s", given, err, reason)
 	}
@@ -302,11 +303,11 @@ func (b *addressBook) holders(engine string) map[string]string {
 	out := map[string]string{}
 
 	for name, m := range b.live {
-		if resolve.EngineOf(b.clusterOf(m)) != engine {
+		if connection.EngineKey(b.clusterOf(m)) != engine {
 			continue
 		}
 
-		recorded, err := resolve.Recorded(m)
+		recorded, err := Recorded(m)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -372,7 +373,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 					for _, m := range fresh {
 						wait.Go(func() {
 							given, err := b.allocate(m)
-							var missing *resolve.Error
+							var missing *blocker.Error
 							if errors.As(err, &missing) &&
 								(missing.Reason == infrav1.AddressPoolExhaustedReason ||
 									missing.Reason == infrav1.WaitingForIPAddressesReason) {
@@ -448,7 +449,7 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 
 					for name, m := range b.live {
 						if m.Annotations[infrav1.AddressesAnnotation] == "" && len(m.Spec.AdditionalNetworks) == 0 &&
-							resolve.EngineOf(b.clusterOf(m)) == engine && v4 < size {
+							connection.EngineKey(b.clusterOf(m)) == engine && v4 < size {
 							if _, err := b.allocate(m); err != nil {
 								t.Fatalf("%s gets none although %d of %d are held: %v", name, v4, size, err)
 							}
@@ -483,7 +484,7 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 
 	b.fulfil()
-	nics, err := resolve.NICs(m.Spec, b.clusters["a"].Spec)
+	nics, err := NICs(m.Spec, b.clusters["a"].Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -689,7 +690,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			t.Errorf("another machine got %v", given)
 		}
 
-		b.learned = resolve.Addresses{"nic1": {netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("fd00::10")}}
+		b.learned = Addresses{"nic1": {netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("fd00::10")}}
 		given = b.allocated(m)
 		if !slices.Equal(given["nic1"], []string{"10.0.0.10", "fd00::10"}) ||
 			m.Annotations[infrav1.AddressesAnnotation] != `{"nic1":["10.0.0.10","fd00::10"]}` {

@@ -243,7 +243,8 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{"cluster.yaml:5: virtualIP: there is no such key; did you mean virtualIp?",
 				"cluster.yaml: virtualIp: it is required"}},
 		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"},
-			[]string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you mean vnicProfileName?"}},
+			[]string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you " +
+				"mean vnicProfileName?"}},
 		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
 			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean " +
 				"ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
@@ -279,15 +280,18 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 			[]string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n", "virtualIp: 10.20.30.160",
 				"virtualIp: 10.20.31.160", "ipAddresses: 10.20.30.161", "ipAddresses: # 10.20.30.161"},
 			[]string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24",
-				"controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
+				"controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not " +
+					"an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
 		"a virtual IP that is none": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"},
 			[]string{`virtualIp: "api.example.com" is not an IP address`}},
 		"too few addresses": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"},
-			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 addresses for 2 machines"}},
+			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 " +
+				"addresses for 2 machines"}},
 		"no address for an upgrade": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"},
-			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has as many addresses"}},
+			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: " +
+				"it has as many addresses"}},
 		"too few addresses for both": {"older",
 			[]string{"startingIpAddress: 10.20.30.161", "startingIpAddress: 10.20.30.251"},
 			[]string{"olvmVmIpProfile: there are 4 addresses for the 5 machines of both kinds"}},

@@ -21,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // The defaults of keys that are not there.
@@ -86,9 +88,9 @@ func (f *File) setDefaults() {
 	for _, m := range []*Machine{&o.ControlPlaneMachine, &o.WorkerMachine} {
 		text(&m.VirtualMachine.Network.Interface, defaultInterface)
 		topology := &m.VirtualMachine.CPU.Topology
-		number(&topology.Cores, resolve.DefaultCores)
-		number(&topology.Sockets, resolve.DefaultSockets)
-		number(&topology.Threads, resolve.DefaultThreads)
+		number(&topology.Cores, desired.DefaultCores)
+		number(&topology.Sockets, desired.DefaultSockets)
+		number(&topology.Threads, desired.DefaultThreads)
 	}
 }
 
@@ -487,7 +489,7 @@ func (s *Source) machineKinds() []machineKind {
 // checkMachines has the rules of machines and endpoints checked where the controller has them.
 func (s *Source) checkMachines() {
 	cluster := s.clusterSpec()
-	if err := resolve.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
+	if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" {
 		s.noteField("virtualIp", "", err)
 	}
 
@@ -521,7 +523,7 @@ func (s *Source) checkSize(kind machineKind) {
 		s.note(false, kind.prefix+"virtualMachine.cpu.topology", "a number is less than 0")
 	}
 
-	if _, err := resolve.ParseMemory(vm.Memory); err != nil {
+	if _, err := desired.ParseMemory(vm.Memory); err != nil {
 		s.note(false, kind.prefix+"virtualMachine.memory", "%v", err)
 	}
 }
@@ -549,7 +551,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 		return nil
 	}
 
-	if _, err := resolve.NICs(s.machineSpec(kind.machine), cluster); err != nil {
+	if _, err := addressing.NICs(s.machineSpec(kind.machine), cluster); err != nil {
 		s.noteField(kind.prefix+"virtualMachine.network", kind.prefix, err)
 		return nil
 	}
@@ -610,7 +612,7 @@ func (s *Source) checkSharedPool() {
 
 // noteField notes an error about a field of an object by the key that it came from.
 func (s *Source) noteField(fallback, prefix string, err error) {
-	var field *resolve.Error
+	var field *blocker.Error
 	if !errors.As(err, &field) {
 		s.note(false, fallback, "%v", err)
 		return

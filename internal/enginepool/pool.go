@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // Pool gives each OLVMCluster its engine session, and every machine its VM out of one list per engine.
@@ -222,14 +222,14 @@ func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
 		ca = &corev1.ConfigMap{}
-		if err := p.get(ctx, resolve.Key(*server.CAConfigMap, cluster), ca); err != nil {
+		if err := p.get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); err != nil {
 			return nil, engine.Config{}, err
 		} else if ca.Name == "" {
 			ca = nil
 		}
 	}
 
-	config, err := resolve.EngineConfig(cluster, secret, ca, p.Unbound)
+	config, err := connection.Config(cluster, secret, ca, p.Unbound)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}

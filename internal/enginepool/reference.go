@@ -4,7 +4,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 )
 
 // Reference is an object that an OLVMCluster names for the connection to its engine; false where it names none.
@@ -14,7 +14,7 @@ type Reference func(*infrav1.OLVMCluster) (client.ObjectKey, bool)
 func CredentialsOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	name := c.Spec.OLVMOvirtAPIServer.CredentialsSecret
 
-	return resolve.Key(name, c), name.Name != ""
+	return connection.Key(name, c), name.Name != ""
 }
 
 // CAOf is the ConfigMap with the CA.
@@ -24,5 +24,5 @@ func CAOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 		return client.ObjectKey{}, false
 	}
 
-	return resolve.Key(*name, c), name.Name != ""
+	return connection.Key(*name, c), name.Name != ""
 }

@@ -102,7 +102,10 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
 
-		f.Watch(workspace.Key{Namespace: "ns", Name: name}, WatchedVM{Session: session, ID: engine.ID(id), Booting: name == "vm-0", Seen: vm})
+		f.Watch(workspace.Key{
+			Namespace: "ns",
+			Name:      name,
+		}, WatchedVM{Session: session, ID: engine.ID(id), Booting: name == "vm-0", Seen: vm})
 	}
 
 	ended := make(chan error)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // SetReady summarises the conditions; those that are absent count as unknown.
@@ -45,7 +45,7 @@ func SetReady(object interface {
 
 // RenderReason is the condition reason and message of why a configuration cannot be rendered.
 func RenderReason(err error) (reason, message string) {
-	var field *resolve.Error
+	var field *blocker.Error
 	if errors.As(err, &field) {
 		return field.Reason, field.Error()
 	}

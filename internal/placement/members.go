@@ -1,4 +1,4 @@
-// Package placement reads from the management cluster what affinity groups depend on.
+// Package placement decides where VMs are made: failure domains, hosts, and the affinity groups of a cluster.
 package placement
 
 import (
@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // Members lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
 // its own conditions say why. incomplete reports that a machine has an owner that the cache does not have yet.
 func Members(
 	ctx context.Context, reader client.Reader, session *engine.Client, cluster *infrav1.OLVMCluster, clusterName string,
-) (members []resolve.Member, incomplete bool, err error) {
+) (members []Member, incomplete bool, err error) {
 	inCluster := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: clusterName,
 	}}
@@ -40,7 +40,7 @@ func Members(
 			clusterName, err)
 	}
 
-	asked := resolve.AffinityGroups(cluster.Spec)
+	asked := AffinityGroups(cluster.Spec)
 
 	for i := range machines.Items {
 		m := &machines.Items[i]
@@ -56,7 +56,7 @@ func Members(
 		}
 
 		member, err := MemberOf(ctx, session, cluster, asked, m, owner)
-		var field *resolve.Error
+		var field *blocker.Error
 		if errors.As(err, &field) {
 			continue
 		}
@@ -90,18 +90,18 @@ func MemberOf(
 	asked []infrav1.AffinityGroup,
 	m *infrav1.OLVMMachine,
 	owner *clusterv1.Machine,
-) (resolve.Member, error) {
-	names, err := resolve.GroupNames(asked, m.Spec, util.IsControlPlaneMachine(owner))
+) (Member, error) {
+	names, err := GroupNames(asked, m.Spec, util.IsControlPlaneMachine(owner))
 	if err != nil {
-		return resolve.Member{}, err
+		return Member{}, err
 	}
 
-	place, err := resolve.Place(ctx, session, m.Spec, cluster.Spec, owner.Spec.FailureDomain)
+	place, err := Place(ctx, session, m.Spec, cluster.Spec, owner.Spec.FailureDomain)
 	if err != nil {
-		return resolve.Member{}, err
+		return Member{}, err
 	}
 
-	return resolve.Member{
+	return Member{
 		Name:      m.Name,
 		Groups:    names,
 		ClusterID: place.Cluster.ID,

@@ -7,26 +7,27 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
 // notMade stands in for the UUID of an affinity group that is made with the cluster.
 const notMade = "(made with the cluster)"
 
 // member is the machine as affinity groups see it.
-func member(ctx context.Context, session *engine.Client, machine Machine) (resolve.Member, error) {
-	names, err := resolve.GroupNames(resolve.AffinityGroups(machine.olvmCluster.Spec), machine.spec,
+func member(ctx context.Context, session *engine.Client, machine Machine) (placement.Member, error) {
+	names, err := placement.GroupNames(placement.AffinityGroups(machine.olvmCluster.Spec), machine.spec,
 		machine.controlPlane)
 	if err != nil {
-		return resolve.Member{}, err
+		return placement.Member{}, err
 	}
 
-	place, err := resolve.Place(ctx, session, machine.spec, machine.olvmCluster.Spec, machine.failureDomain)
+	place, err := placement.Place(ctx, session, machine.spec, machine.olvmCluster.Spec, machine.failureDomain)
 	if err != nil {
-		return resolve.Member{}, err
+		return placement.Member{}, err
 	}
 
-	return resolve.Member{Name: machine.Name, Groups: names, ClusterID: place.Cluster.ID, HostIDs: place.HostIDs}, nil
+	return placement.Member{Name: machine.Name, Groups: names, ClusterID: place.Cluster.ID, HostIDs: place.HostIDs}, nil
 }
 
 // affinityGroups are the UUIDs of the machine's groups by their names, as far as the engine has them.
@@ -41,15 +42,15 @@ func affinityGroups(ctx context.Context, session *engine.Client, machine Machine
 		return nil, err
 	}
 
-	owner := resolve.Owner{Namespace: machine.Namespace, Name: machine.olvmCluster.Name}
+	owner := ownermark.Owner{Namespace: machine.Namespace, Name: machine.olvmCluster.Name}
 
 	ids := map[string]string{}
 	for _, name := range self.Groups {
 		ids[name] = notMade
 
 		for _, g := range there {
-			marked, _ := resolve.GroupOwner(g.DescriptionText())
-			if g.Name == resolve.GroupName(owner, resolve.GroupKey{
+			marked, _ := placement.GroupOwner(g.DescriptionText())
+			if g.Name == placement.GroupName(owner, placement.GroupKey{
 				Name:      name,
 				ClusterID: self.ClusterID,
 			}) && marked.Namespace == owner.Namespace && marked.Name == owner.Name {
@@ -65,7 +66,7 @@ func affinityGroups(ctx context.Context, session *engine.Client, machine Machine
 func (m *Manifests) checkGroups(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) error {
-	members := map[*infrav1.OLVMCluster][]resolve.Member{}
+	members := map[*infrav1.OLVMCluster][]placement.Member{}
 	engines := map[*infrav1.OLVMCluster]*engine.Client{}
 
 	for _, machine := range machines {
@@ -93,7 +94,7 @@ func (m *Manifests) checkGroups(
 			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, Explain(err))
 		}
 
-		for _, g := range resolve.Groups(resolve.AffinityGroups(c.Spec), inCluster, hosts, nil) {
+		for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), inCluster, hosts, nil) {
 			if g.Hard && g.Short {
 				return fmt.Errorf(
 					"OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d "+

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -144,7 +144,7 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 		server := cluster.Spec.OLVMOvirtAPIServer
 
 		// else OLVM_USERNAME may be set
-		if err := m.addSecret(ctx, c, resolve.Key(server.CredentialsSecret, cluster)); err != nil {
+		if err := m.addSecret(ctx, c, connection.Key(server.CredentialsSecret, cluster)); err != nil {
 			return err
 		}
 
@@ -152,7 +152,7 @@ func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
 			continue
 		}
 
-		key := resolve.Key(*server.CAConfigMap, cluster)
+		key := connection.Key(*server.CAConfigMap, cluster)
 		if m.configMaps[key] != nil {
 			continue
 		}

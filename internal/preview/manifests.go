@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
 )
 
 // Manifests are the objects that a preview depends on.
@@ -209,7 +209,7 @@ type Machine struct {
 	failureDomain string
 	version       string // of Kubernetes
 	spec          infrav1.OLVMMachineSpec
-	recorded      resolve.Addresses
+	recorded      addressing.Addresses
 	live          bool // it exists
 	olvmCluster   *infrav1.OLVMCluster
 }
@@ -320,7 +320,7 @@ func (m *Manifests) liveMachine(
 	_, machine.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
 	machine.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 	var err error
-	if machine.recorded, err = resolve.Recorded(found); err != nil {
+	if machine.recorded, err = addressing.Recorded(found); err != nil {
 		return machine, fmt.Errorf("OLVMMachine %s: %w", key, err)
 	}
 

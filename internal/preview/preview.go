@@ -14,9 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -54,7 +58,7 @@ func Render(
 	var out []Rendered
 
 	for _, machine := range machines {
-		rendered, err := m.render(ctx, machine, credentials, sessions, held[resolve.EngineOf(machine.olvmCluster)])
+		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
 		if err != nil {
 			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
 				Explain(err))
@@ -78,7 +82,7 @@ func Explain(err error) error {
 		return err
 	}
 
-	_, message := resolve.EngineReason(err)
+	_, message := blocker.EngineReason(err)
 	switch { // what the manifests say, the command may be given as well
 	case errors.As(err, &tls):
 		message += ", or give it with --ca-file"
@@ -99,13 +103,13 @@ func (e *explained) Error() string { return e.message }
 func (e *explained) Unwrap() error { return e.err }
 
 // held lists by engine who has which address.
-func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
-	out := map[string]resolve.Held{}
+func (m *Manifests) held(machines []Machine) map[string]addressing.Held {
+	out := map[string]addressing.Held{}
 
-	on := func(cluster *infrav1.OLVMCluster) resolve.Held {
-		at := resolve.EngineOf(cluster)
+	on := func(cluster *infrav1.OLVMCluster) addressing.Held {
+		at := connection.EngineKey(cluster)
 		if out[at] == nil {
-			out[at] = resolve.Held{}
+			out[at] = addressing.Held{}
 		}
 
 		return out[at]
@@ -123,8 +127,8 @@ func (m *Manifests) held(machines []Machine) map[string]resolve.Held {
 
 // allocate gives a machine the static addresses that the controller would give it. Nothing is claimed of IPAM
 // providers.
-func (machine *Machine) allocate(nics []resolve.NIC, held resolve.Held) (map[string][]ipam.Address, error) {
-	allocation := resolve.Allocation{
+func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (map[string][]ipam.Address, error) {
+	allocation := addressing.Allocation{
 		NICs:     nics,
 		Recorded: machine.recorded,
 		InUse:    machine.live && len(machine.recorded) > 0,
@@ -163,7 +167,7 @@ func (machine *Machine) allocate(nics []resolve.NIC, held resolve.Held) (map[str
 }
 
 func (m *Manifests) render(
-	ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held resolve.Held,
+	ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held addressing.Held,
 ) (Rendered, error) {
 	session, config, err := m.session(machine.olvmCluster, credentials, sessions)
 	if err != nil {
@@ -181,7 +185,7 @@ func (m *Manifests) render(
 	}
 
 	// A plan for machines that run shows what would change, not a second VM.
-	existing, err := resolve.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name,
+	existing, err := desired.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name,
 		machine.spec)
 	if err != nil {
 		return Rendered{}, err
@@ -197,7 +201,7 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	input, names, err := resolve.Machine(ctx, session, in)
+	input, names, err := desired.Machine(ctx, session, in)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -219,15 +223,15 @@ func (m *Manifests) render(
 }
 
 // input is what decides the machine, as far as no engine is asked.
-func (machine *Machine) input(held resolve.Held) (resolve.Input, error) {
-	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
+	nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 	if err != nil {
-		return resolve.Input{}, err
+		return desired.Input{}, err
 	}
 
 	addresses, err := machine.allocate(nics, held)
 
-	return resolve.Input{
+	return desired.Input{
 		KubernetesVersion: machine.version,
 		Spec:              machine.spec,
 		Cluster:           machine.olvmCluster.Spec,
@@ -255,8 +259,8 @@ func (m *Manifests) session(
 
 // owner is the mark of the machine's VM. The one that exists keeps its UID, which the manifests may not have; a VM of
 // the same name that is another's is an error, unless the state knows better which one is the machine's.
-func (machine *Machine) owner(existing *resolve.Existing, state *tfstate.State) (resolve.Owner, error) {
-	owner := resolve.Owner{
+func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) (ownermark.Owner, error) {
+	owner := ownermark.Owner{
 		Namespace: machine.Namespace,
 		Name:      machine.infraName,
 		UID:       cmp.Or(string(machine.uid), "preview"),
@@ -295,7 +299,7 @@ func (m *Manifests) state(machine Machine) (*tfstate.State, error) {
 // engineConfig takes what the caller gave, else what the manifests have.
 func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Credentials) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
-	secret := m.secrets[resolve.Key(server.CredentialsSecret, cluster)]
+	secret := m.secrets[connection.Key(server.CredentialsSecret, cluster)]
 	if credentials.Username != "" || credentials.Password != "" {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment"},
 			Data: map[string][]byte{"username": []byte(credentials.Username), "password": []byte(credentials.Password)}}
@@ -303,7 +307,7 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 
 	var ca *corev1.ConfigMap
 	if server.CAConfigMap != nil {
-		ca = m.configMaps[resolve.Key(*server.CAConfigMap, cluster)]
+		ca = m.configMaps[connection.Key(*server.CAConfigMap, cluster)]
 	}
 
 	if len(credentials.CA) > 0 {
@@ -315,8 +319,8 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
 	}
 
-	config, err := resolve.EngineConfig(cluster, secret, ca, false)
-	var field *resolve.Error
+	config, err := connection.Config(cluster, secret, ca, false)
+	var field *blocker.Error
 	if errors.As(err, &field) && secret == nil {
 		field.Message += " in the manifests, or set OLVM_USERNAME and OLVM_PASSWORD"
 	} else if errors.As(err, &field) && ca == nil && field.Reason == infrav1.CAConfigMapInvalidReason {
@@ -365,9 +369,9 @@ func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
 	var out []*Result
 
 	for _, machine := range machines {
-		nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 		if err == nil {
-			_, err = machine.allocate(nics, held[resolve.EngineOf(machine.olvmCluster)])
+			_, err = machine.allocate(nics, held[connection.EngineKey(machine.olvmCluster)])
 		}
 
 		if err != nil {
@@ -376,7 +380,7 @@ func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
 
 		result := resultOf(machine)
 		vm := machine.spec.VirtualMachine
-		cores, sockets, threads := resolve.Topology(vm)
+		cores, sockets, threads := desired.Topology(vm)
 		result.Text = fmt.Sprintf(
 			"A VM of template %s in cluster %s, with %s of memory and %d CPUs, on network %s.",
 			machine.spec.VMTemplateName,

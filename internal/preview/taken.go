@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 // Taken looks for guests of other VMs that report an address of a cluster: its endpoint, or one that its machines may
@@ -96,7 +97,7 @@ func (m *Manifests) taken(
 		return nil, err
 	}
 
-	nics, err := resolve.NICs(machine.spec, machine.olvmCluster.Spec)
+	nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -135,15 +136,15 @@ func (m *Manifests) taken(
 
 // isOf reports whether a VM is one of the cluster for which a machine is asked.
 func (m *Machine) isOf(vm *engine.VM) bool {
-	owner, ok := resolve.OwnerOf(vm.CommentText())
+	owner, ok := ownermark.OwnerOf(vm.CommentText())
 	return ok && owner.Namespace == m.Namespace && strings.HasPrefix(owner.Name, m.olvmCluster.Name+"-")
 }
 
 // wanting are the fields that ask for an address.
-func wanting(machine Machine, nics []resolve.NIC, address netip.Addr) []string {
+func wanting(machine Machine, nics []addressing.NIC, address netip.Addr) []string {
 	var out []string
 
-	for _, virtual := range resolve.VirtualAddresses(machine.olvmCluster.Spec) {
+	for _, virtual := range addressing.VirtualAddresses(machine.olvmCluster.Spec) {
 		if virtual.Address == address {
 			out = append(out, fmt.Sprintf("%s of OLVMCluster %s", virtual.What, machine.olvmCluster.Name))
 		}

@@ -14,9 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
@@ -265,16 +267,16 @@ func newFactory(t *testing.T) *factory {
 func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec) {
 	t.Helper()
 	cluster := infrav1.OLVMClusterSpec{OLVMDatacenterName: "Default"}
-	nics, err := resolve.NICs(spec, cluster)
+	nics, err := addressing.NICs(spec, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	machine, _, err := resolve.Machine(t.Context(), f.client, resolve.Input{
+	machine, _, err := desired.Machine(t.Context(), f.client, desired.Input{
 		Spec:    spec,
 		Cluster: cluster,
 		VMName:  name,
-		Owner:   resolve.Owner{Namespace: "default", Name: name, UID: "u"},
+		Owner:   ownermark.Owner{Namespace: "default", Name: name, UID: "u"},
 		Config:  f.config,
 		NICs:    nics,
 	})

@@ -21,11 +21,22 @@ func TestApplyRules(t *testing.T) {
 		kind     ActionKind
 		reason   string
 	}{
-		"everything is there and nothing was applied":    {observed{Facts: Facts{Ready: true, Digest: "a"}}, Apply, infrav1.ApplyingReason},
-		"bootstrap data, address or engine are missing":  {observed{Facts: Facts{Digest: ""}}, Wait, ""},
-		"what was applied is what is asked for":          {observed{Facts: Facts{Ready: true, Digest: "a"}, applied: "a"}, None, infrav1.AppliedReason},
-		"the configuration changed":                      {observed{Facts: Facts{Ready: true, Digest: "b"}, applied: "a"}, Apply, infrav1.ApplyingReason},
-		"the engine has something else than was applied": {observed{Facts: Facts{Ready: true, Digest: "a", Drifted: true}, applied: "a"}, Apply, infrav1.ApplyingReason},
+		"everything is there and nothing was applied": {observed{
+			Facts: Facts{Ready: true, Digest: "a"},
+		}, Apply, infrav1.ApplyingReason},
+		"bootstrap data, address or engine are missing": {observed{Facts: Facts{Digest: ""}}, Wait, ""},
+		"what was applied is what is asked for": {observed{
+			Facts:   Facts{Ready: true, Digest: "a"},
+			applied: "a",
+		}, None, infrav1.AppliedReason},
+		"the configuration changed": {observed{
+			Facts:   Facts{Ready: true, Digest: "b"},
+			applied: "a",
+		}, Apply, infrav1.ApplyingReason},
+		"the engine has something else than was applied": {observed{
+			Facts:   Facts{Ready: true, Digest: "a", Drifted: true},
+			applied: "a",
+		}, Apply, infrav1.ApplyingReason},
 		"a run is queued": {observed{
 			Facts: Facts{Ready: true, Digest: "b"},
 			run:   run(terraform.Apply, terraform.Queued),
@@ -34,8 +45,13 @@ func TestApplyRules(t *testing.T) {
 			Facts: Facts{Ready: true, Digest: "b"},
 			run:   run(terraform.Apply, terraform.Done),
 		}, Wait, infrav1.ApplyingReason},
-		"the state cannot be used, whatever is asked": {observed{Facts: Facts{Ready: true, Digest: "b"}, stateInvalid: true}, Block, infrav1.StateInvalidReason},
-		"the VM is lost: it is not made again":        {observed{Facts: Facts{Ready: true, Digest: "b", Made: true, Lost: true}}, Block, infrav1.VirtualMachineNotFoundReason},
+		"the state cannot be used, whatever is asked": {observed{
+			Facts:        Facts{Ready: true, Digest: "b"},
+			stateInvalid: true,
+		}, Block, infrav1.StateInvalidReason},
+		"the VM is lost: it is not made again": {observed{
+			Facts: Facts{Ready: true, Digest: "b", Made: true, Lost: true},
+		}, Block, infrav1.VirtualMachineNotFoundReason},
 		"the VM is lost, also where nothing changed": {observed{
 			Facts:   Facts{Ready: true, Digest: "a", Made: true, Lost: true},
 			applied: "a",
@@ -55,12 +71,17 @@ func TestApplyRules(t *testing.T) {
 			now:     now,
 			failure: Failure{Count: 3, At: now, Digest: "b"},
 		}, Apply, infrav1.ApplyingReason},
-		"a lost VM outweighs that inputs are missing": {observed{Facts: Facts{Made: true, Lost: true}}, Block, infrav1.VirtualMachineNotFoundReason},
+		"a lost VM outweighs that inputs are missing": {observed{
+			Facts: Facts{Made: true, Lost: true},
+		}, Block, infrav1.VirtualMachineNotFoundReason},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := decide(applyRules, test.observed)
-			if diff := cmp.Diff([]string{string(test.kind), test.reason}, []string{string(got.Kind), got.Reason}); diff != "" {
+			if diff := cmp.Diff(
+				[]string{string(test.kind), test.reason},
+				[]string{string(got.Kind), got.Reason},
+			); diff != "" {
 				t.Errorf("the action is not the one wanted (-want +got):\n%s", diff)
 			}
 		})
@@ -76,8 +97,15 @@ func TestDestroyRules(t *testing.T) {
 		observed observed
 		kind     ActionKind
 	}{
-		"a creation is interrupted first":                   {observed{Facts: Facts{Ready: true}, run: applying, stateEmpty: true}, Cancel},
-		"a destruction is waited for":                       {observed{Facts: Facts{Ready: true}, run: destroying}, Wait},
+		"a creation is interrupted first": {observed{
+			Facts:      Facts{Ready: true},
+			run:        applying,
+			stateEmpty: true,
+		}, Cancel},
+		"a destruction is waited for": {observed{
+			Facts: Facts{Ready: true},
+			run:   destroying,
+		}, Wait},
 		"nothing was ever created, and no engine is needed": {observed{stateEmpty: true}, Release},
 		"the state is empty and a VM may exist": {observed{
 			Facts:      Facts{Ready: true, Made: true, Digest: destroyDigest},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/resolve"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -38,7 +38,7 @@ func (f Failure) Message() string {
 func (f Failure) Reason() string {
 	var (
 		refused *terraform.GuardError
-		field   *resolve.Error
+		field   *blocker.Error
 		invalid *tfstate.InvalidError
 		newer   *terraform.StateVersionError
 		large   *tfstate.TooLargeError

@@ -344,7 +344,8 @@ func TestDestroyWithoutState(t *testing.T) {
 
 			<-b.kind.Runs.Woken("OLVMCluster")
 			if len(b.executor.requests) != 0 || !slices.Equal(b.subject.asked, []string{"RemoveOrphans Destroy"}) {
-				t.Errorf("%d runs of Terraform, and the subject was asked %v", len(b.executor.requests), b.subject.asked)
+				t.Errorf("%d runs of Terraform, and the subject was asked %v", len(b.executor.requests),
+					b.subject.asked)
 			}
 		})
 	}

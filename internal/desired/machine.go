@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"context"
@@ -11,8 +11,13 @@ import (
 	"unicode/utf8"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -36,9 +41,9 @@ type Input struct {
 	// VMName is the name of the VM and the host name of its guest.
 	VMName string
 	// Owner of the VM.
-	Owner Owner
+	Owner ownermark.Owner
 	// NICs of the machine, as NICs reads them.
-	NICs []NIC
+	NICs []addressing.NIC
 	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
@@ -64,7 +69,7 @@ func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machi
 		client: client,
 		in:     in,
 		out: render.Machine{
-			Engine:         RenderEngine(client, in.Config),
+			Engine:         connection.RenderEngine(client, in.Config),
 			Name:           in.VMName,
 			Comment:        in.Owner.Comment(),
 			AffinityGroups: in.AffinityGroups,
@@ -91,7 +96,7 @@ type machineResolver struct {
 	names  *infrav1.OLVMStatus
 	// dc and placement are set by place, and from by template.
 	dc        *engine.DataCenter
-	placement Placement
+	placement placement.Placement
 	from      *engine.Template
 }
 
@@ -102,7 +107,7 @@ func (r *machineResolver) checkName(context.Context) error {
 		return nil
 	}
 
-	return &Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
+	return &blocker.Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what "+
 			"makes it, a shorter name", length, engine.MaxVMName)}
 }
@@ -130,16 +135,16 @@ func (r *machineResolver) place(ctx context.Context) error {
 	var err error
 	r.dc, err = r.client.DataCenter(ctx, r.in.Cluster.OLVMDatacenterName)
 	if err != nil {
-		return nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
-	r.placement, err = Place(ctx, r.client, r.in.Spec, r.in.Cluster, r.in.FailureDomain)
+	r.placement, err = placement.Place(ctx, r.client, r.in.Spec, r.in.Cluster, r.in.FailureDomain)
 	if err != nil {
 		return err
 	}
 
 	r.out.ClusterID = r.placement.Cluster.ID.String()
-	r.out.Placement = r.placement.policy()
+	r.out.Placement = r.placement.Policy()
 
 	return autoPinning(ctx, r.client, r.in.Spec.VirtualMachine, r.placement, &r.out)
 }
@@ -149,14 +154,18 @@ func (r *machineResolver) template(ctx context.Context) error {
 	const field = "spec.vmTemplateName"
 	name := r.in.Spec.VMTemplateName
 	if strings.Contains(name, versionVariable) && r.in.KubernetesVersion == "" {
-		return &Error{infrav1.TemplateNotFoundReason, field, fmt.Sprintf(
-			"it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable)}
+		return &blocker.Error{
+			Reason: infrav1.TemplateNotFoundReason,
+			Field:  field,
+			Message: fmt.Sprintf(
+				"it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable),
+		}
 	}
 
 	name = strings.ReplaceAll(name, versionVariable, r.in.KubernetesVersion)
 	found, err := r.client.TemplateVersion(ctx, r.dc, name, int(r.in.Spec.VMTemplateVersion))
 	if err != nil {
-		return nameError(err, infrav1.TemplateNotFoundReason, field)
+		return blocker.NotFound(err, infrav1.TemplateNotFoundReason, field)
 	}
 
 	r.from = found
@@ -185,7 +194,7 @@ func (r *machineResolver) devices(ctx context.Context) error {
 	}
 
 	vm := r.in.Spec.VirtualMachine
-	if err := disks(ctx, r.client, r.dc, r.from, r.placement.stored(vm), &r.out); err != nil {
+	if err := disks(ctx, r.client, r.dc, r.from, r.placement.Stored(vm), &r.out); err != nil {
 		return err
 	}
 

@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -42,10 +43,10 @@ func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 	}
 
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return RouterIDs{}, &Error{
-			infrav1.ControlPlaneServicesInvalidReason,
-			"metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
-			fmt.Sprintf(
+		return RouterIDs{}, &blocker.Error{
+			Reason: infrav1.ControlPlaneServicesInvalidReason,
+			Field:  "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
+			Message: fmt.Sprintf(
 				"%v; write back what it was, such as {\"api\":51}: it stands in "+
 					"/etc/keepalived/keepalived.conf of the nodes",
 				err,
@@ -84,10 +85,10 @@ func ChooseRouterIDs(
 	choose := func(kind, field string, written, has int) (int, error) {
 		if written != 0 {
 			if written != has && slices.Contains(inUse, written) {
-				return 0, &Error{
-					infrav1.VirtualRouterIDInUseReason,
-					"spec.controlPlaneServices." + field,
-					fmt.Sprintf(
+				return 0, &blocker.Error{
+					Reason: infrav1.VirtualRouterIDInUseReason,
+					Field:  "spec.controlPlaneServices." + field,
+					Message: fmt.Sprintf(
 						"%d is the ID of another cluster of this engine; choose another, or remove it",
 						written,
 					),
@@ -111,10 +112,11 @@ func ChooseRouterIDs(
 			}
 		}
 
-		return 0, &Error{
-			infrav1.VirtualRouterIDInUseReason,
-			"spec.controlPlaneServices." + field,
-			fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP", maxRouterID),
+		return 0, &blocker.Error{
+			Reason: infrav1.VirtualRouterIDInUseReason,
+			Field:  "spec.controlPlaneServices." + field,
+			Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP",
+				maxRouterID),
 		}
 	}
 	var err error
@@ -153,7 +155,7 @@ func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
 }
 
 func invalidServices(field, format string, args ...any) error {
-	return New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
+	return blocker.New(infrav1.ControlPlaneServicesInvalidReason, field, format, args...)
 }
 
 // checkEndpointHolder checks that an endpoint that a node is to hold is an address.
@@ -248,10 +250,11 @@ func clusterDNS(in Input, out *render.Machine) error {
 			return nil // it will have one
 		}
 
-		return &Error{
-			infrav1.ControlPlaneServicesInvalidReason,
-			in.NICs[0].field[:len(in.NICs[0].field)-1],
-			"the first network interface has no static address, at which the node could answer for the names of " +
+		return &blocker.Error{
+			Reason: infrav1.ControlPlaneServicesInvalidReason,
+			Field:  in.NICs[0].Field[:len(in.NICs[0].Field)-1],
+			Message: "the first network interface has no static address, at which the node could " +
+				"answer for the names of " +
 				"controlPlaneServices.dns; give it one, or have the DNS of the site know them",
 		}
 	}
@@ -291,10 +294,10 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 
 	if asked.VirtualIP == keepalived && in.RouterIDs.API == 0 ||
 		asked.IngressVirtualIP != "" && in.RouterIDs.Ingress == 0 {
-		return nil, &Error{
-			infrav1.WaitingForClusterInfrastructureReason,
-			"OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
-			"the virtual router IDs are not chosen yet",
+		return nil, &blocker.Error{
+			Reason:  infrav1.WaitingForClusterInfrastructureReason,
+			Field:   "OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
+			Message: "the virtual router IDs are not chosen yet",
 		}
 	}
 
@@ -351,11 +354,15 @@ func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error)
 		return s.own[at], nil
 	}
 
-	return netip.Addr{}, &Error{
-		infrav1.ControlPlaneServicesInvalidReason,
-		s.NICs[0].field[:len(s.NICs[0].field)-1],
-		fmt.Sprintf("the first network interface has no static address of the family of %s %s, which keepalived is "+
-			"to hold; give it one, or use virtualIP KubeVIP", what, virtual),
+	return netip.Addr{}, &blocker.Error{
+		Reason: infrav1.ControlPlaneServicesInvalidReason,
+		Field:  s.NICs[0].Field[:len(s.NICs[0].Field)-1],
+		Message: fmt.Sprintf(
+			"the first network interface has no static address of the family of %s %s, which keepalived is "+
+				"to hold; give it one, or use virtualIP KubeVIP",
+			what,
+			virtual,
+		),
 	}
 }
 

@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"cmp"
@@ -7,12 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
 // Topology divides the virtual processor of a VM, with the defaults filled in.
 func Topology(vm infrav1.VirtualMachine) (cores, sockets, threads int64) {
 	t := vm.CPU.Topology
-	return cmp.Or(int64(t.Cores), DefaultCores), cmp.Or(int64(t.Sockets), DefaultSockets), cmp.Or(int64(t.Threads), DefaultThreads)
+
+	return cmp.Or(
+			int64(t.Cores),
+			DefaultCores,
+		), cmp.Or(
+			int64(t.Sockets),
+			DefaultSockets,
+		), cmp.Or(
+			int64(t.Threads),
+			DefaultThreads,
+		)
 }
 
 // Capacity is what a VM of this spec gives to its node: every processor thread, and the memory before the guest's
@@ -38,7 +49,11 @@ func Capacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) {
 
 	memory, err := ParseMemory(spec.VirtualMachine.Memory)
 	if err != nil {
-		return nil, &Error{infrav1.InvalidMemoryReason, "spec.virtualMachine.memory", err.Error()}
+		return nil, &blocker.Error{
+			Reason:  infrav1.InvalidMemoryReason,
+			Field:   "spec.virtualMachine.memory",
+			Message: err.Error(),
+		}
 	}
 
 	cores, sockets, threads := Topology(spec.VirtualMachine)

@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -102,7 +104,7 @@ func userData(in Input, template *engine.Template, machine render.Machine) (stri
 }
 
 func invalidData(field, format string, args ...any) error {
-	return New(infrav1.BootstrapDataInvalidReason, field, format, args...)
+	return blocker.New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
 // checkFormat checks that what reads the user data understands it.
@@ -187,9 +189,9 @@ func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 }
 
 // interfaceOf is the configuration of a network interface in the guest.
-func interfaceOf(nic NIC, in Input) bootstrap.Interface {
+func interfaceOf(nic addressing.NIC, in Input) bootstrap.Interface {
 	g := nic.Guest
-	out := bootstrap.Interface{Name: g.Interface, DefaultRoute: g.first}
+	out := bootstrap.Interface{Name: g.Interface, DefaultRoute: g.First}
 	if g.DHCPv4 {
 		out.IPv4.Method = bootstrap.DHCP
 	}

@@ -1,4 +1,4 @@
-package resolve
+package placement
 
 import (
 	"errors"
@@ -9,7 +9,9 @@ import (
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 // upHosts are hosts of cluster c that are up, and one that is not.
@@ -243,7 +245,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	spec := infrav1.OLVMMachineSpec{}
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
 	_, err := GroupNames(AffinityGroups(own), spec, false)
-	var field *Error
+	var field *blocker.Error
 	if !errors.As(err, &field) || field.Reason != infrav1.AffinityGroupNotFoundReason ||
 		!strings.Contains(err.Error(), "it has db, z") {
 		t.Errorf("an unknown name: %v", err)
@@ -251,7 +253,7 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 }
 
 func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
-	owner := Owner{Namespace: "default", Name: "demo", UID: "5f0c"}
+	owner := ownermark.Owner{Namespace: "default", Name: "demo", UID: "5f0c"}
 
 	for _, description := range []string{"", "apart", "with [brackets]", "[capolvm owner=a/b uid=c]"} {
 		g := Group{AffinityGroup: infrav1.AffinityGroup{Description: description}}
@@ -269,9 +271,18 @@ func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {
 func TestNoTwoClustersHaveAGroupOfTheSameName(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]string{
-		"a cluster":                  GroupName(Owner{Namespace: "a-b", Name: "c"}, GroupKey{"g", "11111111-aaaa"}),
-		"another namespace and name": GroupName(Owner{Namespace: "a", Name: "b-c"}, GroupKey{"g", "11111111-aaaa"}),
-		"another engine cluster":     GroupName(Owner{Namespace: "a-b", Name: "c"}, GroupKey{"g", "22222222-aaaa"}),
+		"a cluster": GroupName(ownermark.Owner{
+			Namespace: "a-b",
+			Name:      "c",
+		}, GroupKey{"g", "11111111-aaaa"}),
+		"another namespace and name": GroupName(ownermark.Owner{
+			Namespace: "a",
+			Name:      "b-c",
+		}, GroupKey{"g", "11111111-aaaa"}),
+		"another engine cluster": GroupName(ownermark.Owner{
+			Namespace: "a-b",
+			Name:      "c",
+		}, GroupKey{"g", "22222222-aaaa"}),
 	} {
 		if other := seen[name]; other != "" {
 			t.Errorf("%s and %s have a group %s", what, other, name)

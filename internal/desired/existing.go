@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"context"
@@ -6,7 +6,10 @@ import (
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -14,7 +17,7 @@ import (
 type Existing struct {
 	VM engine.VM
 	// Owner whose marker it has; zero where it has none.
-	Owner Owner
+	Owner ownermark.Owner
 
 	imports map[render.Address]string
 }
@@ -26,7 +29,7 @@ func FindExisting(
 ) (*Existing, error) {
 	dc, err := session.DataCenter(ctx, dcName)
 	if err != nil {
-		return nil, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
 	}
 
 	vm, err := session.FindVM(ctx, dc.ID, name)
@@ -35,13 +38,13 @@ func FindExisting(
 	}
 
 	found := &Existing{VM: *vm, imports: map[render.Address]string{render.VMAddress: vm.ID.String()}}
-	found.Owner, _ = OwnerOf(vm.CommentText())
+	found.Owner, _ = ownermark.OwnerOf(vm.CommentText())
 	nics, err := session.NICs(ctx, vm.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	wanted := Networks(spec)
+	wanted := addressing.Networks(spec)
 	for _, nic := range nics {
 		// Others were added by hand and are not the configuration's.
 		if at := slices.IndexFunc(wanted, func(n infrav1.OLVMNetwork) bool { return n.VNICName == nic.Name }); at >= 0 {
@@ -170,7 +173,7 @@ func (e *Existing) memberships(
 
 // Conflict reports that the VM is not the machine's.
 func (e *Existing) Conflict() error {
-	return &Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
+	return &blocker.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+
 			"or delete it, or delete this Machine",
 		e.VM.Name,

@@ -1,4 +1,4 @@
-package resolve
+package placement
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -30,9 +31,9 @@ type Placement struct {
 	HostIDs []engine.ID
 }
 
-// policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could
+// Policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could
 // not migrate it anyway and must not try.
-func (p Placement) policy() *render.Placement {
+func (p Placement) Policy() *render.Placement {
 	if len(p.HostIDs) == 0 {
 		return nil
 	}
@@ -61,10 +62,10 @@ func domainNamed(cluster infrav1.OLVMClusterSpec, name string) (infrav1.OLVMFail
 		return cluster.FailureDomains[at], nil
 	}
 
-	return infrav1.OLVMFailureDomain{}, &Error{
-		infrav1.FailureDomainNotFoundReason,
-		"Machine spec.failureDomain",
-		fmt.Sprintf("OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
+	return infrav1.OLVMFailureDomain{}, &blocker.Error{
+		Reason: infrav1.FailureDomainNotFoundReason,
+		Field:  "Machine spec.failureDomain",
+		Message: fmt.Sprintf("OLVMCluster spec.failureDomains has no domain %q; %s; correct the name or add the domain",
 			name, known(domainNames(cluster.FailureDomains))),
 	}
 }
@@ -89,20 +90,21 @@ func Place(
 
 	dc, err := client.DataCenter(ctx, cluster.OLVMDatacenterName)
 	if err != nil {
-		return Placement{}, nameError(err, infrav1.DataCenterNotFoundReason, "OLVMCluster spec.olvmDatacenterName")
+		return Placement{}, blocker.NotFound(err, infrav1.DataCenterNotFoundReason,
+			"OLVMCluster spec.olvmDatacenterName")
 	}
 
 	if name == "" {
-		return Placement{}, &Error{
-			infrav1.ClusterNotFoundReason,
-			clusterField,
-			"it is empty; name a cluster of the data center",
+		return Placement{}, &blocker.Error{
+			Reason:  infrav1.ClusterNotFoundReason,
+			Field:   clusterField,
+			Message: "it is empty; name a cluster of the data center",
 		}
 	}
 
 	found, err := client.Cluster(ctx, dc, name)
 	if err != nil {
-		return Placement{}, nameError(err, infrav1.ClusterNotFoundReason, clusterField)
+		return Placement{}, blocker.NotFound(err, infrav1.ClusterNotFoundReason, clusterField)
 	}
 
 	out := Placement{Cluster: *found, Domain: failureDomain, StorageDomainName: domain.StorageDomainName}
@@ -115,10 +117,10 @@ func Place(
 	inDomain := len(domain.Hosts.Names) > 0 || domain.Hosts.AffinityLabel != ""
 	switch {
 	case inDomain && len(own) > 0:
-		return Placement{}, &Error{
-			infrav1.PlacementInvalidReason,
-			"spec.virtualMachine.placement.hostNames",
-			fmt.Sprintf(
+		return Placement{}, &blocker.Error{
+			Reason: infrav1.PlacementInvalidReason,
+			Field:  "spec.virtualMachine.placement.hostNames",
+			Message: fmt.Sprintf(
 				"failure domain %q names hosts too; take the hosts out of one of them", failureDomain),
 		}
 	case inDomain:
@@ -168,12 +170,12 @@ func checkStorage(
 
 	_, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
 
-	return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
+	return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
 }
 
-// stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice
+// Stored is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own choice
 // goes before.
-func (p Placement) stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
+func (p Placement) Stored(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 	if p.StorageDomainName == "" {
 		return vm
 	}
@@ -204,7 +206,7 @@ func domainHosts(
 
 	label, err := client.AffinityLabel(ctx, domain.Hosts.AffinityLabel, HostsAge)
 	if err != nil {
-		return nil, nameError(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
+		return nil, blocker.NotFound(err, infrav1.FailureDomainInvalidReason, field+".affinityLabel")
 	}
 
 	hosts, err := client.HostsWithin(ctx, HostsAge)
@@ -222,8 +224,12 @@ func domainHosts(
 	}
 
 	if len(ids) == 0 {
-		return nil, &Error{infrav1.FailureDomainInvalidReason, field + ".affinityLabel", fmt.Sprintf(
-			"no host of %s has the affinity label %q; give it to a host", scopeOf(cluster), label.Name)}
+		return nil, &blocker.Error{
+			Reason: infrav1.FailureDomainInvalidReason,
+			Field:  field + ".affinityLabel",
+			Message: fmt.Sprintf(
+				"no host of %s has the affinity label %q; give it to a host", scopeOf(cluster), label.Name),
+		}
 	}
 
 	slices.Sort(ids)
@@ -267,10 +273,10 @@ func hostsByName(
 	}
 
 	if len(ids) == 0 {
-		return nil, &Error{
-			reason,
-			field,
-			fmt.Sprintf(
+		return nil, &blocker.Error{
+			Reason: reason,
+			Field:  field,
+			Message: fmt.Sprintf(
 				"%s has none of the hosts %s; %s; correct the names",
 				scopeOf(cluster),
 				strings.Join(names, ", "),
@@ -305,8 +311,12 @@ func missingHosts(ctx context.Context, client *engine.Client, names []string, cl
 		}
 	}
 
-	return &Error{infrav1.HostNotFoundReason, "spec.virtualMachine.placement.hostNames", fmt.Sprintf(
-		"%s has no host %s; %s; correct the names", scopeOf(cluster), strings.Join(missing, ", "), known(there))}
+	return &blocker.Error{
+		Reason: infrav1.HostNotFoundReason,
+		Field:  "spec.virtualMachine.placement.hostNames",
+		Message: fmt.Sprintf(
+			"%s has no host %s; %s; correct the names", scopeOf(cluster), strings.Join(missing, ", "), known(there)),
+	}
 }
 
 // FailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists them,
@@ -323,7 +333,7 @@ func FailureDomains(
 
 		err = checkDomain(ctx, client, dc, d)
 
-		var field *Error
+		var field *blocker.Error
 		switch {
 		case err == nil:
 			usable = append(usable, clusterv1.FailureDomain{
@@ -346,7 +356,7 @@ func checkDomain(ctx context.Context, client *engine.Client, dc *engine.DataCent
 	if d.ClusterName != "" {
 		var err error
 		if cluster, err = client.Cluster(ctx, dc, d.ClusterName); err != nil {
-			return nameError(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
+			return blocker.NotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".clusterName")
 		}
 	}
 

@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -41,13 +44,13 @@ func TestParseMemory(t *testing.T) {
 }
 
 func TestOwnerMarkersAreReadBack(t *testing.T) {
-	owner := Owner{Namespace: "default", Name: "demo-x7k2p", UID: "5f0c"}
-	if got, ok := OwnerOf(owner.Comment()); !ok || got != owner {
+	owner := ownermark.Owner{Namespace: "default", Name: "demo-x7k2p", UID: "5f0c"}
+	if got, ok := ownermark.OwnerOf(owner.Comment()); !ok || got != owner {
 		t.Errorf("%q was read as %+v, %t", owner.Comment(), got, ok)
 	}
 
 	for _, comment := range []string{"", "my VM", "capolvm owner=default uid=1", "see capolvm owner=a/b uid=c please"} {
-		if got, ok := OwnerOf(comment); ok {
+		if got, ok := ownermark.OwnerOf(comment); ok {
 			t.Errorf("%q was taken for a marker of %+v", comment, got)
 		}
 	}
@@ -177,12 +180,12 @@ func TestEngineConfigNamesTheFieldAndTheRemedy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			config, err := EngineConfig(&infrav1.OLVMCluster{
+			config, err := connection.Config(&infrav1.OLVMCluster{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "here"},
 				Spec:       infrav1.OLVMClusterSpec{OLVMOvirtAPIServer: test.server},
 			}, test.secret, test.ca, test.unbound)
 
-			var field *Error
+			var field *blocker.Error
 			switch {
 			case test.reason == "" && err != nil:
 				t.Fatal(err)
@@ -230,7 +233,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	must(err)
 	profile, err := client.VNICProfile(ctx, network, "kvm-vlan")
 	must(err)
-	comment := Owner{Namespace: "a", Name: "b", UID: "c"}.Comment()
+	comment := ownermark.Owner{Namespace: "a", Name: "b", UID: "c"}.Comment()
 	vm, err := client.CreateVM(ctx, &engine.VM{
 		Name:     "one",
 		Comment:  &comment,
@@ -252,7 +255,7 @@ func TestWhatALostRunMadeIsFound(t *testing.T) {
 	}
 	attached, loose := disk("one_attached", ""), disk("one_loose", comment)
 	disk("one_kept", "")
-	disk("one_kept", Owner{Namespace: "a", Name: "b", UID: "of an earlier machine"}.Comment())
+	disk("one_kept", ownermark.Owner{Namespace: "a", Name: "b", UID: "of an earlier machine"}.Comment())
 	no := false
 	must(engine.Wait(ctx, "the disk to be attached", func(ctx context.Context) (bool, string, error) {
 		_, err := client.AttachDisk(ctx, vm.ID, &engine.DiskAttachment{

@@ -1,4 +1,4 @@
-package resolve
+package addressing
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
@@ -252,7 +253,10 @@ const thisMachine = "this machine"
 func (a Allocation) addClaimed(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		for _, address := range a.Claimed[nic.VNICName] {
-			conflict := &Error{Reason: infrav1.IPAddressConflictReason, Field: nic.Guest.Field + ".addressesFromPools"}
+			conflict := &blocker.Error{
+				Reason: infrav1.IPAddressConflictReason,
+				Field:  nic.Guest.Field + ".addressesFromPools",
+			}
 			if had := a.Recorded[nic.VNICName]; a.InUse && len(had) > 0 && !slices.Contains(had, address.Addr()) {
 				conflict.Message = fmt.Sprintf(
 					"the IPAM provider gave %s, and the guest may have %v of an earlier IPAddressClaim; delete this "+
@@ -294,7 +298,7 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 			if !address.IsValid() {
 				var err error
 				if address, err = pool.Free(slices.Collect(maps.Keys(held.On(nic.NetworkName)))); err != nil {
-					return &Error{
+					return &blocker.Error{
 						Reason: infrav1.AddressPoolExhaustedReason,
 						Field:  nic.Guest.Field,
 						Message: fmt.Sprintf(

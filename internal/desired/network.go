@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -34,7 +36,7 @@ func guests(in Input, out *render.Machine) error {
 			}
 
 			if *family != nil {
-				return New(infrav1.AddressRangeInvalidReason,
+				return blocker.New(infrav1.AddressRangeInvalidReason,
 					g.Field,
 					"it gets two addresses of one family, %s is the second; give it one source for each family",
 					address.Addr(),
@@ -69,7 +71,7 @@ func networks(
 	client *engine.Client,
 	dc *engine.DataCenter,
 	template *engine.Template,
-	nics []NIC,
+	nics []addressing.NIC,
 	out *render.Machine,
 ) (*engine.Network, *engine.VNICProfile, error) {
 	var first *engine.Network
@@ -114,7 +116,7 @@ func networks(
 
 // resolveNIC finds network and vNIC profile; either may be left out where the other decides.
 func resolveNIC(
-	ctx context.Context, client *engine.Client, dc *engine.DataCenter, n NIC,
+	ctx context.Context, client *engine.Client, dc *engine.DataCenter, n addressing.NIC,
 ) (*engine.Network, *engine.VNICProfile, error) {
 	if n.NetworkName == "" {
 		profiles, networks, err := client.VNICProfiles(ctx, dc, n.VNICProfileName)
@@ -128,10 +130,10 @@ func resolveNIC(
 				names = append(names, network.Name)
 			}
 
-			return nil, nil, &Error{
-				infrav1.VNICProfileNotFoundReason,
-				n.field + "vnicProfileName",
-				fmt.Sprintf(
+			return nil, nil, &blocker.Error{
+				Reason: infrav1.VNICProfileNotFoundReason,
+				Field:  n.Field + "vnicProfileName",
+				Message: fmt.Sprintf(
 					"data center %q has %d vNIC profiles %q, on the networks %q; correct the name, or name the "+
 						"network as networkName",
 					dc.Name,
@@ -147,7 +149,7 @@ func resolveNIC(
 
 	network, err := client.Network(ctx, dc, n.NetworkName)
 	if err != nil {
-		return nil, nil, nameError(err, infrav1.NetworkNotFoundReason, n.field+"networkName")
+		return nil, nil, blocker.NotFound(err, infrav1.NetworkNotFoundReason, n.Field+"networkName")
 	}
 
 	var profile *engine.VNICProfile
@@ -158,7 +160,7 @@ func resolveNIC(
 	}
 
 	if err != nil {
-		return nil, nil, nameError(err, infrav1.VNICProfileNotFoundReason, n.field+"vnicProfileName")
+		return nil, nil, blocker.NotFound(err, infrav1.VNICProfileNotFoundReason, n.Field+"vnicProfileName")
 	}
 
 	return network, profile, nil

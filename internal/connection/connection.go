@@ -1,4 +1,5 @@
-package resolve
+// Package connection reads how the engine of an OLVMCluster is reached: URL, credentials and CA, and who may use them.
+package connection
 
 import (
 	"fmt"
@@ -13,21 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// EngineConfig is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
+// Config is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
 // where they do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless
 // unbound says that it is for all.
-func EngineConfig(
+func Config(
 	cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool,
 ) (engine.Config, error) {
 	server := cluster.Spec.OLVMOvirtAPIServer
 	const path = "spec.olvmOvirtAPIServer"
 	base, err := engine.BaseURL(server.ServerURL)
 	if err != nil {
-		return engine.Config{}, &Error{infrav1.EngineUnreachableReason, path + ".serverURL", err.Error()}
+		return engine.Config{}, &blocker.Error{
+			Reason:  infrav1.EngineUnreachableReason,
+			Field:   path + ".serverURL",
+			Message: err.Error(),
+		}
 	}
 
 	if err := checkCredentials(cluster, secret, base, unbound); err != nil {
@@ -42,8 +48,11 @@ func EngineConfig(
 	}
 	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
 		if text == "" {
-			return engine.Config{}, &Error{infrav1.CredentialsNotFoundReason, path + ".credentialsSecret",
-				fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key)}
+			return engine.Config{}, &blocker.Error{
+				Reason:  infrav1.CredentialsNotFoundReason,
+				Field:   path + ".credentialsSecret",
+				Message: fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key),
+			}
 		}
 	}
 
@@ -63,9 +72,15 @@ func EngineConfig(
 	}
 
 	if _, err := engine.New(config); err != nil {
-		return engine.Config{}, &Error{infrav1.CAConfigMapInvalidReason, path + ".caConfigMap",
-			fmt.Sprintf("ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
-				ca.Name, err)}
+		return engine.Config{}, &blocker.Error{
+			Reason: infrav1.CAConfigMapInvalidReason,
+			Field:  path + ".caConfigMap",
+			Message: fmt.Sprintf(
+				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
+				ca.Name,
+				err,
+			),
+		}
 	}
 
 	return config, nil
@@ -79,14 +94,25 @@ func checkCredentials(cluster *infrav1.OLVMCluster, secret *corev1.Secret, base 
 
 	switch {
 	case secret == nil && key.Namespace != cluster.Namespace, secret != nil && !Allowed(secret, cluster.Namespace):
-		return &Error{infrav1.CredentialsNotAllowedReason, field, notShared("Secret", key, cluster.Namespace)}
+		return &blocker.Error{
+			Reason:  infrav1.CredentialsNotAllowedReason,
+			Field:   field,
+			Message: notShared("Secret", key, cluster.Namespace),
+		}
 	case secret == nil:
-		return &Error{infrav1.CredentialsNotFoundReason, field,
-			fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", named.Name)}
+		return &blocker.Error{
+			Reason:  infrav1.CredentialsNotFoundReason,
+			Field:   field,
+			Message: fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", named.Name),
+		}
 	case !forEngine(secret, base, unbound):
-		return &Error{infrav1.EngineNotAllowedReason, field, fmt.Sprintf(
-			"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
-			secret.Name, base, infrav1.AllowedServerURLsKey)}
+		return &blocker.Error{
+			Reason: infrav1.EngineNotAllowedReason,
+			Field:  field,
+			Message: fmt.Sprintf(
+				"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
+				secret.Name, base, infrav1.AllowedServerURLsKey),
+		}
 	}
 
 	return nil
@@ -100,10 +126,20 @@ func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error
 
 	switch {
 	case ca == nil && key.Namespace != cluster.Namespace, ca != nil && !Allowed(ca, cluster.Namespace):
-		return nil, &Error{infrav1.CAConfigMapInvalidReason, field, notShared("ConfigMap", key, cluster.Namespace)}
+		return nil, &blocker.Error{
+			Reason:  infrav1.CAConfigMapInvalidReason,
+			Field:   field,
+			Message: notShared("ConfigMap", key, cluster.Namespace),
+		}
 	case ca == nil:
-		return nil, &Error{infrav1.CAConfigMapInvalidReason, field, fmt.Sprintf(
-			"ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt", named.Name)}
+		return nil, &blocker.Error{
+			Reason: infrav1.CAConfigMapInvalidReason,
+			Field:  field,
+			Message: fmt.Sprintf(
+				"ConfigMap %q does not exist; create it with the engine's CA certificate under the key ca.crt",
+				named.Name,
+			),
+		}
 	}
 
 	var bundle strings.Builder
@@ -132,16 +168,18 @@ func trustOfOwner(server infrav1.OvirtAPIServer, owner string) error {
 
 	switch ca := server.CAConfigMap; {
 	case server.InsecureSkipTLSVerify:
-		return &Error{
-			infrav1.CredentialsNotAllowedReason,
-			path + ".insecureSkipTLSVerify",
-			"credentials of another namespace are sent to an engine only whose certificate is verified; remove it",
+		return &blocker.Error{
+			Reason: infrav1.CredentialsNotAllowedReason,
+			Field:  path + ".insecureSkipTLSVerify",
+			Message: "credentials of another namespace are sent to an engine only whose " +
+				"certificate is verified; remove it",
 		}
 	case ca != nil && ca.Namespace != owner:
-		return &Error{
-			infrav1.CAConfigMapInvalidReason,
-			path + ".caConfigMap",
-			fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that", owner),
+		return &blocker.Error{
+			Reason: infrav1.CAConfigMapInvalidReason,
+			Field:  path + ".caConfigMap",
+			Message: fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that",
+				owner),
 		}
 	}
 
@@ -214,8 +252,8 @@ func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	}
 }
 
-// EngineOf identifies the engine of a cluster: addresses are unique on a network of one engine.
-func EngineOf(cluster *infrav1.OLVMCluster) string {
+// EngineKey identifies the engine of a cluster: addresses are unique on a network of one engine.
+func EngineKey(cluster *infrav1.OLVMCluster) string {
 	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
 	if err != nil {
 		return cluster.Spec.OLVMOvirtAPIServer.ServerURL

@@ -1,4 +1,4 @@
-package resolve
+package addressing
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
@@ -27,7 +28,7 @@ type NIC struct {
 	// Guest is nil where the configuration in the guest is not ours.
 	Guest *GuestNIC
 
-	field string // of the OLVMNetwork, with a dot at its end
+	Field string // of the OLVMNetwork, with a dot at its end
 }
 
 // GuestNIC is where the addresses of a network interface come from: one kind of source for each family.
@@ -45,7 +46,7 @@ type GuestNIC struct {
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
 
-	first bool // of the guest's interfaces, which has its default routes
+	First bool // of the guest's interfaces, which has its default routes
 	// gateways that are written, for addresses that IPAM providers give.
 	gateway4, gateway6 netip.Addr
 }
@@ -71,7 +72,7 @@ func (g *GuestNIC) Claimed(prefix netip.Prefix, gateway netip.Addr) ipam.Address
 	switch {
 	case written.IsValid():
 		gateway = written
-	case !g.first:
+	case !g.First:
 		gateway = netip.Addr{}
 	}
 
@@ -112,24 +113,24 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 	var nics []NIC
 
 	for i, network := range Networks(spec) {
-		nic := NIC{OLVMNetwork: network, field: "spec.olvmNetwork."}
+		nic := NIC{OLVMNetwork: network, Field: "spec.olvmNetwork."}
 		guest, path := &spec.VirtualMachine.Network, "spec.virtualMachine.network"
 		if i > 0 {
-			nic.field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
-			guest, path = spec.AdditionalNetworks[i-1].Guest, nic.field+"guest"
+			nic.Field = fmt.Sprintf("spec.additionalNetworks[%d].", i-1)
+			guest, path = spec.AdditionalNetworks[i-1].Guest, nic.Field+"guest"
 		}
 
 		if slices.ContainsFunc(nics, func(other NIC) bool { return other.VNICName == nic.VNICName }) {
-			return nil, New(infrav1.InvalidHardwareReason,
-				nic.field+"vnicName",
+			return nil, blocker.New(infrav1.InvalidHardwareReason,
+				nic.Field+"vnicName",
 				"the name %q is used twice; network interfaces of a VM have different names",
 				nic.VNICName,
 			)
 		}
 
 		if nic.InterfaceType != "" && !slices.Contains(interfaceTypes, nic.InterfaceType) {
-			return nil, New(infrav1.InvalidHardwareReason,
-				nic.field+"interfaceType",
+			return nil, blocker.New(infrav1.InvalidHardwareReason,
+				nic.Field+"interfaceType",
 				"%q is none of virtio, %s; correct it here or in %s.interfaceType",
 				nic.InterfaceType,
 				strings.Join(interfaceTypes, ", "),
@@ -147,7 +148,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 				return other.Guest != nil &&
 					other.Guest.Interface == nic.Guest.Interface
 			}) {
-				return nil, New(infrav1.InvalidHardwareReason,
+				return nil, blocker.New(infrav1.InvalidHardwareReason,
 					path+".interface",
 					"the guest's interface %q is configured twice; write what the guest calls this one",
 					nic.Guest.Interface,
@@ -163,7 +164,7 @@ func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC,
 
 // unusable is a network configuration that cannot be used.
 func unusable(field, format string, args ...any) error {
-	return New(infrav1.AddressRangeInvalidReason, field, format, args...)
+	return blocker.New(infrav1.AddressRangeInvalidReason, field, format, args...)
 }
 
 // guestNIC reads the configuration of one interface at path, or of the IP profile that it names.
@@ -174,7 +175,7 @@ func guestNIC(
 		Field:     path,
 		Interface: cmp.Or(network.Interface, defaultInterface),
 		FromPools: network.AddressesFromPools,
-		first:     first,
+		First:     first,
 	}
 	addressing, source := network.Addressing, path
 	if network.IPProfileName != "" {
@@ -187,10 +188,10 @@ func guestNIC(
 				names = append(names, p.Name)
 			}
 
-			return nil, &Error{
-				infrav1.IPProfileNotFoundReason,
-				path + ".ipProfileName",
-				fmt.Sprintf(
+			return nil, &blocker.Error{
+				Reason: infrav1.IPProfileNotFoundReason,
+				Field:  path + ".ipProfileName",
+				Message: fmt.Sprintf(
 					"the OLVMCluster has no IP profile %q, it has %q; correct the name or add it to the "+
 						"OLVMCluster's spec.ipProfiles",
 					network.IPProfileName,
@@ -236,7 +237,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 				return rangeError(err, source)
 			}
 
-			if !g.first && addressing.Gateway == "" {
+			if !g.First && addressing.Gateway == "" {
 				pool.Gateway = netip.Addr{}
 			}
 
@@ -345,10 +346,10 @@ func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Address
 				field, ranges = ".ipv6.ipAddresses", addressing.IPv6.IPAddresses
 			}
 
-			return &Error{
-				infrav1.EndpointInAddressPoolReason,
-				source + field,
-				fmt.Sprintf(
+			return &blocker.Error{
+				Reason: infrav1.EndpointInAddressPoolReason,
+				Field:  source + field,
+				Message: fmt.Sprintf(
 					"%s %s is inside the machine ranges %s; take it out of the ranges",
 					v.What,
 					v.Address,

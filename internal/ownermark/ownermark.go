@@ -1,4 +1,5 @@
-package resolve
+// Package ownermark is the mark by which what was made in an engine is known as an object's own.
+package ownermark
 
 import (
 	"fmt"

@@ -1,4 +1,5 @@
-package resolve
+// Package blocker has the one shape of why something cannot go on: a condition reason, the field, and the remedy.
+package blocker
 
 import (
 	"errors"
@@ -8,22 +9,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Error says which field cannot be used, why, and what to do. Reason is a condition reason.
+// Error is why something cannot go on.
 type Error struct {
-	Reason  string
-	Field   string
+	// Reason of the condition that reports it.
+	Reason string
+	// Field that is to be corrected; empty where something else has to happen first.
+	Field string
+	// Message says what is wrong, and the remedy.
 	Message string
 }
 
-func (e *Error) Error() string { return e.Field + ": " + e.Message }
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return e.Message
+	}
+
+	return e.Field + ": " + e.Message
+}
 
 // New returns the error of a field.
 func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// nameError turns a name that does not exist into an error of its field.
-func nameError(err error, reason, field string) error {
+// NotFound turns a name that does not exist into an error of its field.
+func NotFound(err error, reason, field string) error {
 	var unknown *engine.NameError
 	if !errors.As(err, &unknown) {
 		return err

@@ -1,4 +1,4 @@
-package resolve
+package placement
 
 import (
 	"cmp"
@@ -9,7 +9,10 @@ import (
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -49,10 +52,10 @@ func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, co
 
 	for _, name := range named {
 		if !slices.Contains(all, name) {
-			return nil, &Error{
-				infrav1.AffinityGroupNotFoundReason,
-				"spec.virtualMachine.placement.affinityGroupNames",
-				fmt.Sprintf(
+			return nil, &blocker.Error{
+				Reason: infrav1.AffinityGroupNotFoundReason,
+				Field:  "spec.virtualMachine.placement.affinityGroupNames",
+				Message: fmt.Sprintf(
 					"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group",
 					name,
 					known(all),
@@ -227,7 +230,7 @@ func giveHost(
 // GroupName is the name of a group in the engine, where names of groups are unique across all clusters: it carries the
 // beginning of the cluster's UUID. Namespaces and names have no underscore, so no two OLVMClusters of a management
 // cluster get the same.
-func GroupName(owner Owner, key GroupKey) string {
+func GroupName(owner ownermark.Owner, key GroupKey) string {
 	const shown = 8
 
 	return strings.Join(
@@ -237,23 +240,23 @@ func GroupName(owner Owner, key GroupKey) string {
 }
 
 // groupDescription is the description of a group in the engine, with the mark of its owner.
-func groupDescription(owner Owner, g Group) string {
+func groupDescription(owner ownermark.Owner, g Group) string {
 	return strings.TrimSpace(g.Description + " [" + owner.Comment() + "]")
 }
 
 // GroupOwner reads the mark in a group's description; false where the group is not ours.
-func GroupOwner(description string) (Owner, bool) {
+func GroupOwner(description string) (ownermark.Owner, bool) {
 	at := strings.LastIndex(description, "[capolvm ")
 	if at < 0 {
-		return Owner{}, false
+		return ownermark.Owner{}, false
 	}
 
-	return OwnerOf(strings.TrimSuffix(description[at+1:], "]"))
+	return ownermark.OwnerOf(strings.TrimSuffix(description[at+1:], "]"))
 }
 
 // Cluster is what to render for the groups of an OLVMCluster.
-func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []Group) render.Cluster {
-	out := render.Cluster{Engine: RenderEngine(client, config)}
+func Cluster(client *engine.Client, config engine.Config, owner ownermark.Owner, groups []Group) render.Cluster {
+	out := render.Cluster{Engine: connection.RenderEngine(client, config)}
 	for _, g := range groups {
 		out.Groups = append(out.Groups, render.AffinityGroup{
 			Key:         g.Key().String(),
@@ -271,7 +274,7 @@ func Cluster(client *engine.Client, config engine.Config, owner Owner, groups []
 // made and did not live to record. It returns what to import: the import ID by the address in the state. A group of our
 // name that is not ours is an error.
 func FindGroups(
-	ctx context.Context, client *engine.Client, owner Owner, groups []Group, inState []GroupKey,
+	ctx context.Context, client *engine.Client, owner ownermark.Owner, groups []Group, inState []GroupKey,
 ) (map[render.Address]string, error) {
 	imports := map[render.Address]string{}
 
@@ -296,10 +299,10 @@ func FindGroups(
 		if at < 0 {
 			found := named[0]
 
-			return nil, &Error{
-				infrav1.AffinityGroupConflictReason,
-				"spec.affinityGroups",
-				fmt.Sprintf(
+			return nil, &blocker.Error{
+				Reason: infrav1.AffinityGroupConflictReason,
+				Field:  "spec.affinityGroups",
+				Message: fmt.Sprintf(
 					"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its "+
 						"description is %q); rename or delete it",
 					found.Name,

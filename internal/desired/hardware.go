@@ -1,4 +1,4 @@
-package resolve
+package desired
 
 import (
 	"cmp"
@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -19,7 +21,7 @@ const (
 
 // invalid is an option that contradicts another or the template.
 func invalid(field, format string, args ...any) error {
-	return New(infrav1.InvalidHardwareReason, field, format, args...)
+	return blocker.New(infrav1.InvalidHardwareReason, field, format, args...)
 }
 
 // operatingSystem checks a name that an engine takes whatever it is: where it does not know it, it makes the VM with
@@ -30,8 +32,34 @@ func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.Virt
 	}
 
 	if err := client.CheckOperatingSystem(ctx, vm.OSType); err != nil {
-		return nameError(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
+		return blocker.NotFound(err, infrav1.OperatingSystemNotFoundReason, vmPath+"osType")
 	}
+
+	return nil
+}
+
+// instanceType resolves the type that sizes a VM; nothing else may.
+func instanceType(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
+	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
+		return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
+			vm.InstanceType)
+	}
+
+	for field, value := range map[string]string{
+		"guaranteedMemory": vm.GuaranteedMemory,
+		"maximumMemory":    vm.MaximumMemory,
+	} {
+		if value != "" {
+			return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two", vm.InstanceType)
+		}
+	}
+
+	sized, err := client.InstanceType(ctx, vm.InstanceType)
+	if err != nil {
+		return blocker.NotFound(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
+	}
+
+	out.InstanceTypeID = sized.ID.String()
 
 	return nil
 }
@@ -39,29 +67,7 @@ func operatingSystem(ctx context.Context, client *engine.Client, vm infrav1.Virt
 // sizes resolves memory and CPU: explicit ones, or an instance type.
 func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine) error {
 	if vm.InstanceType != "" {
-		if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
-			return invalid(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
-				vm.InstanceType)
-		}
-
-		for field, value := range map[string]string{
-			"guaranteedMemory": vm.GuaranteedMemory,
-			"maximumMemory":    vm.MaximumMemory,
-		} {
-			if value != "" {
-				return invalid(vmPath+field, "the instance type %q has the memory; remove one of the two",
-					vm.InstanceType)
-			}
-		}
-
-		sized, err := client.InstanceType(ctx, vm.InstanceType)
-		if err != nil {
-			return nameError(err, infrav1.InstanceTypeNotFoundReason, vmPath+"instanceType")
-		}
-
-		out.InstanceTypeID = sized.ID.String()
-
-		return nil
+		return instanceType(ctx, client, vm, out)
 	}
 
 	if !autoPinned(vm) {
@@ -82,7 +88,11 @@ func sizes(ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine
 
 		var err error
 		if *size.into, err = ParseMemory(size.text); err != nil {
-			return &Error{infrav1.InvalidMemoryReason, vmPath + size.field, err.Error()}
+			return &blocker.Error{
+				Reason:  infrav1.InvalidMemoryReason,
+				Field:   vmPath + size.field,
+				Message: err.Error(),
+			}
 		}
 	}
 
@@ -105,7 +115,11 @@ func autoPinned(vm infrav1.VirtualMachine) bool { return vm.CPU.AutoPinningPolic
 
 // autoPinning checks what the engine would refuse when the VM is half made.
 func autoPinning(
-	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, placement Placement, out *render.Machine,
+	ctx context.Context,
+	client *engine.Client,
+	vm infrav1.VirtualMachine,
+	placement placement.Placement,
+	out *render.Machine,
 ) error {
 	const field = vmPath + "cpu.autoPinningPolicy"
 	if !autoPinned(vm) {
@@ -181,7 +195,7 @@ func tags(ctx context.Context, client *engine.Client, names []string, out *rende
 	for i, name := range names {
 		tag, err := client.TagByName(ctx, name)
 		if err != nil {
-			return nameError(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
+			return blocker.NotFound(err, infrav1.TagNotFoundReason, fmt.Sprintf("%stags[%d]", vmPath, i))
 		}
 
 		out.TagIDs = append(out.TagIDs, tag.ID.String())
@@ -269,7 +283,7 @@ func dataDisk(
 	if d.StorageDomainName != "" {
 		domain, err := client.StorageDomain(ctx, dc, d.StorageDomainName)
 		if err != nil {
-			return out, nameError(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
+			return out, blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, field+"storageDomainName")
 		}
 
 		out.StorageDomainID = domain.ID.String()
@@ -304,7 +318,7 @@ func rootDisk(
 	if want.StorageDomainName != "" {
 		domain, err := client.StorageDomain(ctx, dc, want.StorageDomainName)
 		if err != nil {
-			return nameError(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
+			return blocker.NotFound(err, infrav1.StorageDomainNotFoundReason, path+"storageDomainName")
 		}
 
 		domainID = domain.ID.String()

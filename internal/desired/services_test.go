@@ -1,10 +1,11 @@
-package resolve
+package desired
 
 import (
 	"strings"
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 )
 
 func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
@@ -120,7 +121,7 @@ func TestServicesThatCannotWork(t *testing.T) {
 }
 
 func TestServicesWaitForTheirRouterIDs(t *testing.T) {
-	in := Input{ControlPlane: true, NICs: []NIC{{}}}
+	in := Input{ControlPlane: true, NICs: []addressing.NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
 	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
 	_, err := services(in, nil)
