@@ -267,7 +267,7 @@ func (o *remove) checkGone(ctx context.Context, name string) error {
 		return err
 	}
 
-	machines, trouble := tree.machines()
+	machines, trouble := tree.Machines()
 	if trouble != "" {
 		trouble = "; " + trouble
 	}

@@ -796,8 +796,8 @@ func (m *management) checkReady(name string) func(context.Context) error {
 		}
 
 		for _, child := range tree.Children {
-			if child.waiting != "" {
-				return errors.New(child.waiting)
+			if child.Waiting != "" {
+				return errors.New(child.Waiting)
 			}
 		}
 
@@ -812,7 +812,7 @@ func (m *management) troubles(ctx context.Context, name string) error {
 		return err
 	}
 
-	return errors.New(tree.trouble())
+	return errors.New(tree.Trouble())
 }
 
 // writeKubeconfig writes the kubeconfig of the cluster, and makes a client with it.

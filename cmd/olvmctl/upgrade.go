@@ -511,8 +511,8 @@ func (o *upgrade) rollOut(ctx context.Context, cluster *clusterv1.Cluster, p *pa
 		}
 
 		for _, child := range tree.Children {
-			if child.Kind+" "+child.Name == p.name && child.waiting != "" {
-				return errors.New(child.waiting)
+			if child.Kind+" "+child.Name == p.name && child.Waiting != "" {
+				return errors.New(child.Waiting)
 			}
 		}
 
@@ -573,8 +573,8 @@ func (o *upgrade) topology(ctx context.Context, cluster *clusterv1.Cluster) erro
 			}
 
 			for _, child := range tree.Children {
-				if child.version != "" && child.version != o.version {
-					return fmt.Errorf("%s %s has version %s", child.Kind, child.Name, child.version)
+				if child.Version != "" && child.Version != o.version {
+					return fmt.Errorf("%s %s has version %s", child.Kind, child.Name, child.Version)
 				}
 			}
 

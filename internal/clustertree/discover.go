@@ -1,0 +1,262 @@
+package clustertree
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+// Discover reads the objects of a cluster into a tree.
+func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*Node, error) {
+	found, err := partsOf(ctx, reader, cluster)
+	if err != nil {
+		return nil, err
+	}
+
+	root := &Node{
+		Kind:    "Cluster",
+		Name:    cluster.Name,
+		Summary: string(found.cluster.Status.GetTypedPhase()),
+		Problem: problem(found.cluster, clusterv1.ClusterAvailableCondition),
+	}
+	if infra := &found.olvmCluster; infra.Name != "" {
+		root.Children = append(root.Children, Node{
+			Kind:    "OLVMCluster",
+			Name:    infra.Name,
+			Summary: infra.Spec.OLVMOvirtAPIServer.ServerURL,
+			Problem: problem(infra, infrav1.ReadyCondition),
+		})
+	}
+
+	for i := range found.controlPlanes.Items {
+		root.Children = append(root.Children, found.controlPlane(&found.controlPlanes.Items[i]))
+	}
+
+	for i := range found.deployments.Items {
+		root.Children = append(root.Children, found.deployment(&found.deployments.Items[i]))
+	}
+
+	root.Children = append(root.Children, found.take(func(*clusterv1.Machine) bool { return true })...)
+
+	return root, nil
+}
+
+// parts are the objects of a cluster.
+type parts struct {
+	cluster *clusterv1.Cluster
+	// olvmCluster has no name where there is none.
+	olvmCluster   infrav1.OLVMCluster
+	controlPlanes controlplanev1.KubeadmControlPlaneList
+	deployments   clusterv1.MachineDeploymentList
+	machines      clusterv1.MachineList
+	// olvmMachines by their names.
+	olvmMachines map[string]*infrav1.OLVMMachine
+	// taken are the names of the machines that are in the tree already.
+	taken map[string]bool
+}
+
+// partsOf reads the objects of a cluster.
+func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
+	out := &parts{cluster: cluster, olvmMachines: map[string]*infrav1.OLVMMachine{}, taken: map[string]bool{}}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+	if err := reader.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
+	}
+
+	var olvmMachines infrav1.OLVMMachineList
+	lists := []client.ObjectList{&out.controlPlanes, &out.deployments, &out.machines, &olvmMachines}
+	of := []client.ListOption{
+		client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name},
+	}
+
+	for _, list := range lists {
+		if err := reader.List(ctx, list, of...); err != nil {
+			return nil, fmt.Errorf("failed to list what the cluster has: %w", err)
+		}
+	}
+
+	for i := range olvmMachines.Items {
+		out.olvmMachines[olvmMachines.Items[i].Name] = &olvmMachines.Items[i]
+	}
+
+	return out, nil
+}
+
+// take describes the machines that belong to an owner, and that no owner before has taken.
+func (c *parts) take(belongs func(*clusterv1.Machine) bool) []Node {
+	var out []Node
+
+	for i := range c.machines.Items {
+		machine := &c.machines.Items[i]
+		if c.taken[machine.Name] || !belongs(machine) {
+			continue
+		}
+
+		c.taken[machine.Name] = true
+		out = append(out, describeMachine(machine, c.olvmMachines[machine.Spec.InfrastructureRef.Name]))
+	}
+
+	return out
+}
+
+func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
+	count := replicas{
+		wanted:   kcp.Spec.Replicas,
+		all:      kcp.Status.Replicas,
+		ready:    kcp.Status.ReadyReplicas,
+		upToDate: kcp.Status.UpToDateReplicas,
+		seen:     kcp.Status.ObservedGeneration >= kcp.Generation,
+	}
+
+	return Node{
+		Kind: "KubeadmControlPlane",
+		Name: kcp.Name,
+		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0),
+			ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
+		Version: kcp.Spec.Version,
+		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
+		Waiting: count.missing("KubeadmControlPlane "+kcp.Name, kcp),
+		Children: c.take(func(machine *clusterv1.Machine) bool {
+			_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
+			return control
+		}),
+	}
+}
+
+func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
+	version := md.Spec.Template.Spec.Version
+	count := replicas{
+		wanted:   md.Spec.Replicas,
+		all:      md.Status.Replicas,
+		ready:    md.Status.ReadyReplicas,
+		upToDate: md.Status.UpToDateReplicas,
+		seen:     md.Status.ObservedGeneration >= md.Generation,
+	}
+
+	return Node{
+		Kind: "MachineDeployment",
+		Name: md.Name,
+		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0),
+			ptr.Deref(md.Spec.Replicas, 1), version),
+		Version: version,
+		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
+		Waiting: count.missing("MachineDeployment "+md.Name, md),
+		Children: c.take(func(machine *clusterv1.Machine) bool {
+			return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
+		}),
+	}
+}
+
+// replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen reports that
+// it has looked at what it is to have.
+type replicas struct {
+	wanted, all, ready, upToDate *int32
+	seen                         bool
+}
+
+// missing is what an owner of machines is still to get, and what its machines say of that; empty for nothing.
+func (r replicas) missing(who string, owner conditions.Getter) string {
+	wanted := ptr.Deref(r.wanted, 1)
+	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
+	out, condition := "", clusterv1.MachinesUpToDateCondition
+
+	switch {
+	case !r.seen:
+		out = who + " was just changed"
+	case upToDate < wanted:
+		out = fmt.Sprintf("%s has %d of %d machines up to date", who, upToDate, wanted)
+	case ready < wanted:
+		out = fmt.Sprintf("%s has %d of %d machines ready", who, ready, wanted)
+		condition = clusterv1.MachinesReadyCondition
+	case all > wanted:
+		return fmt.Sprintf("%s has %d machines, %d of which are to go", who, all, all-wanted)
+	default:
+		return ""
+	}
+
+	found := conditions.Get(owner, condition)
+	if found != nil && found.Status == metav1.ConditionFalse && found.Message != "" {
+		out += ": " + strings.Join(strings.Fields(found.Message), " ")
+	}
+
+	return out
+}
+
+// problem of an object by its condition; empty where it is true.
+func problem(object conditions.Getter, condition string) string {
+	found := conditions.Get(object, condition)
+	switch {
+	case found == nil:
+		return condition + " is not known yet"
+	case found.Status == metav1.ConditionTrue:
+		return ""
+	}
+
+	return strings.TrimSuffix(fmt.Sprintf("%s: %s", found.Reason, found.Message), ": ")
+}
+
+func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) Node {
+	out := Node{
+		Kind:    "Machine",
+		Name:    machine.Name,
+		Problem: problem(machine, clusterv1.MachineReadyCondition),
+		Machine: &Machine{
+			Phase: machine.Status.Phase, Version: machine.Spec.Version, Node: machine.Status.NodeRef.Name,
+		},
+	}
+	d := out.Machine
+	if infra != nil {
+		d.VMID = strings.TrimPrefix(infra.Spec.ProviderID, bootstrap.ProviderIDPrefix)
+		d.Terraform = infra.Status.Terraform
+		if infra.Status.OLVM != nil {
+			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
+		}
+
+		for _, address := range infra.Status.Addresses {
+			if address.Type == clusterv1.MachineInternalIP {
+				d.Addresses = append(d.Addresses, address.Address)
+			}
+		}
+	}
+
+	words := []string{d.Phase}
+	if d.VMID != "" {
+		words = append(words, "VM "+d.VMID+" "+d.VMStatus)
+	}
+
+	if len(d.Addresses) > 0 {
+		words = append(words, strings.Join(d.Addresses, " "))
+	}
+
+	if t := d.Terraform; t != nil && t.LastRun != nil {
+		run := t.LastRun
+		words = append(
+			words,
+			fmt.Sprintf(
+				"%d runs, the last %s %s in %.0f s (+%d ~%d -%d)",
+				t.Runs,
+				run.Operation,
+				strings.ToLower(run.Result),
+				run.CompletionTime.Sub(run.StartTime.Time).Seconds(),
+				run.Added,
+				run.Changed,
+				run.Destroyed,
+			),
+		)
+	}
+
+	out.Summary = strings.Join(words, ", ")
+
+	return out
+}

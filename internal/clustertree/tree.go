@@ -1,0 +1,117 @@
+// Package clustertree shows a cluster as a tree: control plane and MachineDeployments with their machines, the VMs and
+// Terraform runs of these, and why what is not ready is not.
+package clustertree
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Node is an object in the tree of a cluster.
+type Node struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Summary for people.
+	Summary string `json:"summary"`
+	// Problem is why it is not ready; empty where it is.
+	Problem string `json:"problem,omitempty"`
+	// Machine is what there is to say of a machine.
+	Machine  *Machine `json:"machine,omitempty"`
+	Children []Node   `json:"children,omitempty"`
+	// Waiting is what an owner of machines is still to get; empty for nothing.
+	Waiting string `json:"-"`
+	// Version of Kubernetes that an owner of machines is to have.
+	Version string `json:"-"`
+}
+
+// Machine is what a tree has of a machine beside its problem.
+type Machine struct {
+	Phase     string                   `json:"phase"`
+	Version   string                   `json:"version,omitempty"`
+	Node      string                   `json:"node,omitempty"`
+	VMID      string                   `json:"vmID,omitempty"`
+	VMStatus  string                   `json:"vmStatus,omitempty"`
+	Addresses []string                 `json:"addresses,omitempty"`
+	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
+}
+
+// Trouble is what to tell of a cluster that is not there yet: of the parts that others wait for, the first that is not
+// ready.
+func (n *Node) Trouble() string {
+	_, machine := n.Machines()
+	var others []string
+
+	for _, child := range n.Children {
+		if child.Problem != "" {
+			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, firstLine(child.Problem)))
+		}
+	}
+
+	if len(others) > 0 && n.Children[0].Kind == "OLVMCluster" && n.Children[0].Problem != "" {
+		return others[0]
+	}
+
+	switch {
+	case machine != "":
+		return machine
+	case len(others) > 0:
+		return others[0]
+	}
+
+	return n.Kind + " " + n.Name + ": " + firstLine(n.Problem)
+}
+
+// Machines of a cluster: how many there are, and what is wrong with the first that is not ready.
+func (n *Node) Machines() (count int, trouble string) {
+	for _, owner := range n.Children {
+		for _, machine := range owner.Children {
+			count++
+			if machine.Problem != "" && trouble == "" {
+				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem))
+			}
+		}
+	}
+
+	return count, trouble
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// Print writes the tree for people.
+func (n *Node) Print(out io.Writer) error {
+	var text strings.Builder
+	n.print(&text, "", "")
+	_, err := io.WriteString(out, text.String())
+
+	return err
+}
+
+// print writes an object, and what is below it; rest is what goes before its later lines.
+func (n *Node) print(out *strings.Builder, first, rest string) {
+	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
+
+	for _, line := range strings.Split(n.Problem, "\n") {
+		if line != "" {
+			below := "  "
+			if len(n.Children) > 0 {
+				below = "│ "
+			}
+
+			fmt.Fprintf(out, "%s%s  ! %s\n", rest, below, line)
+		}
+	}
+
+	for i := range n.Children {
+		if i == len(n.Children)-1 {
+			n.Children[i].print(out, rest+"└─", rest+"  ")
+		} else {
+			n.Children[i].print(out, rest+"├─", rest+"│ ")
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package clustertree
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// printed is the tree of objects before.
+const printed = `Cluster/prod  Provisioned
+│   ! NotAvailable: one node is missing
+├─OLVMCluster/prod  https://engine.example.com/ovirt-engine
+├─KubeadmControlPlane/cp  1 of 3 ready, v1.36.1
+│ │   ! NotAvailable: two machines are missing
+│ └─Machine/cp-1  Running, VM 0193 up, 10.0.0.10, 2 runs, the last apply succeeded in 3 s (+4 ~0 -0)
+├─MachineDeployment/md  1 of 1 ready, v1.36.1
+│ └─Machine/md-1  Pending
+│       ! WaitingForBootstrapData
+└─Machine/lone  Running
+`
+
+func condition(kind string, ok bool, reason, message string) []metav1.Condition {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+
+	return []metav1.Condition{{Type: kind, Status: status, Reason: reason, Message: message}}
+}
+
+func machine(name, infra, phase string, labels map[string]string, conditions []metav1.Condition) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: meta(name, labels)}
+	m.Spec.InfrastructureRef.Name = infra
+	m.Status.Phase = phase
+	m.Status.Conditions = conditions
+
+	return m
+}
+
+func meta(name string, labels map[string]string) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: "prod"}}
+	for key, value := range labels {
+		out.Labels[key] = value
+	}
+
+	return out
+}
+
+// prod is a cluster that is half way there.
+func prod() (*clusterv1.Cluster, []client.Object) {
+	cluster := &clusterv1.Cluster{ObjectMeta: meta("prod", nil)}
+	cluster.Spec.InfrastructureRef.Name = "prod"
+	cluster.Status.Phase = "Provisioned"
+	cluster.Status.Conditions = condition(clusterv1.ClusterAvailableCondition, false, "NotAvailable",
+		"one node is missing")
+
+	infra := &infrav1.OLVMCluster{ObjectMeta: meta("prod", nil)}
+	infra.Spec.OLVMOvirtAPIServer.ServerURL = "https://engine.example.com/ovirt-engine"
+	infra.Status.Conditions = condition(infrav1.ReadyCondition, true, "Ready", "")
+
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
+	kcp.Spec.Version, kcp.Spec.Replicas = "v1.36.1", ptr.To[int32](3)
+	kcp.Status.ReadyReplicas, kcp.Status.UpToDateReplicas = ptr.To[int32](1), ptr.To[int32](1)
+	kcp.Status.Conditions = condition(controlplanev1.KubeadmControlPlaneAvailableCondition, false, "NotAvailable",
+		"two machines are missing")
+
+	md := &clusterv1.MachineDeployment{ObjectMeta: meta("md", nil)}
+	md.Spec.Template.Spec.Version, md.Spec.Replicas = "v1.36.1", ptr.To[int32](1)
+	md.Status.Replicas, md.Status.ReadyReplicas = ptr.To[int32](1), ptr.To[int32](1)
+	md.Status.UpToDateReplicas = ptr.To[int32](1)
+	md.Status.Conditions = condition(clusterv1.MachineDeploymentAvailableCondition, true, "Available", "")
+
+	began := metav1.Now()
+	vm := &infrav1.OLVMMachine{ObjectMeta: meta("cp-1-infra", nil)}
+	vm.Spec.ProviderID = "olvm://0193"
+	vm.Status.OLVM = &infrav1.OLVMStatus{}
+	vm.Status.OLVM.VirtualMachine.Status = "up"
+	vm.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"}}
+	vm.Status.Terraform = &infrav1.TerraformStatus{Runs: 2, LastRun: &infrav1.TerraformRun{
+		Operation:      "apply",
+		Result:         "Succeeded",
+		StartTime:      began,
+		CompletionTime: metav1.NewTime(began.Add(3e9)),
+		Added:          4,
+	}}
+
+	ready := condition(clusterv1.MachineReadyCondition, true, "Ready", "")
+	waiting := condition(clusterv1.MachineReadyCondition, false, "WaitingForBootstrapData", "")
+
+	return cluster, []client.Object{
+		cluster, infra, kcp, md, vm,
+		machine("cp-1", "cp-1-infra", "Running", map[string]string{clusterv1.MachineControlPlaneLabel: ""}, ready),
+		machine("md-1", "md-1-infra", "Pending", map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}, waiting),
+		machine("lone", "", "Running", nil, ready),
+	}
+}
+
+func discover(t *testing.T) *Node {
+	t.Helper()
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	cluster, objects := prod()
+	tree, err := Discover(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	return tree
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := discover(t).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+
+	if diff := cmp.Diff(printed, out.String()); diff != "" {
+		t.Errorf("the tree (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrouble(t *testing.T) {
+	tree := discover(t)
+	count, trouble := tree.Machines()
+	if want := "Machine md-1: WaitingForBootstrapData"; count != 2 || trouble != want || tree.Trouble() != want {
+		t.Errorf("%d machines, %q, %q", count, trouble, tree.Trouble())
+	}
+
+	if got := tree.Children[1].Waiting; got != "KubeadmControlPlane cp has 1 of 3 machines up to date" {
+		t.Errorf("the control plane waits for %q", got)
+	}
+}
