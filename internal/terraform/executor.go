@@ -1,11 +1,8 @@
 package terraform
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -386,96 +383,6 @@ func (x *Executor) attach(ctx context.Context, use Use) (*tfexec.ReattachOption,
 	}}), stop, nil
 }
 
-// moduleManifest is what init writes about local modules. It depends on the configuration's files alone, so one init
-// serves all machines: with the provider attached, nothing else of init is needed.
-func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
-	subset, key := modulesOf(files)
-	if key == "" {
-		return nil, nil // no module, nothing to initialise
-	}
-
-	x.mu.Lock()
-	manifest, ok := x.modules[key]
-	x.mu.Unlock()
-	if ok {
-		return manifest, nil
-	}
-
-	manifest, err := x.init(ctx, subset)
-	if err != nil {
-		return nil, err
-	}
-
-	x.mu.Lock()
-	x.modules[key] = manifest
-	x.mu.Unlock()
-
-	return manifest, nil
-}
-
-// modulesOf are the files on which the list of modules depends, and the digest of the modules; "" where there are none.
-func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
-	digest := sha256.New()
-	subset = map[string][]byte{}
-	hasModules := false
-
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		inModule := strings.Contains(name, "/")
-		if filepath.Ext(name) != ".tf" || !inModule && strings.HasPrefix(name, "imports") {
-			continue
-		}
-
-		subset[name] = files[name]
-		if inModule {
-			hasModules = true
-			fmt.Fprintf(digest, "%q %d\n", name, len(files[name]))
-			digest.Write(files[name])
-		}
-	}
-
-	if !hasModules {
-		return nil, ""
-	}
-
-	return subset, hex.EncodeToString(digest.Sum(nil))
-}
-
-// init runs Terraform's init in a folder of its own, and returns its list of modules.
-func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, error) {
-	dir, err := os.MkdirTemp(x.scratch, "init-")
-	if err != nil {
-		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
-	}
-	defer os.RemoveAll(dir)
-
-	for name, content := range files {
-		if err := write(dir, name, content); err != nil {
-			return nil, err
-		}
-	}
-
-	tf, leave, err := x.command(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	reattach, stop, err := x.attach(ctx, Use{Types: typesOf(files, nil)})
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	if err := x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) }); err != nil {
-		return nil, fmt.Errorf("terraform init failed: %w", err)
-	}
-
-	manifest, err := os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json"))
-	if err != nil {
-		return nil, fmt.Errorf("terraform init left no list of modules: %w", err)
-	}
-
-	return manifest, nil
-}
-
 func (r *run) plan(ctx context.Context) (*eventWriter, error) {
 	events := &eventWriter{redact: r.redact}
 	ctx, cancel := r.bounded(ctx)
@@ -612,100 +519,4 @@ func (r *run) close() {
 			return
 		}
 	}
-}
-
-// stateKeeper makes the state durable while the executor works.
-type stateKeeper struct {
-	run  *run
-	ctx  context.Context
-	mu   sync.Mutex
-	seen []byte // last that was whole
-	last []byte // last that was saved
-	err  error
-	// reported reports that the executor told of a resource that it applied: then there must be a state.
-	reported bool
-}
-
-// applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
-func (k *stateKeeper) applied(address, id string) {
-	k.reported = true
-	if k.run.Applied != nil && id != "" {
-		k.run.Applied(k.ctx, address, id)
-	}
-
-	if !k.run.writesAtOnce {
-		return
-	}
-
-	deadline := time.Now().Add(2 * time.Second)
-
-	for {
-		state, err := readWithin(k.run.Dir, stateFile)
-		if err == nil && json.Valid(state) {
-			k.seen = state
-			if id == "" || bytes.Contains(state, []byte(id)) {
-				k.save(state)
-				return
-			}
-		}
-
-		if time.Now().After(deadline) {
-			return
-		}
-
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
-func (k *stateKeeper) finish() error {
-	state, err := readWithin(k.run.Dir, stateFile)
-	if errors.Is(err, fs.ErrNotExist) && !k.reported {
-		return nil
-	}
-
-	if errors.Is(err, fs.ErrNotExist) {
-		// The executor had the file open: it wrote to one that nobody finds any more, and noticed nothing.
-		return fmt.Errorf(
-			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
-			k.run.Dir,
-		)
-	}
-
-	if err != nil {
-		return fmt.Errorf("failed to read the state: %w", err)
-	}
-
-	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
-		state = k.seen
-	}
-
-	k.mu.Lock()
-	k.err = nil // only the last state counts
-	k.mu.Unlock()
-	k.save(state)
-	if k.err != nil {
-		// Renamed, not written anew: the disk may be full.
-		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
-		return fmt.Errorf("failed to save the state: %w", k.err)
-	}
-
-	return nil
-}
-
-func (k *stateKeeper) save(state []byte) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
-		return
-	}
-
-	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
-	defer cancel()
-	begin := time.Now()
-	if k.err = k.run.SaveState(ctx, state); k.err == nil {
-		k.last = slices.Clone(state)
-	}
-
-	stateSaveSeconds.WithLabelValues(outcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
 }

@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// endpoint picks the host's own address where it can be reached from here, else the proxy on the engine.
+func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string, error) {
+	var problems []error
+
+	for _, target := range []string{transfer.TransferURL, transfer.ProxyURL} {
+		if target == "" {
+			continue
+		}
+
+		answer, err := u.data(ctx, http.MethodOptions, target, nil, nil)
+		var refused *Fault
+		if err == nil || errors.As(err, &refused) && refused.StatusCode < 500 {
+			var can struct {
+				Features []string `json:"features"`
+			}
+			u.zeroes = json.Unmarshal(answer, &can) == nil && slices.Contains(can.Features, "zero")
+
+			return target, nil // somebody answers, even if not to this
+		}
+
+		problems = append(problems, err)
+	}
+
+	return "", fmt.Errorf("no data endpoint can be reached: %w", errors.Join(problems...))
+}
+
+// send sends the image in chunks.
+func (u *upload) send(ctx context.Context, target string) error {
+	total := u.options.Size
+	u.progress(u.sent, total)
+
+	for begin := u.sent; begin < total; {
+		end := min(begin+u.options.ChunkBytes, total)
+		if err := u.sendChunk(ctx, target, begin, end); err != nil {
+			return err
+		}
+
+		begin = end
+		u.progress(begin, total)
+	}
+
+	return nil
+}
+
+// sendChunk sends the bytes from begin to before end, again where the connection breaks and the engine still waits.
+// Zeroes are not sent, but named.
+func (u *upload) sendChunk(ctx context.Context, target string, begin, end int64) error {
+	zero, err := u.isZero(begin, end)
+	if err != nil {
+		return fmt.Errorf("failed to read the image: %w", err)
+	}
+
+	pause := waitFirst
+
+	for try := 1; ; try++ {
+		err := u.sendOnce(ctx, target, begin, end, zero)
+		if err == nil {
+			return nil
+		}
+
+		if !AnswerLost(err) || try == chunkTries || ctx.Err() != nil {
+			hint := ""
+			if hasStatus(err, http.StatusInternalServerError) {
+				hint = " (the host could not write it: is the storage domain full?)"
+			}
+
+			return fmt.Errorf("failed to send bytes %d to %d: %w%s", begin, end, err, hint)
+		}
+
+		if seen, lookErr := u.Transfer(ctx, u.transfer); lookErr == nil && seen.Phase != TransferTransferring {
+			return u.failure(seen)
+		}
+
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+
+		pause *= 3
+	}
+}
+
+// sendOnce sends the bytes from begin to before end, or names them where they are zero.
+func (u *upload) sendOnce(ctx context.Context, target string, begin, end int64, zero bool) error {
+	last := end == u.options.Size
+	if zero {
+		zeroes := map[string]any{"op": "zero", "offset": begin, "size": end - begin, "flush": last}
+		text, err := json.Marshal(zeroes)
+		if err != nil {
+			return fmt.Errorf("failed to build the request: %w", err)
+		}
+
+		_, err = u.data(ctx, http.MethodPatch, target, http.Header{
+			"Content-Type": {"application/json"},
+		}, io.NewSectionReader(bytes.NewReader(text), 0, int64(len(text))))
+
+		return err
+	}
+
+	flush, separator := "n", "?"
+	if last {
+		flush = "y"
+	}
+
+	if strings.Contains(target, "?") {
+		separator = "&"
+	}
+
+	_, err := u.data(ctx, http.MethodPut, target+separator+"flush="+flush, http.Header{
+		"Content-Type":  {"application/octet-stream"},
+		"Content-Range": {fmt.Sprintf("bytes %d-%d/*", begin, end-1)},
+	}, io.NewSectionReader(u.options.Image, begin, end-begin))
+
+	return err
+}
+
+// isZero reports whether the bytes from begin to before end are all zero, and the data endpoint can write zeroes by
+// itself.
+func (u *upload) isZero(begin, end int64) (bool, error) {
+	if !u.zeroes {
+		return false, nil
+	}
+
+	buffer := make([]byte, 64<<10)
+	for at := begin; at < end; at += int64(len(buffer)) {
+		part := buffer[:min(int64(len(buffer)), end-at)]
+		if _, err := u.options.Image.ReadAt(part, at); err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+
+		if !bytes.Equal(part, zeroes[:len(part)]) {
+			return false, nil
+		}
+	}
+
+	return true, nil
+}
+
+var zeroes [64 << 10]byte
+
+// data sends a request to a data endpoint: the engine's CA signs its certificate too, and the URL is the ticket, so no
+// session is shown.
+func (u *upload) data(
+	ctx context.Context, method, target string, header http.Header, body *io.SectionReader,
+) (answer []byte, err error) {
+	parsed, err := url.Parse(target)
+	if err != nil || parsed.Scheme != "https" {
+		return nil, fmt.Errorf("the engine names a data endpoint that is not an https URL: %q", target)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
+	defer cancel()
+	var payload io.Reader
+	if body != nil {
+		payload = body
+	}
+
+	request, err := http.NewRequestWithContext(ctx, method, target, payload)
+	if err != nil {
+		return nil, fmt.Errorf("failed to build the request: %w", err)
+	}
+
+	if header != nil {
+		request.Header = header.Clone()
+	}
+
+	if body != nil {
+		request.ContentLength = body.Size()
+	}
+
+	response, err := u.http.Do(request)
+	if err != nil {
+		return nil, endpointError(err, parsed.Host)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return nil, &UnreachableError{Err: err}
+	}
+
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		// The path is the ticket, which is a secret as long as the transfer lives.
+		return nil, &Fault{
+			Method:     method,
+			Path:       parsed.Host,
+			StatusCode: response.StatusCode,
+			Detail:     strings.TrimSpace(string(content)),
+		}
+	}
+
+	return content, nil
+}
+
+// endpointError is why a data endpoint gave no answer, without its URL, which is the ticket.
+func endpointError(err error, host string) error {
+	if errors.Is(err, context.Canceled) {
+		return context.Canceled
+	}
+
+	var about *url.Error
+	if errors.As(err, &about) {
+		err = about.Err
+	}
+
+	err = transportError(err)
+	var untrusted *TLSError
+	if errors.As(err, &untrusted) { // that of a host, not the engine's
+		return fmt.Errorf("the certificate of the data endpoint %s is not trusted: %w", host, untrusted.Err)
+	}
+
+	return err
+}

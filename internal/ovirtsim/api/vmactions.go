@@ -1,0 +1,436 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+// notUpdating refuses what cannot be done while a change of the VM is under way, such as "run VM".
+func notUpdating(v *store.VM, command string) error {
+	if v.Applied != nil {
+		return wire.Conflict("Cannot %s. VM is being updated.", command)
+	}
+
+	return nil
+}
+
+// inStatus refuses an action for the status that a VM is in.
+func inStatus(v *store.VM, command string) error {
+	return wire.Conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
+}
+
+// actionVM is the VM of the path, for an action. One that is not there is told by the action, and not by the path.
+func (c *call) actionVM(command string) (*store.VM, error) {
+	if v := c.store.VMs.Get(c.id("vm")); v != nil {
+		return v, nil
+	}
+
+	return nil, wire.Invalid("Cannot %s. VM is not found.", command)
+}
+
+// done is the answer to an action of a VM.
+func (c *call) done(v *store.VM) *wire.Element { return c.complete(wire.Ref("vm", "vms", v.ID)) }
+
+// checkStart refuses what the engine refuses before it looks for a host.
+func (c *call) checkStart(v *store.VM) error {
+	if err := notUpdating(v, "run VM"); err != nil {
+		return err
+	}
+
+	if err := c.settledSnapshots(v, "run VM"); err != nil {
+		return err
+	}
+
+	if len(v.MediatedDevices) > 0 {
+		return wire.Conflict(
+			"Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:",
+		)
+	}
+
+	switch v.Status {
+	case store.StatusDown, store.StatusSuspended, store.StatusPaused:
+	case store.StatusImageLocked:
+		return wire.Conflict("Cannot run VM: VM is locked. Please try again in a few minutes.")
+	default:
+		return inStatus(v, "run VM")
+	}
+
+	disks, err := c.startDisks(v)
+	if err != nil {
+		return err
+	}
+
+	// Only a VM that boots from nothing else needs what it boots from.
+	order := c.body.List("vm", "os", "boot", "devices", "device")
+	if len(order) == 0 {
+		order = v.Settings.List("os", "boot", "devices", "device")
+	}
+
+	only := ""
+	if len(order) == 1 {
+		only = order[0].Text
+	}
+
+	switch {
+	case only == "hd" && disks == 0:
+		return wire.Conflict("%s", noDiskText)
+	case only == "network" && len(c.store.NICsOf(v.ID)) == 0:
+		return wire.Conflict("Cannot run VM. There is no network interface to boot from.")
+	}
+
+	return nil
+}
+
+// startDisks counts the disks with which a VM can start.
+func (c *call) startDisks(v *store.VM) (int, error) {
+	disks := 0
+
+	for _, a := range c.store.AttachmentsOf(v.ID) {
+		d := c.store.Disks.Get(a.Disk)
+		switch {
+		case !a.Active:
+		case d.Status == store.StatusLocked:
+			return 0, wire.Conflict(
+				"Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.",
+				d.Name,
+			)
+		case d.Status == store.StatusIllegal:
+			return 0, wire.Conflict(
+				"Cannot run VM. The following attached disks are in ILLEGAL status: %s - please "+
+					"remove them and try again.",
+				d.Name,
+			)
+		default:
+			disks++
+		}
+	}
+
+	return disks, nil
+}
+
+func startVM(c *call) (*wire.Element, error) {
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Failed(
+			http.StatusInternalServerError,
+			"java.lang.NullPointerException: Cannot invoke "+
+				"\"org.ovirt.engine.core.common.businessentities.VM.getStatus()\" "+
+				"because the return value of \"org.ovirt.engine.core.bll.RunVmCommand.getVm()\" is null",
+		)
+	}
+
+	if v.Status == store.StatusPaused {
+		c.settle(v, store.StatusUp)
+		return c.done(v), nil
+	}
+
+	if err := c.checkStart(v); err != nil {
+		return nil, err
+	}
+
+	once := c.body.Get("vm")
+	want, err := c.startHost(once)
+	if err != nil {
+		return nil, err
+	}
+
+	if once.Has("initialization") {
+		if _, err := layInitialization(nil, once.Get("initialization"), commandOn("run VM")); err != nil {
+			return nil, err
+		}
+	}
+
+	c.work("Launching VM "+v.Name+map[bool]string{true: " in run-once mode", false: ""}[once != nil], v.ID)
+	if err := c.launchOn(v, want); err != nil {
+		c.finish(v.ID)
+		c.event(54, "error", "Failed to run VM "+v.Name+" (User: "+c.user.Name+").", eventOf{vm: v.ID})
+		return nil, err
+	}
+
+	v.OnceRun, v.RunOnce = once != nil, once.Get("initialization")
+	v.PauseAtStart = c.body.Yes("pause") || v.Settings.Yes("start_paused")
+	c.store.VMs.Put(v.ID, v)
+	c.event(
+		153,
+		"normal",
+		"VM "+v.Name+" was started by "+c.user.Name+" (Host: "+c.store.HostName(v.Host)+").",
+		eventOf{
+			vm:   v.ID,
+			host: v.Host,
+		},
+	)
+
+	return c.done(v), nil
+}
+
+// startHost is the host that a start names; empty where it names none.
+func (c *call) startHost(once *wire.Element) (string, error) {
+	hosts := once.List("placement_policy", "hosts", "host")
+	if len(hosts) == 0 {
+		return "", nil
+	}
+
+	if err := checkRef(hosts[0]); err != nil {
+		return "", err
+	}
+
+	found := referred(c.store.Hosts, hosts[0], func(h *store.Host) string { return h.Name })
+	if found == nil {
+		return "", wire.EntityNotFound(cmp.Or(wire.RefID(hosts[0]), hosts[0].Value("name")))
+	}
+
+	return found.ID, nil
+}
+
+// stopVM powers off; a VM that is down stays down, which the engine counts as success. The VM reads as before until its
+// host tells that it has ended, and the host refuses a second stop meanwhile.
+func stopVM(c *call) (*wire.Element, error) {
+	v, err := c.actionVM("stop VM")
+	if err != nil {
+		return nil, err
+	}
+
+	switch {
+	case v.Status == store.StatusDown:
+		c.work("Stopping VM "+v.Name, "")
+		return c.done(v), nil
+	case v.Status == store.StatusSuspended:
+		c.down(v)
+		return c.done(v), nil
+	case v.Status == store.StatusImageLocked || v.Status == store.StatusUnknown:
+		return nil, wire.Conflict("Cannot stop VM. VM is not running.")
+	case v.Stopping:
+		return nil, wire.Invalid("Desktop does not exist")
+	}
+
+	reason := c.body.Value("reason")
+	v.StopReason, v.Stopping = &reason, true
+	c.work("Stopping VM "+v.Name, v.ID)
+	c.halt(v)
+	v.Destination = ""
+	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+
+	return c.done(v), nil
+}
+
+// shutdownVM asks the guest, which may ignore it. A guest that does not run yet is powered off.
+func shutdownVM(c *call) (*wire.Element, error) {
+	v, err := c.actionVM("shutdown VM")
+	if err != nil {
+		return nil, err
+	}
+
+	switch v.Status {
+	case store.StatusDown, store.StatusPoweringDown:
+		c.work("Shutting down VM "+v.Name, "")
+		return c.done(v), nil
+	case store.StatusImageLocked, store.StatusUnknown, store.StatusSuspended:
+		return nil, wire.Conflict("Cannot shutdown VM. VM is not running.")
+	case store.StatusUp:
+		c.event(153, "normal", "VM shutdown initiated by "+c.user.Name+" on VM "+v.Name+".", eventOf{vm: v.ID})
+		if c.settings.GuestFault(GuestIgnoresShutdown, v.Name) {
+			v.Status = store.StatusPoweringDown
+			c.arrange(v, store.StatusUp, 4*c.settings.Timings.PowerDown)
+			return c.done(v), nil
+		}
+	}
+
+	reason := c.body.Value("reason")
+	v.StopReason = &reason
+	c.work("Shutting down VM "+v.Name, v.ID)
+	c.halt(v)
+	v.Status, v.Destination = store.StatusPoweringDown, ""
+	c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+
+	return c.done(v), nil
+}
+
+// restart is a reboot by the guest, or a reset of the machine.
+func (c *call) restart(command string) (*wire.Element, error) {
+	v, err := c.actionVM(command)
+	if err != nil {
+		return nil, err
+	}
+
+	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
+		return nil, inStatus(v, command)
+	}
+
+	c.halt(v)
+	v.Status = store.StatusRebootInProgress
+	c.arrange(v, store.StatusUp, c.settings.Timings.PowerUp)
+	c.work("Restarting VM "+v.Name, "")
+	c.event(157, "normal", "User "+c.user.Name+" initiated reboot of VM "+v.Name+".", eventOf{vm: v.ID})
+
+	return c.done(v), nil
+}
+
+func rebootVM(c *call) (*wire.Element, error) { return c.restart("restart VM") }
+
+func resetVM(c *call) (*wire.Element, error) { return c.restart("reset VM") }
+
+func suspendVM(c *call) (*wire.Element, error) {
+	v, err := c.actionVM("hibernate VM")
+	if err != nil {
+		return nil, err
+	}
+
+	if v.Status != store.StatusUp {
+		return nil, wire.Conflict("Cannot hibernate VM. VM is not up.")
+	}
+
+	c.halt(v)
+	v.Status = store.StatusSavingState
+	c.arrange(v, store.StatusSuspended, c.settings.Timings.PowerDown)
+	c.work("Hibernating VM "+v.Name, "")
+	c.status = http.StatusAccepted
+
+	return wire.El("action").Flag("async", true).Add(wire.Ref("job", "jobs", c.job), wire.Ref("vm", "vms", v.ID)).
+		Str("status", "pending"), nil
+}
+
+func migrateVM(c *call) (*wire.Element, error) {
+	v, err := c.actionVM("migrate VM")
+	if err != nil {
+		return nil, err
+	}
+
+	want := ""
+	if h := c.body.Get("host"); h != nil {
+		found := referred(c.store.Hosts, h, func(h *store.Host) string { return h.Name })
+		if found == nil {
+			return nil, wire.Invalid("Cannot migrate VM. Invalid Host Id.")
+		}
+
+		want = found.ID
+	}
+
+	switch {
+	case v.Status == store.StatusMigrating:
+		return nil, wire.Conflict("Cannot migrate VM. VM is already being migrated.")
+	case v.Host == "":
+		return nil, wire.Conflict("Cannot migrate VM. VM is not running.")
+	case v.PlacementAffinity == "pinned":
+		return nil, wire.Conflict("Cannot migrate VM. The VM is pinned to its host and cannot be migrated.")
+	}
+
+	if err := c.move(v, want); err != nil {
+		return nil, err
+	}
+
+	return c.done(v), nil
+}
+
+func cancelMigration(c *call) (*wire.Element, error) {
+	v, err := c.actionVM("cancel migration for VM")
+	if err != nil {
+		return nil, err
+	}
+
+	if v.Status != store.StatusMigrating {
+		return nil, wire.Conflict("Cannot cancel migration for non migrating VM.")
+	}
+
+	v.Destination = ""
+	c.settle(v, store.StatusUp)
+
+	return c.done(v), nil
+}
+
+func freezeVM(c *call) (*wire.Element, error) { return c.frozen("freeze VM") }
+
+func thawVM(c *call) (*wire.Element, error) { return c.frozen("thaw VM") }
+
+func (c *call) frozen(command string) (*wire.Element, error) {
+	v, err := c.actionVM(command)
+	if err != nil {
+		return nil, err
+	}
+
+	if v.Status != store.StatusUp {
+		return nil, inStatus(v, command)
+	}
+
+	return c.done(v), nil
+}
+
+// logonVM needs an agent in the guest that knows how.
+func logonVM(c *call) (*wire.Element, error) {
+	if _, err := c.actionVM("logon to VM"); err != nil {
+		return nil, err
+	}
+
+	return nil, wire.Invalid("")
+}
+
+func detachVM(*call) (*wire.Element, error) { return nil, wire.Forbidden() }
+
+// cloneVM and exportVM are refused for what they lack; the simulator does not do more.
+func cloneVM(c *call) (*wire.Element, error) {
+	return nil, orError(mandatory(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
+		wire.Failed(http.StatusNotImplemented, "cloning a VM is not simulated"))
+}
+
+func exportVM(*call) (*wire.Element, error) {
+	return nil, notMandatory("No matching signature found, make sure that mandatory attributes are provided.")
+}
+
+func orError(first, second error) error {
+	if first != nil {
+		return first
+	}
+
+	return second
+}
+
+func ticketVM(c *call) (*wire.Element, error) {
+	v := c.store.VMs.Get(c.id("vm"))
+	if v == nil {
+		return nil, wire.Bare(wire.EntityNotFound("GetVmByVmId"))
+	}
+
+	if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
+		return nil, wire.Bare(inStatus(v, "set Virtual Machine Ticket"))
+	}
+
+	asked := cmp.Or(c.body.Get("ticket"), wire.El("ticket"))
+	ticket := wire.El("ticket").Str("expiry", cmp.Or(asked.Value("expiry"), "7200")).
+		Str("value", cmp.Or(asked.Value("value"), wire.RandomHex(6)))
+
+	return c.complete(ticket), nil
+}
+
+// autoPinVM turns the engine's own pinning on. It cannot turn it off: that needs a change of the VM.
+func autoPinVM(c *call) (*wire.Element, error) {
+	v := c.store.VMs.Get(c.id("vm"))
+	switch {
+	case !c.atLeast(4, 4, 5):
+		return nil, wire.Gone()
+	case v == nil:
+		return nil, wire.Bare(wire.EntityNotFound("VM: id=" + c.id("vm")))
+	case !c.body.Yes("optimize_cpu_settings") && !c.atLeast(4, 5, 0):
+		return nil, wire.Bare(
+			wire.Failed(http.StatusBadRequest, "The current Auto Pinning policy Existing is currently unsupported."),
+		)
+	case !c.body.Yes("optimize_cpu_settings"):
+		return nil, wire.Bare(
+			wire.Failed(http.StatusBadRequest, "The input is unsupported. `Pin` CPU Pinning policy is not supported."),
+		)
+	case !c.atLeast(4, 5, 0) && len(v.PlacementHosts) == 0:
+		return nil, wire.Bare(
+			wire.Invalid("Cannot edit VM. The VM must be pinned to at least one host for automatic CPU pinning."),
+		)
+	}
+
+	wanted := v.CopyOf()
+	wanted.CPUPinning = store.PinResize
+	v.Take(wanted, v.Running(), false)
+	c.store.VMs.Put(v.ID, v)
+	c.work("Editing VM "+v.Name, "")
+	answer := wire.El("action").Add(wire.Ref("job", "jobs", c.job))
+
+	return answer.Str("status", "complete"), nil
+}

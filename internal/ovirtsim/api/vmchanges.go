@@ -1,0 +1,402 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
+)
+
+func addVM(c *call) (*wire.Element, error) {
+	in := c.body
+	if err := require(in, "Vm", "cluster.id|name"); err != nil {
+		return nil, err
+	}
+
+	if in.Has("snapshots") {
+		return c.addVMOfSnapshot()
+	}
+
+	if err := require(in, "Vm", "name", "template.id|name"); err != nil {
+		return nil, err
+	}
+
+	home, err := c.clusterOf(in.Get("cluster"))
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkRef(in.Get("template")); err != nil {
+		return nil, err
+	}
+
+	source := c.templateFor(in.Get("template"), home.DataCenter)
+	switch {
+	case source == nil:
+		return nil, wire.EntityNotFound("GetVmTemplate")
+	case source.DataCenter != "" && source.DataCenter != home.DataCenter:
+		return nil, wire.Conflict("Cannot add VM. The Template is not in the Data Center of the Cluster.")
+	case source.Status != store.StatusOK:
+		return nil, wire.Conflict("Cannot add VM. Template ${TemplateName} is being created.")
+	}
+
+	return c.makeVM(source, home, c.flagParam("clone") || in.Yes("clone") || in.Yes("disk_attachments", "clone"), false)
+}
+
+// makeVM makes the VM that a request asks for. goesOn reports that the engine answers before it has done its work,
+// although it copies the disks.
+func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn bool) (*wire.Element, error) {
+	in := c.body
+	made := c.vmOf(source, home)
+	if err := c.equip(made, in, "add VM"); err != nil {
+		return nil, err
+	}
+
+	disks, err := c.copyDisks(made, source, in.List("disk_attachments", "disk_attachment"), clone)
+	if err != nil {
+		return nil, err
+	}
+
+	if clone {
+		made.Template = store.BlankTemplateID
+	}
+
+	c.store.VMs.Put(made.ID, made)
+	c.outfit(made, source, disks)
+	c.lockNew(made, clone, len(disks) > 0)
+	c.work("Creating VM "+made.Name, made.ID)
+	c.event(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user.Name+".", eventOf{vm: made.ID})
+
+	// The answer to a create that goes on names no place.
+	document := c.created(vmDocument(c, made))
+	if len(disks) > 0 && (!clone || goesOn) {
+		c.status, c.made = http.StatusAccepted, ""
+		document.Str("creation_status", "pending")
+	}
+
+	return document, nil
+}
+
+// vmOf is a new VM with what its template gives it; it is not stored yet.
+func (c *call) vmOf(source *store.Template, home *store.Cluster) *store.VM {
+	made := &store.VM{
+		Hardware:       source.CopyOf(),
+		ID:             store.NewID(),
+		Cluster:        home.ID,
+		Status:         store.StatusDown,
+		Template:       source.ID,
+		Original:       source.ID,
+		Kubernetes:     source.Kubernetes,
+		Ignition:       source.Ignition,
+		Created:        time.Now(),
+		Consoles:       slices.Clone(source.Consoles),
+		Initialization: source.Initialization.Clone(),
+	}
+	if home.BiosType != "" && !made.Settings.Has("bios", "type") {
+		made.Settings.Put(home.BiosType, "bios", "type")
+	}
+
+	return made
+}
+
+// equip applies the elements of a create.
+func (c *call) equip(made *store.VM, in *wire.Element, command string) error {
+	fail := commandOn(command)
+	if err := checkNames(in, "VM", "vmStatic", maxVMName, fail); err != nil {
+		return err
+	}
+
+	made.Name, made.Description, made.Comment = in.Value("name"), in.Value("description"), in.Value("comment")
+	if err := c.nameFree(made, command); err != nil {
+		return err
+	}
+
+	if err := c.changeHardware(&made.Hardware, in, true, c.store.Clusters.Get(made.Cluster), fail); err != nil {
+		return err
+	}
+
+	sized, err := c.sized(in)
+	if err != nil {
+		return err
+	}
+
+	if sized != nil {
+		made.InstanceType = sized.ID
+		made.Resize(sized, in)
+	}
+
+	if kind := in.Value("display", "type"); kind != "" {
+		made.Consoles = []store.GraphicsConsole{{ID: store.ConsoleIDs[kind], Protocol: kind}}
+	}
+
+	made.Initialization, err = layInitialization(made.Initialization, in.Get("initialization"), fail)
+
+	return err
+}
+
+// lockNew keeps a VM locked while its disks are made. A clone of a template without disks is locked for a moment, too.
+func (c *call) lockNew(made *store.VM, clone, disks bool) {
+	if !disks {
+		return
+	}
+
+	wait := c.settings.Timings.Clone
+	if clone {
+		wait *= 2
+	}
+
+	made.Status = store.StatusImageLocked
+	c.arrange(made, store.StatusDown, wait)
+}
+
+// outfit stores what a new VM has of its template: a NIC for each of the template's, and the disks that copyDisks made.
+func (s *Engine) outfit(made *store.VM, source *store.Template, disks []copied) {
+	for _, n := range s.store.NICsOf(source.ID) {
+		own := *n
+		own.ID, own.Owner, own.MAC, own.Order = store.NewID(), made.ID, s.store.NextMAC(), s.store.Next("nics")
+		s.store.NICs.Put(own.ID, &own)
+	}
+
+	for _, d := range disks {
+		s.store.Disks.Put(d.disk.ID, d.disk)
+		s.store.Attachments.Put(made.ID+"/"+d.disk.ID, d.attachment)
+	}
+}
+
+func updateVM(c *call) (*wire.Element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+
+	const command = "edit VM"
+	fail, in := commandOn(command), c.body
+	if id := wire.RefID(in); id != "" && id != v.ID {
+		return nil, &wire.Refusal{
+			Status: http.StatusConflict,
+			Reason: "Broken immutability constraint",
+			Detail: "Attempt to set immutable field: id",
+		}
+	}
+
+	if err := checkNames(in, "VM", "vmStatic", maxVMName, fail); err != nil {
+		return nil, err
+	}
+
+	if err := notUpdating(v, command); err != nil {
+		return nil, err
+	}
+
+	if err := c.moveToCluster(v, in.Get("cluster")); err != nil {
+		return nil, err
+	}
+
+	next, wanted, err := c.nextVM(v, command)
+	if err != nil {
+		return nil, err
+	}
+
+	leased := !v.Running() && wanted.Lease() != v.Lease() && wanted.Lease() != ""
+	next.Take(wanted, v.Running(), c.flagParam("next_run"))
+	*v = next
+	c.store.VMs.Put(v.ID, v)
+	if leased { // which takes its storage domain a while
+		after := v.CopyOf()
+		v.Applied = &after
+		c.arrange(v, store.StatusDown, c.settings.Timings.PowerDown)
+	}
+
+	c.work("Editing VM "+v.Name, "")
+	c.event(35, "normal", "VM "+v.Name+" configuration was updated by "+c.user.Name+".", eventOf{vm: v.ID})
+
+	return vmDocument(c, v), nil
+}
+
+// nextVM is the VM as the request has it, and its hardware apart, which may have to wait for the next start.
+func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.Hardware, err error) {
+	fail, in := commandOn(command), c.body
+	next, wanted = *v, v.CopyOf()
+	next.Name = textOr(in, "name", v.Name)
+	next.Description = textOr(in, "description", v.Description)
+	next.Comment = textOr(in, "comment", v.Comment)
+	if err := c.nameFree(&next, command); err != nil {
+		return next, wanted, err
+	}
+
+	next.Initialization, err = layInitialization(v.Initialization, in.Get("initialization"), fail)
+	if err != nil {
+		return next, wanted, err
+	}
+
+	if err := c.changeHardware(&wanted, in, false, c.store.Clusters.Get(v.Cluster), fail); err != nil {
+		return next, wanted, err
+	}
+
+	sized, err := c.sized(in)
+	if err != nil {
+		return next, wanted, err
+	}
+
+	if sized != nil {
+		next.InstanceType = sized.ID
+		wanted.Resize(sized, in)
+	}
+
+	if v.Running() && !c.flagParam("next_run") {
+		err = c.checkHotChange(v, &wanted, fail)
+	}
+
+	return next, wanted, err
+}
+
+// textOr is the text of an element of a request, and what is there where the request has none.
+func textOr(in *wire.Element, name, there string) string {
+	if in.Has(name) {
+		return in.Value(name)
+	}
+
+	return there
+}
+
+// checkHotChange refuses changes that a VM that runs cannot take.
+func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure) error {
+	added := wanted.Memory - v.Memory
+	switch {
+	case v.Lease() != "" && wanted.Lease() != "" && v.Lease() != wanted.Lease():
+		return asConflict(
+			fail("Hot swapping of VM leases is not supported, please remove the current lease and then set a new one."),
+		)
+	case wanted.Memory > v.MaxMemory:
+		return asConflict(
+			fail("Memory size (%dMB) cannot exceed maximum memory size (%dMB).", wanted.Memory>>20, v.MaxMemory>>20),
+		)
+	case v.MemoryWaits() && v.Next.Memory != wanted.Memory:
+		return wire.Invalid("Cannot hot change memory because memory next run configuration already exists.")
+	case added > 0 && added%memoryStep != 0:
+		return fail("Amount of added memory (%dMiB) is not dividable by %dMiB.", added>>20, memoryStep>>20)
+	}
+
+	h := c.store.Hosts.Get(v.Host)
+	if h != nil && wanted.CPU.Sockets > v.CPU.Sockets && wanted.CPU.Count() > h.CPU.Count() {
+		return wire.Invalid("The requested number of vCPUs is not available on the host the VM is running on")
+	}
+
+	return nil
+}
+
+// moveToCluster changes the cluster of a VM that is down, within its data center.
+func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
+	if e == nil {
+		return nil
+	}
+
+	to, err := c.clusterOf(e)
+	switch {
+	case err != nil && wire.RefID(e) != "":
+		return wire.Failed(http.StatusInternalServerError, "[General command validation failure.]")
+	case err != nil:
+		return err
+	case to.ID == v.Cluster:
+		return nil
+	case v.Running():
+		return wire.Conflict("Cannot update a VM in this status. Try stopping the VM first.")
+	case to.DataCenter != c.store.DataCenterOf(v.Cluster):
+		return wire.Conflict("Cannot edit VM. VM can be moved only to a Cluster in the same Data Center.")
+	}
+
+	v.Cluster = to.ID
+
+	return nil
+}
+
+func removeVM(c *call) (*wire.Element, error) {
+	v, err := c.vm()
+	if err != nil {
+		return nil, err
+	}
+
+	detachOnly := c.flagParam("detach_only") || c.body.Yes("vm", "detach_only")
+	switch {
+	case v.Applied != nil:
+		return nil, notUpdating(v, "remove VM")
+	case v.DeleteProtected:
+		return nil, wire.Conflict(
+			"Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.",
+		)
+	case v.Running() || v.Status == store.StatusSuspended:
+		return nil, wire.Conflict("Cannot remove VM. VM is running.")
+	case detachOnly && v.Template != store.BlankTemplateID:
+		return nil, wire.Conflict("Cannot remove VM with detaching disks, VM is based from template.")
+	}
+
+	var doomed []*store.Disk
+
+	for _, a := range c.store.AttachmentsOf(v.ID) {
+		d := c.store.Disks.Get(a.Disk)
+		if d.Status == store.StatusLocked {
+			return nil, wire.Conflict(
+				"Cannot remove VM: The following disks are locked: %s. Please try again in a few minutes.",
+				d.Name,
+			)
+		}
+
+		if !detachOnly && len(c.store.AttachmentsOfDisk(d.ID)) == 1 {
+			doomed = append(doomed, d)
+		}
+	}
+
+	if v.Status == store.StatusImageLocked {
+		return nil, wire.Conflict("Cannot remove VM: VM is locked. Please try again in a few minutes.")
+	}
+
+	c.work("Removing VM "+v.Name, "")
+	c.event(113, "normal", "VM "+v.Name+" was successfully removed.", eventOf{vm: v.ID})
+	c.forget(v)
+
+	for _, d := range doomed {
+		c.removeLater(d)
+	}
+
+	return c.complete(), nil
+}
+
+// forget takes a VM out of the inventory. Its disks stay.
+func (s *Engine) forget(v *store.VM) {
+	for _, n := range s.store.NICsOf(v.ID) {
+		s.store.Release(n.MAC)
+		s.store.NICs.Drop(n.ID)
+	}
+
+	for _, a := range s.store.AttachmentsOf(v.ID) {
+		s.store.Attachments.Drop(v.ID + "/" + a.Disk)
+	}
+
+	for _, t := range s.store.Tags.Rows {
+		if store.Member(&t.VMs, v.ID, false) {
+			s.store.Tags.Put(t.ID, t)
+		}
+	}
+
+	for _, g := range s.store.Groups.Rows {
+		if store.Member(&g.VMs, v.ID, false) {
+			s.store.Groups.Put(g.ID, g)
+		}
+	}
+
+	for _, l := range s.store.Labels.Rows {
+		if store.Member(&l.VMs, v.ID, false) {
+			s.store.Labels.Put(l.ID, l)
+		}
+	}
+
+	for _, found := range s.store.SnapshotsOf(v.ID) {
+		s.store.Snapshots.Drop(found.ID)
+	}
+
+	s.store.VMs.Drop(v.ID)
+	s.finish(v.ID)
+	id := v.ID
+	s.tell(func() { s.settings.Guest.Removed(id) })
+}

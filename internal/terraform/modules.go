@@ -1,0 +1,105 @@
+package terraform
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-exec/tfexec"
+)
+
+// moduleManifest is what init writes about local modules. It depends on the configuration's files alone, so one init
+// serves all machines: with the provider attached, nothing else of init is needed.
+func (x *Executor) moduleManifest(ctx context.Context, files map[string][]byte) ([]byte, error) {
+	subset, key := modulesOf(files)
+	if key == "" {
+		return nil, nil // no module, nothing to initialise
+	}
+
+	x.mu.Lock()
+	manifest, ok := x.modules[key]
+	x.mu.Unlock()
+	if ok {
+		return manifest, nil
+	}
+
+	manifest, err := x.init(ctx, subset)
+	if err != nil {
+		return nil, err
+	}
+
+	x.mu.Lock()
+	x.modules[key] = manifest
+	x.mu.Unlock()
+
+	return manifest, nil
+}
+
+// modulesOf are the files on which the list of modules depends, and the digest of the modules; "" where there are none.
+func modulesOf(files map[string][]byte) (subset map[string][]byte, key string) {
+	digest := sha256.New()
+	subset = map[string][]byte{}
+	hasModules := false
+
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		inModule := strings.Contains(name, "/")
+		if filepath.Ext(name) != ".tf" || !inModule && strings.HasPrefix(name, "imports") {
+			continue
+		}
+
+		subset[name] = files[name]
+		if inModule {
+			hasModules = true
+			fmt.Fprintf(digest, "%q %d\n", name, len(files[name]))
+			digest.Write(files[name])
+		}
+	}
+
+	if !hasModules {
+		return nil, ""
+	}
+
+	return subset, hex.EncodeToString(digest.Sum(nil))
+}
+
+// init runs Terraform's init in a folder of its own, and returns its list of modules.
+func (x *Executor) init(ctx context.Context, files map[string][]byte) ([]byte, error) {
+	dir, err := os.MkdirTemp(x.scratch, "init-")
+	if err != nil {
+		return nil, diskError(x.scratch, fmt.Errorf("failed to make the working directory: %w", err))
+	}
+	defer os.RemoveAll(dir)
+
+	for name, content := range files {
+		if err := write(dir, name, content); err != nil {
+			return nil, err
+		}
+	}
+
+	tf, leave, err := x.command(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	reattach, stop, err := x.attach(ctx, Use{Types: typesOf(files, nil)})
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if err := x.confined(dir, func() error { return tf.Init(ctx, tfexec.Backend(false), reattach) }); err != nil {
+		return nil, fmt.Errorf("terraform init failed: %w", err)
+	}
+
+	manifest, err := os.ReadFile(filepath.Join(dir, ".terraform/modules/modules.json"))
+	if err != nil {
+		return nil, fmt.Errorf("terraform init left no list of modules: %w", err)
+	}
+
+	return manifest, nil
+}

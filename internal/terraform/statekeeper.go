@@ -1,0 +1,111 @@
+package terraform
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// stateKeeper makes the state durable while the executor works.
+type stateKeeper struct {
+	run  *run
+	ctx  context.Context
+	mu   sync.Mutex
+	seen []byte // last that was whole
+	last []byte // last that was saved
+	err  error
+	// reported reports that the executor told of a resource that it applied: then there must be a state.
+	reported bool
+}
+
+// applied saves the state that has the resource. The executor reports a resource a moment before it writes the file.
+func (k *stateKeeper) applied(address, id string) {
+	k.reported = true
+	if k.run.Applied != nil && id != "" {
+		k.run.Applied(k.ctx, address, id)
+	}
+
+	if !k.run.writesAtOnce {
+		return
+	}
+
+	deadline := time.Now().Add(2 * time.Second)
+
+	for {
+		state, err := readWithin(k.run.Dir, stateFile)
+		if err == nil && json.Valid(state) {
+			k.seen = state
+			if id == "" || bytes.Contains(state, []byte(id)) {
+				k.save(state)
+				return
+			}
+		}
+
+		if time.Now().After(deadline) {
+			return
+		}
+
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// finish saves what the executor left, and removes nothing if that fails: the next run finds it in the directory.
+func (k *stateKeeper) finish() error {
+	state, err := readWithin(k.run.Dir, stateFile)
+	if errors.Is(err, fs.ErrNotExist) && !k.reported {
+		return nil
+	}
+
+	if errors.Is(err, fs.ErrNotExist) {
+		// The executor had the file open: it wrote to one that nobody finds any more, and noticed nothing.
+		return fmt.Errorf(
+			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
+			k.run.Dir,
+		)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to read the state: %w", err)
+	}
+
+	if !json.Valid(state) { // the disk was full, or the executor was killed while it wrote
+		state = k.seen
+	}
+
+	k.mu.Lock()
+	k.err = nil // only the last state counts
+	k.mu.Unlock()
+	k.save(state)
+	if k.err != nil {
+		// Renamed, not written anew: the disk may be full.
+		_ = os.Rename(filepath.Join(k.run.Dir, stateFile), filepath.Join(k.run.Dir, unsavedFile))
+		return fmt.Errorf("failed to save the state: %w", k.err)
+	}
+
+	return nil
+}
+
+func (k *stateKeeper) save(state []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(state) == 0 || bytes.Equal(state, k.last) || k.run.SaveState == nil {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(k.ctx, 30*time.Second)
+	defer cancel()
+	begin := time.Now()
+	if k.err = k.run.SaveState(ctx, state); k.err == nil {
+		k.last = slices.Clone(state)
+	}
+
+	stateSaveSeconds.WithLabelValues(outcome(ctx, k.err)).Observe(time.Since(begin).Seconds())
+}

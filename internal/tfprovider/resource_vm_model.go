@@ -1,0 +1,346 @@
+package tfprovider
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+type vmModel struct {
+	ID                  types.String        `tfsdk:"id"`
+	Name                types.String        `tfsdk:"name"`
+	Comment             types.String        `tfsdk:"comment"`
+	ClusterID           types.String        `tfsdk:"cluster_id"`
+	TemplateID          types.String        `tfsdk:"template_id"`
+	EffectiveTemplateID types.String        `tfsdk:"effective_template_id"`
+	Status              types.String        `tfsdk:"status"`
+	Clone               types.Bool          `tfsdk:"clone"`
+	CPUCores            types.Int64         `tfsdk:"cpu_cores"`
+	CPUThreads          types.Int64         `tfsdk:"cpu_threads"`
+	CPUSockets          types.Int64         `tfsdk:"cpu_sockets"`
+	CPUMode             types.String        `tfsdk:"cpu_mode"`
+	OSType              types.String        `tfsdk:"os_type"`
+	VMType              types.String        `tfsdk:"vm_type"`
+	PlacementAffinity   types.String        `tfsdk:"placement_policy_affinity"`
+	PlacementHosts      types.Set           `tfsdk:"placement_policy_host_ids"`
+	InstanceTypeID      types.String        `tfsdk:"instance_type_id"`
+	HugePages           types.Int64         `tfsdk:"huge_pages"`
+	Memory              types.Int64         `tfsdk:"memory"`
+	MaximumMemory       types.Int64         `tfsdk:"maximum_memory"`
+	GuaranteedMemory    types.Int64         `tfsdk:"guaranteed_memory"`
+	Description         types.String        `tfsdk:"description"`
+	MemoryBallooning    types.Bool          `tfsdk:"memory_ballooning"`
+	SerialConsole       types.Bool          `tfsdk:"serial_console"`
+	SoundcardEnabled    types.Bool          `tfsdk:"soundcard_enabled"`
+	CustomScript        types.String        `tfsdk:"initialization_custom_script"`
+	Hostname            types.String        `tfsdk:"initialization_hostname"`
+	DNSServers          types.List          `tfsdk:"initialization_dns_servers"`
+	SearchDomains       types.List          `tfsdk:"initialization_search_domains"`
+	NICs                []initNICModel      `tfsdk:"initialization_nic"`
+	DiskOverrides       []diskOverrideModel `tfsdk:"template_disk_attachment_override"`
+}
+
+type diskOverrideModel struct {
+	DiskID          types.String `tfsdk:"disk_id"`
+	Format          types.String `tfsdk:"format"`
+	Provisioning    types.String `tfsdk:"provisioning"`
+	StorageDomainID types.String `tfsdk:"storage_domain_id"`
+}
+
+// toEngine is the request that makes the VM.
+func (m *vmModel) toEngine(ctx context.Context) (*engine.VM, diag.Diagnostics) {
+	var diags diag.Diagnostics
+	vm := &engine.VM{
+		Name: m.Name.ValueString(), Comment: m.Comment.ValueStringPointer(), Cluster: engine.NewRef(idOf(m.ClusterID)),
+		Template: engine.NewRef(idOf(m.TemplateID)), InstanceType: engine.NewRef(idOf(m.InstanceTypeID)),
+		Memory:      number(m.Memory),
+		Type:        m.VMType.ValueString(),
+		Soundcard:   flag(m.SoundcardEnabled),
+		Description: text(m.Description),
+	}
+	if isKnown(m.CPUCores) || m.CPUMode.ValueString() != "" {
+		vm.CPU = &engine.CPU{Mode: m.CPUMode.ValueString()}
+		if isKnown(m.CPUCores) {
+			vm.CPU.Topology = &engine.Topology{
+				Cores:   m.CPUCores.ValueInt64(),
+				Sockets: m.CPUSockets.ValueInt64(),
+				Threads: m.CPUThreads.ValueInt64(),
+			}
+		}
+	}
+
+	if isKnown(m.MemoryBallooning) || isKnown(m.MaximumMemory) || isKnown(m.GuaranteedMemory) {
+		vm.MemoryPolicy = m.memoryPolicy()
+	}
+
+	if os := m.OSType.ValueString(); os != "" {
+		vm.OS = &engine.OS{Type: os}
+	}
+
+	if isKnown(m.SerialConsole) {
+		vm.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
+	}
+
+	if isKnown(m.HugePages) {
+		vm.Properties = &engine.Properties{
+			Items: []engine.Property{{Name: "hugepages", Value: strconv.FormatInt(m.HugePages.ValueInt64(), 10)}},
+		}
+	}
+
+	var placementDiags diag.Diagnostics
+	vm.PlacementPolicy, placementDiags = m.placement(ctx)
+	diags.Append(placementDiags...)
+	vm.Initialization = m.initialization()
+	vm.DiskAttachments = m.diskOverrides()
+
+	return vm, diags
+}
+
+// diskOverrides are how disks of the template are copied; nil where that is left to the engine.
+func (m *vmModel) diskOverrides() *engine.DiskOverrides {
+	if len(m.DiskOverrides) == 0 {
+		return nil
+	}
+
+	out := &engine.DiskOverrides{}
+
+	for _, o := range m.DiskOverrides {
+		choice := engine.DiskChoice{ID: idOf(o.DiskID), Format: o.Format.ValueString()}
+		if p := o.Provisioning.ValueString(); p != "" {
+			sparse := p == "sparse"
+			choice.Sparse = &sparse
+		}
+
+		if id := idOf(o.StorageDomainID); id != "" {
+			choice.StorageDomains = &engine.StorageDomains{Items: []engine.Ref{{ID: id}}}
+		}
+
+		out.Items = append(out.Items, engine.DiskOverride{Disk: choice})
+	}
+
+	return out
+}
+
+// placement is nil where it is left to the engine.
+func (m *vmModel) placement(ctx context.Context) (*engine.PlacementPolicy, diag.Diagnostics) {
+	if !isKnown(m.PlacementAffinity) && !isKnown(m.PlacementHosts) {
+		return nil, nil
+	}
+
+	policy := &engine.PlacementPolicy{Affinity: m.PlacementAffinity.ValueString()}
+	if !isKnown(m.PlacementHosts) {
+		return policy, nil
+	}
+
+	var ids []engine.ID
+	diags := m.PlacementHosts.ElementsAs(ctx, &ids, false)
+
+	policy.Hosts = &engine.HostSet{}
+	for _, id := range ids {
+		policy.Hosts.Hosts = append(policy.Hosts.Hosts, engine.Ref{ID: id})
+	}
+
+	return policy, diags
+}
+
+func (m *vmModel) memoryPolicy() *engine.MemoryPolicy {
+	return &engine.MemoryPolicy{
+		Ballooning: flag(m.MemoryBallooning),
+		Max:        number(m.MaximumMemory),
+		Guaranteed: number(m.GuaranteedMemory),
+	}
+}
+
+// text is what a request says: nil where the value is left to the engine.
+func text(value types.String) *string {
+	if !isKnown(value) {
+		return nil
+	}
+
+	return value.ValueStringPointer()
+}
+
+func isKnown(value attr.Value) bool { return !value.IsNull() && !value.IsUnknown() }
+
+// number is what a request says: nil where the value is left to the engine.
+func number(value types.Int64) *int64 {
+	if !isKnown(value) {
+		return nil
+	}
+
+	return value.ValueInt64Pointer()
+}
+
+// flag is what a request says: nil where the value is left to the engine.
+func flag(value types.Bool) *bool {
+	if !isKnown(value) {
+		return nil
+	}
+
+	return value.ValueBoolPointer()
+}
+
+// observe takes over what the engine tells. The initialization is left alone: the guest has read it, and the engine may
+// have forgotten it.
+func (m *vmModel) observe(vm *engine.VM) {
+	m.ID, m.Name, m.Status = idValue(vm.ID), types.StringValue(vm.Name), types.StringValue(string(vm.Status))
+	m.Comment = textOf(m.Comment, vm.CommentText())
+	m.ClusterID = idValue(engine.RefID(vm.Cluster))
+	m.EffectiveTemplateID = idValue(engine.RefID(vm.Template))
+	if !isKnown(m.Clone) {
+		m.Clone = types.BoolValue(m.TemplateID.IsNull() &&
+			m.EffectiveTemplateID.ValueString() == engine.BlankTemplateID)
+	}
+
+	if m.TemplateID.IsNull() || !m.Clone.ValueBool() {
+		m.TemplateID = m.EffectiveTemplateID
+	}
+
+	m.Memory, m.SoundcardEnabled = types.Int64PointerValue(vm.Memory), types.BoolPointerValue(vm.Soundcard)
+	m.VMType = optional(vm.Type)
+	m.OSType = types.StringNull()
+	m.InstanceTypeID = optional(engine.RefID(vm.InstanceType).String())
+	if vm.OS != nil {
+		m.OSType = optional(vm.OS.Type)
+	}
+
+	m.observeCPU(vm.CPU)
+	m.Description = textOf(m.Description, vm.DescriptionText())
+	m.MaximumMemory, m.GuaranteedMemory, m.MemoryBallooning = types.Int64Null(), types.Int64Null(), types.BoolNull()
+	if policy := vm.MemoryPolicy; policy != nil {
+		m.MaximumMemory = types.Int64PointerValue(policy.Max)
+		m.GuaranteedMemory = types.Int64PointerValue(policy.Guaranteed)
+		m.MemoryBallooning = types.BoolPointerValue(policy.Ballooning)
+	}
+
+	m.SerialConsole, m.HugePages = types.BoolNull(), types.Int64Null()
+	if vm.Console != nil {
+		m.SerialConsole = types.BoolValue(vm.Console.Enabled)
+	}
+
+	if vm.Properties != nil {
+		for _, property := range vm.Properties.Items {
+			if size, err := strconv.ParseInt(property.Value, 10, 64); err == nil && property.Name == "hugepages" {
+				m.HugePages = types.Int64Value(size)
+			}
+		}
+	}
+
+	m.observePlacement(vm.PlacementPolicy)
+}
+
+func (m *vmModel) observeCPU(cpu *engine.CPU) {
+	if cpu == nil {
+		cpu = &engine.CPU{}
+	}
+
+	m.CPUCores, m.CPUSockets, m.CPUThreads = types.Int64Null(), types.Int64Null(), types.Int64Null()
+	if t := cpu.Topology; t != nil {
+		m.CPUCores = types.Int64Value(t.Cores)
+		m.CPUSockets = types.Int64Value(t.Sockets)
+		m.CPUThreads = types.Int64Value(t.Threads)
+	}
+
+	// The engine tells host_passthrough alone: where it is silent, the mode may be any other.
+	if cpu.Mode != "" || m.CPUMode.IsUnknown() || m.CPUMode.ValueString() == "host_passthrough" {
+		m.CPUMode = optional(cpu.Mode)
+	}
+}
+
+func (m *vmModel) observePlacement(policy *engine.PlacementPolicy) {
+	if policy == nil {
+		policy = &engine.PlacementPolicy{}
+	}
+
+	m.PlacementAffinity = optional(policy.Affinity)
+	hosts := []attr.Value{}
+	if policy.Hosts != nil {
+		for _, host := range policy.Hosts.Hosts {
+			hosts = append(hosts, idValue(host.ID))
+		}
+	}
+
+	if len(hosts) > 0 || isKnown(m.PlacementHosts) {
+		m.PlacementHosts = types.SetValueMust(types.StringType, hosts)
+	} else {
+		m.PlacementHosts = types.SetNull(types.StringType)
+	}
+}
+
+// optional is a text of the engine for which an empty one is none.
+func optional(text string) types.String {
+	if text == "" {
+		return types.StringNull()
+	}
+
+	return types.StringValue(text)
+}
+
+// complete fills in what was not known when it was planned.
+func (m *vmModel) complete(vm *engine.VM) {
+	seen := *m
+	seen.observe(vm)
+	m.ID, m.Status, m.EffectiveTemplateID = seen.ID, seen.Status, seen.EffectiveTemplateID
+	settle(&m.DNSServers, types.ListNull(types.StringType)) // what nobody asked for is not there
+	settle(&m.SearchDomains, types.ListNull(types.StringType))
+	settle(&m.Clone, seen.Clone)
+	settle(&m.Memory, seen.Memory)
+	settle(&m.MaximumMemory, seen.MaximumMemory)
+	settle(&m.GuaranteedMemory, seen.GuaranteedMemory)
+	settle(&m.Description, seen.Description)
+	settle(&m.MemoryBallooning, seen.MemoryBallooning)
+	settle(&m.CPUCores, seen.CPUCores)
+	settle(&m.CPUSockets, seen.CPUSockets)
+	settle(&m.CPUThreads, seen.CPUThreads)
+	settle(&m.CPUMode, seen.CPUMode)
+	settle(&m.OSType, seen.OSType)
+	settle(&m.VMType, seen.VMType)
+	settle(&m.InstanceTypeID, seen.InstanceTypeID)
+	settle(&m.HugePages, seen.HugePages)
+	settle(&m.SerialConsole, seen.SerialConsole)
+	settle(&m.SoundcardEnabled, seen.SoundcardEnabled)
+	settle(&m.PlacementAffinity, seen.PlacementAffinity)
+	settle(&m.PlacementHosts, seen.PlacementHosts)
+}
+
+// changes is the request for what differs; null leaves a value as it is, but clears the comment.
+func (m *vmModel) changes(ctx context.Context, before *vmModel) (*engine.VM, diag.Diagnostics) {
+	var diags diag.Diagnostics
+	change := &engine.VM{Name: m.Name.ValueString()}
+	if !m.Comment.Equal(before.Comment) {
+		comment := m.Comment.ValueString()
+		change.Comment = &comment
+	}
+
+	if !m.Memory.Equal(before.Memory) {
+		change.Memory = number(m.Memory)
+	}
+
+	if !m.MaximumMemory.Equal(before.MaximumMemory) || !m.MemoryBallooning.Equal(before.MemoryBallooning) ||
+		!m.GuaranteedMemory.Equal(before.GuaranteedMemory) {
+		change.MemoryPolicy = m.memoryPolicy()
+	}
+
+	if !m.Description.Equal(before.Description) {
+		change.Description = text(m.Description)
+	}
+
+	if !m.SerialConsole.Equal(before.SerialConsole) && isKnown(m.SerialConsole) {
+		change.Console = &engine.Console{Enabled: m.SerialConsole.ValueBool()}
+	}
+
+	if !m.SoundcardEnabled.Equal(before.SoundcardEnabled) {
+		change.Soundcard = flag(m.SoundcardEnabled)
+	}
+
+	if !m.PlacementAffinity.Equal(before.PlacementAffinity) || !m.PlacementHosts.Equal(before.PlacementHosts) {
+		change.PlacementPolicy, diags = m.placement(ctx)
+	}
+
+	return change, diags
+}

@@ -1,0 +1,167 @@
+package tfprovider
+
+import (
+	"context"
+	"maps"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/boolplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/setplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+func (r *vmResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	initText := func(description string) schema.StringAttribute {
+		return schema.StringAttribute{
+			Optional:            true,
+			MarkdownDescription: description,
+			PlanModifiers:       []planmodifier.String{stringplanmodifier.RequiresReplaceIfConfigured()},
+		}
+	}
+
+	// The user data holds the keys of clusters. In the released provider a plan shows it.
+	script := initText("User data for cloud-init or Ignition. It is read back from the engine on import only.")
+	script.Sensitive = true
+	template := fixedID("UUID of the template to make the VM from.")
+	template.PlanModifiers = nil // see ModifyPlan
+	attributes := map[string]schema.Attribute{
+		"id": computedText("UUID of the VM."),
+		"name": schema.StringAttribute{
+			Required:            true,
+			MarkdownDescription: "Name of the VM: letters, digits, dash, underscore and dot, at most 64 of them.",
+			Validators:          []validator.String{vmName},
+		},
+		"comment":     schema.StringAttribute{Optional: true, MarkdownDescription: "Comment of the VM."},
+		"cluster_id":  fixedID("UUID of the cluster to make the VM in."),
+		"template_id": template,
+		"effective_template_id": computedText(
+			"UUID of the template that the VM depends on: the Blank template for a clone.",
+		),
+		"status": liveText("Status of the VM."),
+		"clone": schema.BoolAttribute{
+			Optional:            true,
+			Computed:            true,
+			MarkdownDescription: "Copy the template's disks instead of linking to them.",
+			PlanModifiers:       []planmodifier.Bool{boolplanmodifier.UseStateForUnknown()}},
+		"serial_console":                mutableFlag(enginesFlag("Serial console.")),
+		"soundcard_enabled":             mutableFlag(enginesFlag("Sound card.")),
+		"initialization_custom_script":  script,
+		"initialization_hostname":       initText("Host name of the guest."),
+		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
+		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
+	}
+	maps.Copy(attributes, hardwareAttributes())
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A virtual machine, made from a template. What the configuration leaves out is the " +
+			"template's, and is recorded.",
+		Attributes: attributes,
+		Blocks: map[string]schema.Block{
+			"initialization_nic":                initNICBlock(),
+			"template_disk_attachment_override": diskOverrideBlock(),
+		},
+	}
+}
+
+// hardwareAttributes are those of CPU, memory, placement and kind of a VM.
+func hardwareAttributes() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"cpu_cores":   enginesNumber("Cores per socket; with cpu_threads and cpu_sockets."),
+		"cpu_threads": enginesNumber("Threads per core; with cpu_cores and cpu_sockets."),
+		"cpu_sockets": enginesNumber("Sockets; with cpu_cores and cpu_threads."),
+		"cpu_mode": enginesText("CPU mode: `custom`, `host_model` or `host_passthrough`.",
+			stringvalidator.OneOf("custom", "host_model", "host_passthrough")),
+		"os_type": enginesText("Operating system."),
+		"vm_type": enginesText("Kind of VM: `desktop`, `server` or `high_performance`.",
+			stringvalidator.OneOf("desktop", "server", "high_performance")),
+		"placement_policy_affinity": mutable(
+			enginesText(
+				"Migration: `migratable`, `pinned` or `user_migratable`. Set alone it takes the template's "+
+					"hosts away: name them in `placement_policy_host_ids`.",
+				stringvalidator.OneOf("migratable", "pinned", "user_migratable"),
+			),
+		),
+		"placement_policy_host_ids": schema.SetAttribute{
+			Optional:            true,
+			Computed:            true,
+			ElementType:         types.StringType,
+			MarkdownDescription: "UUIDs of the hosts to pin the VM to.",
+			PlanModifiers:       []planmodifier.Set{setplanmodifier.UseStateForUnknown()}},
+		"instance_type_id": enginesText("UUID of an instance type, which sizes the VM.", uuid),
+		"huge_pages": enginesNumber("Size of huge pages in KiB: 2048 or 1048576.",
+			int64validator.OneOf(2048, 1048576)),
+		"memory": mutableNumber(
+			enginesNumber(
+				"Memory in bytes, a multiple of 1 MiB. A VM that runs gets more of it at once, in steps of 128 "+
+					"MiB up to `maximum_memory`; any other change waits for its next start.",
+				wholeMiB,
+			),
+		),
+		"maximum_memory": mutableNumber(
+			enginesNumber("Maximum memory in bytes, a multiple of 1 MiB.", wholeMiB),
+		),
+		"memory_ballooning": mutableFlag(enginesFlag("Memory ballooning.")),
+		"guaranteed_memory": mutableNumber(
+			enginesNumber(
+				"Memory in bytes that the VM keeps when its host runs short, a multiple of 1 MiB. Not "+
+					"in the released provider.",
+				wholeMiB,
+			),
+		),
+		"description": mutable(
+			enginesText(
+				"Description of the VM, at most 255 characters. Not in the released provider.",
+				description,
+			),
+		),
+	}
+}
+
+// diskOverrideBlock says how a disk of the template is copied.
+func diskOverrideBlock() schema.SetNestedBlock {
+	return schema.SetNestedBlock{
+		MarkdownDescription: "How a disk of the template is copied into the VM. The engine does not " +
+			"remember it, so that an import takes what is configured.",
+		PlanModifiers: []planmodifier.Set{
+			setplanmodifier.RequiresReplaceIf(
+				func(_ context.Context, req planmodifier.SetRequest,
+					resp *setplanmodifier.RequiresReplaceIfFuncResponse) {
+					resp.RequiresReplace = len(req.StateValue.Elements()) > 0
+				},
+				"other copies are another VM",
+				"other copies are another VM",
+			),
+		},
+		NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
+			"disk_id": schema.StringAttribute{
+				Required:            true,
+				MarkdownDescription: "UUID of the template's disk.",
+				Validators:          []validator.String{uuid},
+			},
+			"format": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "`raw` or `cow`.",
+				Validators: []validator.String{
+					stringvalidator.OneOf(engine.FormatRaw, engine.FormatCow),
+				},
+			},
+			"provisioning": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "`sparse` or `non-sparse`.",
+				Validators:          []validator.String{stringvalidator.OneOf("sparse", "non-sparse")},
+			},
+			"storage_domain_id": schema.StringAttribute{
+				Optional:            true,
+				MarkdownDescription: "UUID of the storage domain.",
+				Validators:          []validator.String{uuid},
+			},
+		}},
+	}
+}

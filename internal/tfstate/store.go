@@ -1,0 +1,483 @@
+package tfstate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Store keeps states in Secrets.
+type Store struct {
+	// Client writes.
+	Client client.Client
+	// Reader reads past the cache: a decision on an old state would create a VM twice.
+	Reader client.Reader
+	// Prefix of the owners' names, for owners whose names may be those of other owners too.
+	Prefix string
+	// Metadata, where it is set, is a cache of the metadata of Secrets: Hold reads a state again when its Secret has
+	// changed.
+	Metadata client.Reader
+
+	mu   sync.Mutex
+	held map[client.ObjectKey]held
+	// latest are the Secrets of the owners with a run, as they were read or written last here; nil where there was
+	// none.
+	latest map[client.ObjectKey]*corev1.Secret
+}
+
+// held is what is remembered of a state: enough for decisions, and none of its secrets.
+type held struct {
+	owner   types.UID
+	uid     types.UID // of the Secret
+	version string
+	state   *State
+}
+
+// briefAttributes are those by which decisions are made. The others may be large, as user data is.
+var briefAttributes = []string{"id", "enforcing", "affinity_group_id"}
+
+// brief is the state without its text, and with few attributes of its resources.
+func (s *State) brief() *State {
+	out := &State{
+		Serial:        s.Serial,
+		Lineage:       s.Lineage,
+		AppliedDigest: s.AppliedDigest,
+		resources:     make([]resource, len(s.resources)),
+	}
+	for i, r := range s.resources {
+		instances := r.Instances
+		r.Instances = slices.Clone(r.Instances)
+
+		for j := range instances {
+			kept := map[string]any{}
+
+			for _, name := range briefAttributes {
+				if value, ok := instances[j].Attributes[name]; ok {
+					kept[name] = value
+				}
+			}
+
+			r.Instances[j].Attributes = kept
+		}
+
+		out.resources[i] = r
+	}
+
+	return out
+}
+
+// remembered is the state of an owner whose Secret has not changed since it was read; nil where that is not known.
+func (s *Store) remembered(ctx context.Context, owner client.Object) *State {
+	s.mu.Lock()
+	known, ok := s.held[s.key(owner)]
+	s.mu.Unlock()
+	if s.Metadata == nil || !ok || known.owner != owner.GetUID() {
+		return nil
+	}
+
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := s.Metadata.Get(ctx, s.key(owner), now)
+	if err != nil || now.UID != known.uid || !now.DeletionTimestamp.IsZero() {
+		return nil
+	}
+
+	// The cache may not have seen yet what was written here.
+	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
+	if now.ResourceVersion != known.version && (err != nil || newer > 0) {
+		return nil
+	}
+
+	return known.state
+}
+
+func (s *Store) remember(owner client.Object, secret client.Object, state *State) {
+	if s.Metadata == nil {
+		return
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[client.ObjectKey]held{}
+	}
+
+	// Who read before somebody else wrote must not undo what that one remembered.
+	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
+		newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion())
+		if err == nil && newer > 0 {
+			return
+		}
+	}
+
+	s.held[s.key(owner)] = held{
+		owner:   owner.GetUID(),
+		uid:     secret.GetUID(),
+		version: secret.GetResourceVersion(),
+		state:   state.brief(),
+	}
+}
+
+func (s *Store) forget(owner client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, s.key(owner))
+}
+
+// SecretName is the name of the Secret that holds the state of an owner. Terraform's backend makes it of a suffix,
+// which is also a label value and so at most 63 characters long.
+func SecretName(owner client.Object) string { return namePrefix + suffix(owner.GetName()) }
+
+// key is the name of the Secret with its namespace.
+func (s *Store) key(owner client.Object) client.ObjectKey {
+	return client.ObjectKey{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)}
+}
+
+func (s *Store) suffix(owner client.Object) string { return suffix(s.Prefix + owner.GetName()) }
+
+func (s *Store) get(ctx context.Context, owner client.Object) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	key := s.key(owner)
+	if err := s.Reader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get the state Secret %s: %w", key, err)
+	}
+
+	return &secret, nil
+}
+
+// Load returns the owner's state, nil where there is none.
+func (s *Store) Load(ctx context.Context, owner client.Object) (*State, error) {
+	secret, err := s.get(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+
+	s.note(owner, secret)
+	if secret == nil {
+		return nil, nil
+	}
+
+	return Decode(secret)
+}
+
+// note keeps a Secret for the next save, which so need not read it. What others write meanwhile is found by its
+// version.
+func (s *Store) note(owner client.Object, secret *corev1.Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil {
+		s.latest = map[client.ObjectKey]*corev1.Secret{}
+	}
+
+	s.latest[s.key(owner)] = secret
+}
+
+// unnote forgets it, and returns it.
+func (s *Store) unnote(owner client.Object) (*corev1.Secret, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	secret, ok := s.latest[s.key(owner)]
+	delete(s.latest, s.key(owner))
+
+	return secret, ok
+}
+
+// Hold is Load for an owner that stays: it also gives the Secret back what it has lost of owner, finalizer and labels,
+// as after a backup was restored that kept none of them. The state itself is not written. What it returns is good for
+// decisions and may lack the text and all attributes but IDs.
+func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName string) (*State, error) {
+	if known := s.remembered(ctx, owner); known != nil {
+		return known, nil
+	}
+
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+
+	state, err := Decode(secret)
+	if err != nil || !secret.DeletionTimestamp.IsZero() {
+		return state, err // what a person has to decide on, or has decided on, is left alone
+	}
+
+	before := secret.DeepCopy()
+	if err := s.tie(secret, owner, clusterName); err != nil {
+		return nil, err
+	}
+
+	if equality.Semantic.DeepEqual(before, secret) {
+		s.remember(owner, secret, state)
+		return state, nil
+	}
+
+	// Whoever wrote at this moment may be a run that saves; the next look is soon enough.
+	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace,
+			secret.Name, err)
+	}
+
+	return state, nil
+}
+
+// tie sets what makes the Secret the owner's, in the words of Terraform's backend and of Cluster API.
+func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName string) error {
+	set(&secret.Labels, "tfstate", "true")
+	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
+	set(&secret.Labels, "tfstateWorkspace", "default")
+	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
+	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
+	set(&secret.Labels, moveLabel, "")
+	set(&secret.Annotations, "encoding", "gzip")
+	controllerutil.AddFinalizer(secret, Finalizer)
+	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(),
+		controllerutil.WithBlockOwnerDeletion(false))
+	if err != nil {
+		return fmt.Errorf("failed to set the owner of the state Secret: %w", err)
+	}
+
+	return nil
+}
+
+// Save makes a state durable.
+func (s *Store) Save(ctx context.Context, owner client.Object, clusterName string, raw []byte) error {
+	next, err := Parse(raw)
+	if err != nil {
+		return fmt.Errorf("the executor wrote a state that cannot be read: %w", err)
+	}
+
+	// Others may write to the Secret too, or delete it; what was made must not be forgotten because of them.
+	again := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	}
+
+	return retry.OnError(retry.DefaultBackoff, again, func() error { return s.save(ctx, owner, clusterName, next) })
+}
+
+func (s *Store) save(ctx context.Context, owner client.Object, clusterName string, next *State) error {
+	s.forget(owner)
+	secret, known := s.unnote(owner)
+	if !known {
+		var err error
+		if secret, err = s.get(ctx, owner); err != nil {
+			return err
+		}
+	}
+
+	packed, err := pack(next.Raw)
+	if err != nil {
+		return err
+	}
+
+	if len(packed) > maxPacked {
+		return &TooLargeError{Secret: s.key(owner).String(), Size: len(packed)}
+	}
+
+	create := secret == nil
+	if create {
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: owner.GetNamespace(), Name: s.SecretName(owner)},
+			Type:       SecretType,
+		}
+	} else if err := checkSuccessor(secret, next); err != nil {
+		return err
+	}
+
+	secret.Data = map[string][]byte{dataKey: packed}
+	if err := s.tie(secret, owner, clusterName); err != nil {
+		return err
+	}
+
+	if create {
+		err = s.Client.Create(ctx, secret)
+	} else {
+		err = s.Client.Update(ctx, secret)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to write the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+
+	s.note(owner, secret)
+	stored := *next
+	stored.AppliedDigest = secret.Annotations[DigestAnnotation]
+	s.remember(owner, secret, &stored)
+
+	return nil
+}
+
+// pack is a state as a Secret has it.
+func pack(raw []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(raw); err != nil {
+		return nil, fmt.Errorf("failed to pack the state: %w", err)
+	}
+
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("failed to pack the state: %w", err)
+	}
+
+	return packed.Bytes(), nil
+}
+
+// checkSuccessor refuses to write a state over one that it does not come from, or that is newer.
+func checkSuccessor(secret *corev1.Secret, next *State) error {
+	current, err := Decode(secret)
+	if err != nil {
+		return err
+	}
+
+	name := secret.Namespace + "/" + secret.Name
+
+	switch {
+	case current.Lineage != next.Lineage && !current.Empty():
+		return &ConflictError{Secret: name, Reason: "the new state has another lineage"}
+	case current.Lineage == next.Lineage && current.Serial > next.Serial:
+		return &ConflictError{Secret: name, Reason: fmt.Sprintf("the new state has serial %d and the stored one %d",
+			next.Serial, current.Serial)}
+	}
+
+	return nil
+}
+
+func set(values *map[string]string, key, value string) {
+	if *values == nil {
+		*values = map[string]string{}
+	}
+
+	(*values)[key] = value
+}
+
+// MarkApplied records that the stored state is what the configuration of this digest asks for.
+func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest string) error {
+	saved, _ := s.unnote(owner)
+	s.mu.Lock()
+	known, ok := s.held[s.key(owner)]
+	s.mu.Unlock()
+	s.forget(owner)
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
+
+	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
+	// remembered stays good only where nobody else wrote since.
+	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
+	metadata := map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}
+	if ok {
+		metadata["resourceVersion"] = saved.ResourceVersion
+	}
+
+	err := s.mark(ctx, secret, metadata)
+	if apierrors.IsConflict(err) {
+		ok = false
+		delete(metadata, "resourceVersion")
+		err = s.mark(ctx, secret, metadata)
+	}
+
+	if apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to mark the state Secret %s: %w", s.key(owner), err)
+	}
+
+	if ok {
+		marked := *known.state
+		marked.AppliedDigest = digest
+		s.remember(owner, secret, &marked)
+	}
+
+	return nil
+}
+
+func (s *Store) mark(ctx context.Context, secret *metav1.PartialObjectMetadata, metadata map[string]any) error {
+	content, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("failed to encode the digest: %w", err)
+	}
+
+	return s.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, content))
+}
+
+// GivenUp reports whether a state that cannot be used is being deleted, and lets it go then: its user has decided. It
+// is for owners that are being deleted themselves.
+func (s *Store) GivenUp(ctx context.Context, owner client.Object) (bool, error) {
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return secret == nil, err
+	}
+
+	if secret.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+
+	controllerutil.RemoveFinalizer(secret, Finalizer)
+	if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+
+	return true, nil
+}
+
+// Delete removes the owner's state, which must describe nothing any more.
+func (s *Store) Delete(ctx context.Context, owner client.Object) error {
+	defer s.forget(owner)
+	s.unnote(owner)
+	secret, err := s.get(ctx, owner)
+	if err != nil || secret == nil {
+		return err
+	}
+
+	state, err := Decode(secret)
+	if err != nil {
+		return err
+	}
+
+	if !state.Empty() {
+		return &ConflictError{Secret: secret.Namespace + "/" + secret.Name, Reason: "it still describes resources"}
+	}
+
+	if controllerutil.RemoveFinalizer(secret, Finalizer) {
+		if err := s.Client.Update(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to release the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		}
+	}
+
+	err = s.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("failed to delete the state Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+
+	return nil
+}
+
+// SecretName is the name of the Secret that holds the state of an owner in this store.
+func (s *Store) SecretName(owner client.Object) string { return namePrefix + s.suffix(owner) }
+
+func suffix(name string) string {
+	const longest = 63
+	if len(name) <= longest {
+		return name
+	}
+
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:8]
+
+	return name[:longest-len(hash)-1] + "-" + hash
+}
