@@ -30,16 +30,11 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
@@ -146,61 +141,6 @@ func (r *Reconciler) olvmClusterToMachines(ctx context.Context, object client.Ob
 	}
 
 	return out
-}
-
-// machineScope holds the facts of one pass.
-type machineScope struct {
-	cluster     *clusterv1.Cluster
-	machine     *clusterv1.Machine
-	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
-	olvmMachine *infrav1.OLVMMachine
-	// workspace has the state, what became of the last run, and the action that was decided on.
-	workspace *workspace.Workspace
-
-	// bootstrap is what the user data is made of, nil where it is not needed any more; waiting says why it cannot be
-	// used yet. Set by reconcileBootstrapData and reconcileConfiguration.
-	bootstrap *desired.Bootstrap
-	waiting   *blocker.Error
-	// nics are the network interfaces, and addresses those that are static, by the interfaces' names in the engine; or
-	// why they are not all there. Set by reconcileAddresses.
-	nics       []addressing.NIC
-	addresses  map[string][]ipam.Address
-	addressErr error
-	// guest is what its agent reports; guestAsked reports that it was needed, and the engine answered. Set by
-	// reconcileGuest.
-	guest      []engine.GuestInterface
-	guestAsked bool
-	// session and the connection to the engine, or why it cannot be used. Set by reconcileEngine.
-	session   *engine.Client
-	config    engine.Config
-	engineErr error
-	// vm as the engine has it; vmMissing reports that it answered and has none. Set by reconcileVM.
-	vm        *engine.VM
-	vmMissing bool
-	vmErr     error
-	// waits are the settings that wait for the VM's next start. Set by reconcileVM.
-	waits []string
-	// groups are the UUIDs of the VM's affinity groups by their names; leftGroup reports that the VM is not in one of
-	// them. Set by reconcileConfiguration.
-	groups    map[string]string
-	leftGroup bool
-	// asked is what the configuration asks for, digest its identity, and resolved its names; or why there is none. Set
-	// by reconcileConfiguration.
-	asked     *render.Machine
-	digest    string
-	resolved  *infrav1.OLVMStatus
-	renderErr error
-	// blocked says why a deletion must not go on. Set by reconcileDelete and reconcileOwnership.
-	blocked string
-}
-
-// vmID of the machine: recorded on the object, or known from the state a moment earlier.
-func (s *machineScope) vmID() engine.ID {
-	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
-		return id
-	}
-
-	return engine.ID(s.workspace.State.ResourceID("ovirt_vm"))
 }
 
 // Reconcile brings one OLVMMachine forward.

@@ -52,7 +52,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	if scope.olvmCluster == nil {
-		scope.engineErr = &blocker.Error{
+		scope.engine.err = &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "Cluster spec.infrastructureRef",
 			Message: "the OLVMCluster, which names the engine, does not exist",
@@ -70,22 +70,22 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 // reconcileOwnership makes sure that the VM is ours before anything touches it.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
 	id := scope.vmID()
-	if scope.session == nil || id == "" {
+	if scope.engine.session == nil || id == "" {
 		return
 	}
 
-	vm, err := scope.session.VM(ctx, id)
+	vm, err := scope.engine.session.VM(ctx, id)
 	if engine.IsNotFound(err) {
-		scope.vmMissing = true
+		scope.vm.missing = true
 		return
 	}
 
 	if err != nil {
-		scope.vmErr = err
+		scope.vm.err = err
 		return
 	}
 
-	scope.vm = vm
+	scope.vm.seen = vm
 
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
 	found, ok := ownermark.OwnerOf(vm.CommentText())
@@ -113,10 +113,10 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	request := workspace.Request{
 		Facts: workspace.Facts{
-			Ready: scope.session != nil && scope.vmErr == nil,
+			Ready: scope.engine.session != nil && scope.vm.err == nil,
 			// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is
 			// a job's.
-			Made:         !scope.vmMissing && addressing.MayHaveVM(scope.olvmMachine),
+			Made:         !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.subject(scope) },
@@ -130,8 +130,8 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	}
 
 	action := scope.workspace.Action
-	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.Status == engine.VMUp {
-		err := scope.session.ShutdownVM(ctx, scope.vm.ID, false)
+	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.seen.Status == engine.VMUp {
+		err := scope.engine.session.ShutdownVM(ctx, scope.vm.seen.ID, false)
 		if err != nil && !engine.IsConflict(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power "+
 				"is cut")
@@ -167,7 +167,7 @@ const defaultShutdown = 5 * time.Minute
 // shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It
 // counts from the deletion, so that a restart of the manager does not prolong it.
 func shutdownLeft(scope *machineScope) time.Duration {
-	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm
+	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.seen
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
 		return 0
 	}

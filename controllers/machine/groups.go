@@ -20,7 +20,8 @@ import (
 // are there and have room for it; one that has a VM takes what there is.
 func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (map[string]string, error) {
 	asked := placement.AffinityGroups(scope.olvmCluster.Spec)
-	self, err := placement.MemberOf(ctx, scope.session, scope.olvmCluster, asked, scope.olvmMachine, scope.machine)
+	self, err := placement.MemberOf(ctx, scope.engine.session, scope.olvmCluster, asked, scope.olvmMachine,
+		scope.machine)
 	if err != nil || len(self.Groups) == 0 {
 		return nil, err
 	}
@@ -43,12 +44,12 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 		return ids, nil // who manages the cluster elsewhere makes groups, or none
 	}
 
-	members, _, err := placement.Members(ctx, r.Client, scope.session, scope.olvmCluster, scope.cluster.Name)
+	members, _, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster, scope.cluster.Name)
 	if err != nil {
 		return nil, err
 	}
 
-	hosts, err := scope.session.HostsWithin(ctx, placement.HostsAge)
+	hosts, err := scope.engine.session.HostsWithin(ctx, placement.HostsAge)
 	if err != nil {
 		return nil, err
 	}
@@ -109,22 +110,23 @@ func mayJoin(
 // leftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
 // again by the OLVMCluster, and has another UUID then.
 func (r *Reconciler) leftGroup(ctx context.Context, scope *machineScope) (bool, error) {
-	if scope.vm == nil || scope.workspace.State == nil || len(scope.groups) == 0 {
+	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.groups) == 0 {
 		return false, nil
 	}
 
 	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list is no proof
-		there, err := r.Engines.AffinityGroups(ctx, scope.session, engine.ID(scope.resolved.ClusterID), maxAge)
+		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, engine.ID(scope.desired.names.ClusterID),
+			maxAge)
 		if err != nil {
 			return false, err
 		}
 
 		left := false
-		for _, id := range scope.groups {
+		for _, id := range scope.desired.groups {
 			left = left ||
 				slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
 					return g.ID.String() == id &&
-						!g.Has(scope.vm.ID)
+						!g.Has(scope.vm.seen.ID)
 				})
 		}
 

@@ -208,7 +208,7 @@ func (r *Reconciler) readExtra(
 // bytes.
 func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
-		scope.addressErr = &blocker.Error{
+		scope.network.err = &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
 			Field:   "Cluster spec.infrastructureRef",
 			Message: "the OLVMCluster does not exist yet",
@@ -218,32 +218,33 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	var err error
-	if scope.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
-		scope.addresses, err = r.addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, scope.nics,
+	if scope.network.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
+		nics := scope.network.nics
+		scope.network.addresses, err = r.addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, nics,
 			scope.givenToVM)
 	}
 
 	var field *blocker.Error
 	if errors.As(err, &field) {
-		scope.addressErr = field
+		scope.network.err = field
 		return vmSteady, nil // heals when an address is released or the object is corrected
 	}
 
-	scope.addressErr = err
+	scope.network.err = err
 
 	return 0, err
 }
 
 // givenToVM are the static addresses that the VM was told at its creation, as the engine remembers them.
 func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, error) {
-	if s.session == nil {
+	if s.engine.session == nil {
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
 			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
 	}
 
-	vm, err := s.session.VMInFull(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
+	vm, err := s.engine.session.VMInFull(ctx, providerIDToVM(s.olvmMachine.Spec.ProviderID))
 	if engine.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -257,7 +258,7 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 	out := addressing.Addresses{}
 
 	for _, told := range vm.Initialization.NICs.Items {
-		at := slices.IndexFunc(s.nics, func(n addressing.NIC) bool {
+		at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool {
 			return n.Guest != nil &&
 				n.Guest.Interface == told.Name
 		})
@@ -271,7 +272,7 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 			}
 
 			if address, err := netip.ParseAddr(ip.Address); err == nil {
-				out[s.nics[at].VNICName] = append(out[s.nics[at].VNICName], address)
+				out[s.network.nics[at].VNICName] = append(out[s.network.nics[at].VNICName], address)
 			}
 		}
 	}
@@ -288,7 +289,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 
 	available := conditions.Get(scope.olvmCluster, infrav1.EngineAvailableCondition)
 	if available != nil && available.Status == "False" {
-		scope.engineErr = &blocker.Error{
+		scope.engine.err = &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "OLVMCluster " + scope.olvmCluster.Name,
 			Message: available.Message,
@@ -297,8 +298,8 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 		return vmSteady, nil
 	}
 
-	scope.session, scope.config, scope.engineErr = r.Engines.For(ctx, scope.olvmCluster)
-	if scope.engineErr != nil {
+	scope.engine.session, scope.engine.config, scope.engine.err = r.Engines.For(ctx, scope.olvmCluster)
+	if scope.engine.err != nil {
 		return engineRetry, nil
 	}
 
@@ -327,7 +328,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 // reconcileVM looks at the VM natively.
 func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	id := scope.vmID()
-	if id == "" || scope.session == nil {
+	if id == "" || scope.engine.session == nil {
 		return 0, nil
 	}
 
@@ -336,30 +337,30 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		maxAge = vmBooting / 2
 	}
 
-	vm, err := r.Engines.VM(ctx, scope.session, id, maxAge)
+	vm, err := r.Engines.VM(ctx, scope.engine.session, id, maxAge)
 	if err != nil {
-		scope.vmErr = err
+		scope.vm.err = err
 		return engineRetry, nil
 	}
 
 	if vm == nil {
 		// A list from before the VM was made does not have it: ask for this one before calling it lost.
-		if vm, err = scope.session.VM(ctx, id); err != nil && !engine.IsNotFound(err) {
-			scope.vmErr = err
+		if vm, err = scope.engine.session.VM(ctx, id); err != nil && !engine.IsNotFound(err) {
+			scope.vm.err = err
 			return engineRetry, nil
 		}
 	}
 
-	scope.vm, scope.vmMissing = vm, vm == nil
+	scope.vm.seen, scope.vm.missing = vm, vm == nil
 	if vm != nil && vm.ChangesWait {
-		if settings, err := scope.session.VMSettings(ctx, id); err == nil { // it is told the next time
-			_, scope.waits = settings.Waiting()
+		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // it is told the next time
+			_, scope.vm.waits = settings.Waiting()
 		}
 	}
 
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
 	r.watcher.Watch(scope.workspace.Key(), enginepool.WatchedVM{
-		Session: scope.session,
+		Session: scope.engine.session,
 		ID:      id,
 		Booting: booting,
 		Seen:    vm,
@@ -370,11 +371,11 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 
 // reconcileGuest asks for the addresses that only the guest knows, where there are such.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	if scope.vm == nil || scope.vm.Status != engine.VMUp || !scope.dynamic() {
+	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.dynamic() {
 		return 0, nil
 	}
 
-	started, known := scope.vm.StartedAt()
+	started, known := scope.vm.seen.StartedAt()
 	booting := known && time.Since(started) < guestSettles
 	maxAge := vmSteady
 	if booting {
@@ -382,14 +383,14 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	}
 
 	var err error
-	if scope.guest, err = r.Engines.Guest(ctx, scope.session, scope.vm.ID, maxAge); err != nil {
-		scope.vmErr = err
+	if scope.guest.interfaces, err = r.Engines.Guest(ctx, scope.engine.session, scope.vm.seen.ID, maxAge); err != nil {
+		scope.vm.err = err
 		return engineRetry, nil
 	}
 
-	scope.guestAsked = true
+	scope.guest.asked = true
 	silent := func(n addressing.NIC) bool { return n.Dynamic() && len(scope.reported(n.VNICName)) == 0 }
-	if booting && slices.ContainsFunc(scope.nics, silent) {
+	if booting && slices.ContainsFunc(scope.network.nics, silent) {
 		return vmBooting, nil
 	}
 
@@ -400,13 +401,14 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
-	if scope.session == nil || scope.addressErr != nil || scope.waiting != nil || scope.workspace.StateErr != nil {
+	if scope.engine.session == nil || scope.network.err != nil || scope.waiting != nil ||
+		scope.workspace.StateErr != nil {
 		return 0, nil
 	}
 
 	groups, err := r.affinityGroups(ctx, scope)
 	if err != nil {
-		scope.renderErr = err
+		scope.desired.err = err
 		return engineRetry, nil // the OLVMCluster wakes the machine when the group is there
 	}
 
@@ -417,29 +419,32 @@ func (r *Reconciler) reconcileConfiguration(
 
 	ids, err := desired.RecordedRouterIDs(scope.olvmCluster)
 	if err != nil {
-		scope.renderErr = err
+		scope.desired.err = err
 		return vmSteady, nil
 	}
 
-	machine, resolved, err := desired.Machine(ctx, scope.session, desired.Input{
+	machine, resolved, err := desired.Machine(ctx, scope.engine.session, desired.Input{
 		ControlPlane: util.IsControlPlaneMachine(scope.machine), ControlPlaneNodes: nodes, RouterIDs: ids,
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec,
 		Cluster:           scope.olvmCluster.Spec,
 		VMName:            scope.machine.Name,
 		Owner:             ownerOf(scope.olvmMachine),
-		NICs:              scope.nics, Addresses: scope.addresses, Bootstrap: scope.bootstrap, Config: scope.config,
-		FailureDomain: scope.machine.Spec.FailureDomain, AffinityGroups: groups,
+		NICs:              scope.network.nics,
+		Addresses:         scope.network.addresses,
+		Bootstrap:         scope.bootstrap,
+		Config:            scope.engine.config,
+		FailureDomain:     scope.machine.Spec.FailureDomain, AffinityGroups: groups,
 	})
 	if err == nil {
-		scope.digest, err = r.digests.of(machine)
+		scope.desired.digest, err = r.digests.of(machine)
 	}
 
-	scope.resolved, scope.renderErr = resolved, err
+	scope.desired.names, scope.desired.err = resolved, err
 	if err == nil {
-		scope.asked, scope.groups = &machine, groups
-		scope.leftGroup, scope.vmErr = r.leftGroup(ctx, scope)
-		err = scope.vmErr
+		scope.desired.machine, scope.desired.groups = &machine, groups
+		scope.desired.leftGroup, scope.vm.err = r.leftGroup(ctx, scope)
+		err = scope.vm.err
 	}
 
 	var field *blocker.Error
@@ -507,11 +512,11 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:   scope.asked != nil && scope.vmErr == nil,
-			Digest:  scope.digest,
-			Drifted: scope.leftGroup,
+			Ready:   scope.desired.machine != nil && scope.vm.err == nil,
+			Digest:  scope.desired.digest,
+			Drifted: scope.desired.leftGroup,
 			Made:    scope.olvmMachine.Spec.ProviderID != "",
-			Lost:    scope.vmMissing,
+			Lost:    scope.vm.missing,
 		},
 		Engine: connection.EngineKey(scope.olvmCluster),
 		// That a VM may exist must be known before anything can create it.
@@ -522,7 +527,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 		return scope.workspace.Action.After, err
 	}
 
-	if scope.leftGroup && state != nil && state.AppliedDigest == scope.digest {
+	if scope.desired.leftGroup && state != nil && state.AppliedDigest == scope.desired.digest {
 		workspace.CountDrift(workspace.DriftedMember)
 	}
 

@@ -95,9 +95,9 @@ func (s *machineScope) steps() map[string]string {
 // setMachineFacts maps what was resolved and seen.
 func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
-	if scope.resolved != nil {
+	if scope.desired.names != nil {
 		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
-		m.Status.OLVM = scope.resolved
+		m.Status.OLVM = scope.desired.names
 		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
 
@@ -107,16 +107,16 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		}
 	}
 
-	if scope.vm != nil {
+	if scope.vm.seen != nil {
 		vm := &ensureOLVM(m).VirtualMachine
-		vm.VMID, vm.VMName, vm.Status = scope.vm.ID.String(), scope.vm.Name, string(scope.vm.Status)
+		vm.VMID, vm.VMName, vm.Status = scope.vm.seen.ID.String(), scope.vm.seen.Name, string(scope.vm.seen.Status)
 	}
 
-	if scope.asked != nil {
+	if scope.desired.machine != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 
-	complete := scope.nics != nil && (scope.guestAsked || !scope.dynamic()) // else what was known is better
+	complete := scope.network.nics != nil && (scope.guest.asked || !scope.dynamic()) // else what was known is better
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
 
@@ -176,23 +176,23 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 
 // reported are the addresses of a network interface that only the guest knows.
 func (s *machineScope) reported(vnic string) []netip.Addr {
-	at := slices.IndexFunc(s.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
-	if at < 0 || s.nics[at].Guest == nil {
+	at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
+	if at < 0 || s.network.nics[at].Guest == nil {
 		return nil
 	}
 
 	var out []netip.Addr
 
-	for _, found := range s.guest {
-		if found.Name != s.nics[at].Guest.Interface {
+	for _, found := range s.guest.interfaces {
+		if found.Name != s.network.nics[at].Guest.Interface {
 			continue
 		}
 
-		if s.nics[at].Guest.Dynamic(true) {
+		if s.network.nics[at].Guest.Dynamic(true) {
 			out = append(out, found.IPv4...)
 		}
 
-		if s.nics[at].Guest.Dynamic(false) {
+		if s.network.nics[at].Guest.Dynamic(false) {
 			out = append(out, found.IPv6...)
 		}
 	}
@@ -202,7 +202,7 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 
 // dynamic reports whether some network interface has addresses that only the guest knows.
 func (s *machineScope) dynamic() bool {
-	return slices.ContainsFunc(s.nics, addressing.NIC.Dynamic)
+	return slices.ContainsFunc(s.network.nics, addressing.NIC.Dynamic)
 }
 
 func setMachineDeletingCondition(scope *machineScope) {
@@ -222,8 +222,8 @@ func setMachineDeletingCondition(scope *machineScope) {
 			condition.Reason = infrav1.DeletionBlockedReason
 			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the VM is looked " +
 				"for by its ID or name"
-		case scope.engineErr != nil || scope.vmErr != nil:
-			_, condition.Message = blocker.EngineReason(errors.Join(scope.engineErr, scope.vmErr))
+		case scope.engine.err != nil || scope.vm.err != nil:
+			_, condition.Message = blocker.EngineReason(errors.Join(scope.engine.err, scope.vm.err))
 			condition.Reason = infrav1.WaitingForEngineReason
 		case ws.Failure.OfDestroy():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
@@ -260,7 +260,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	}
 	var field *blocker.Error
 	known = known || ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false)
-	errors.As(scope.addressErr, &field)
+	errors.As(scope.network.err, &field)
 
 	switch {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
@@ -269,7 +269,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 		// What was given stays given: a profile that is gone says nothing about a machine that runs.
 	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
-	case scope.addressErr != nil:
+	case scope.network.err != nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, clusterv1.InternalErrorReason
 		condition.Message = "Please check the controller's logs for errors"
 	case !known:
@@ -283,12 +283,12 @@ func setAddressesCondition(scope *machineScope, known bool) {
 // whyNoGuestAddress says what is missing of addresses that only the guest knows.
 func (s *machineScope) whyNoGuestAddress() string {
 	var names []string
-	for _, found := range s.guest {
+	for _, found := range s.guest.interfaces {
 		names = append(names, found.Name)
 	}
 
 	switch {
-	case s.vm == nil || s.vm.Status != engine.VMUp:
+	case s.vm.seen == nil || s.vm.seen.Status != engine.VMUp:
 		return "The guest gets its addresses by itself when it is up"
 	case len(names) == 0:
 		return "The guest agent reports no address; the image needs qemu-guest-agent, and the " +
@@ -314,16 +314,16 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it and remove its finalizer: " +
 			"the state is rebuilt from the VM"
 	case applied &&
-		(scope.renderErr != nil || scope.addressErr != nil || scope.engineErr != nil || scope.vmErr != nil ||
+		(scope.desired.err != nil || scope.network.err != nil || scope.engine.err != nil || scope.vm.err != nil ||
 			ws.Action.Kind == workspace.Block):
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 		condition.Message = whatNoChangeGetsPast(scope)
-	case scope.engineErr != nil:
-		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engineErr.Error()
-	case scope.renderErr != nil:
-		condition.Reason, condition.Message = objectstatus.RenderReason(scope.renderErr)
+	case scope.engine.err != nil:
+		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engine.err.Error()
+	case scope.desired.err != nil:
+		condition.Reason, condition.Message = objectstatus.RenderReason(scope.desired.err)
 	case ws.Failure.Count > 0 && ws.Action.Kind != workspace.Apply:
 		condition.Reason, condition.Message = ws.Failure.Reason(), ws.Failure.Message()
 	case ws.Action.Kind == workspace.Apply || ws.Action.Reason == infrav1.ApplyingReason:
@@ -340,7 +340,7 @@ func setAppliedCondition(scope *machineScope) {
 // whatNoChangeGetsPast says what is wrong with the configuration of a machine that runs; "" where nothing is.
 func whatNoChangeGetsPast(scope *machineScope) string {
 	var field *blocker.Error
-	if !errors.As(scope.renderErr, &field) && !errors.As(scope.addressErr, &field) {
+	if !errors.As(scope.desired.err, &field) && !errors.As(scope.network.err, &field) {
 		return ""
 	}
 
@@ -349,47 +349,50 @@ func whatNoChangeGetsPast(scope *machineScope) string {
 
 func setRunningCondition(scope *machineScope) {
 	condition := metav1.Condition{Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse}
+
+	vm := scope.vm.seen
 	switch {
-	case scope.vmMissing && scope.olvmMachine.Spec.ProviderID != "":
+	case scope.vm.missing && scope.olvmMachine.Spec.ProviderID != "":
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
 			"VM %s does not exist in the engine any more; it is not made again: delete the Machine, or let a "+
 				"MachineHealthCheck replace it",
 			scope.vmID(),
 		)
-	case scope.vm == nil && scope.olvmMachine.Spec.ProviderID == "":
+	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
-	case scope.vm == nil:
+	case vm == nil:
 		// The engine did not answer: what was known stays, for a while it is all there is.
 		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
 			return
 		}
 
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
-	case scope.vm.Status == engine.VMUp:
+	case vm.Status == engine.VMUp:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
-		if len(scope.waits) > 0 {
-			condition.Message = "waits for a restart: " + strings.Join(scope.waits, ", ")
+		if len(scope.vm.waits) > 0 {
+			condition.Message = "waits for a restart: " + strings.Join(scope.vm.waits, ", ")
 		}
-	case scope.vm.Status.Starting() || scope.vm.Status == engine.VMImageLocked ||
-		scope.vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
-		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(scope.vm.Status)
-	case scope.vm.Status == engine.VMMigrating: // it runs all the time
+	case vm.Status.Starting() || vm.Status == engine.VMImageLocked ||
+		vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
+		condition.Reason, condition.Message = infrav1.VirtualMachineStartingReason, "VM is "+string(vm.Status)
+	case vm.Status == engine.VMMigrating: // it runs all the time
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
 		condition.Message = "VM is migrating to another host"
-	case scope.vm.Status.OutOfSight():
+	case vm.Status.OutOfSight():
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
 		condition.Message = fmt.Sprintf(
 			"VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when "+
 				"it is back or fenced",
-			scope.vm.Status,
+			vm.Status,
 		)
-	case scope.vm.Status.Asleep():
+	case vm.Status.Asleep():
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
-		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine", scope.vm.Status)
+		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or delete the Machine",
+			vm.Status)
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
-		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", scope.vm.Status)
+		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or delete the Machine", vm.Status)
 	}
 
 	conditions.Set(scope.olvmMachine, condition)

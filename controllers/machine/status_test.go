@@ -36,7 +36,8 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 			"look at the host"},
 	} {
 		t.Run(string(status), func(t *testing.T) {
-			scope := &machineScope{olvmMachine: &infrav1.OLVMMachine{}, vm: &engine.VM{Status: status}}
+			scope := &machineScope{olvmMachine: &infrav1.OLVMMachine{}}
+			scope.vm.seen = &engine.VM{Status: status}
 			scope.olvmMachine.Status.Initialization.Provisioned = &provisioned
 			setRunningCondition(scope)
 

@@ -50,15 +50,15 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 	s := &machineSubject{
 		client:     r.Client,
 		owner:      scope.olvmMachine.DeepCopy(),
-		session:    scope.session,
-		config:     scope.config,
+		session:    scope.engine.session,
+		config:     scope.engine.config,
 		dataCenter: scope.olvmCluster.Spec.OLVMDatacenterName,
 		vmID:       scope.vmID(),
-		groups:     scope.groups,
+		groups:     scope.desired.groups,
 	}
-	if scope.asked != nil {
-		s.asked = *scope.asked
-		s.clusterID = engine.ID(scope.resolved.ClusterID)
+	if scope.desired.machine != nil {
+		s.asked = *scope.desired.machine
+		s.clusterID = engine.ID(scope.desired.names.ClusterID)
 	}
 
 	if scope.bootstrap != nil {

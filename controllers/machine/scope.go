@@ -1,0 +1,97 @@
+package machine
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// machineScope holds the facts of one pass, a field for each phase that gathers them.
+type machineScope struct {
+	cluster     *clusterv1.Cluster
+	machine     *clusterv1.Machine
+	olvmCluster *infrav1.OLVMCluster // nil where it does not exist
+	olvmMachine *infrav1.OLVMMachine
+
+	// workspace has the state, how the last run ended, and the action that was decided on.
+	workspace *workspace.Workspace
+	// bootstrap is what the user data is made of; nil where it is not needed any more. waiting is why it cannot be used
+	// yet. Set by reconcileBootstrapData and reconcileConfiguration.
+	bootstrap *desired.Bootstrap
+	waiting   *blocker.Error
+	// engine is set by reconcileEngine.
+	engine engineFacts
+	// network is set by reconcileAddresses.
+	network networkFacts
+	// vm is set by reconcileVM, and by reconcileOwnership where the machine is deleted.
+	vm vmFacts
+	// guest is set by reconcileGuest.
+	guest guestFacts
+	// desired is set by reconcileConfiguration.
+	desired desiredFacts
+	// blocked is why a deletion must not go on; empty where it may. Set by reconcileDelete and reconcileOwnership.
+	blocked string
+}
+
+// engineFacts are how the engine is reached.
+type engineFacts struct {
+	// session is nil where the engine cannot be used, and err says why.
+	session *engine.Client
+	config  engine.Config
+	err     error
+}
+
+// networkFacts are the network interfaces, and their static addresses by the names of the interfaces in the engine.
+type networkFacts struct {
+	nics      []addressing.NIC
+	addresses map[string][]ipam.Address
+	// err is why the addresses are not all there.
+	err error
+}
+
+// vmFacts are what the engine has of the VM.
+type vmFacts struct {
+	// seen is nil where the engine has no VM, or was not asked; missing reports that it answered and has none.
+	seen    *engine.VM
+	missing bool
+	// waits are the settings that wait for the next start.
+	waits []string
+	// err is why the engine did not answer.
+	err error
+}
+
+// guestFacts are what the guest agent reports.
+type guestFacts struct {
+	interfaces []engine.GuestInterface
+	// asked reports that the addresses were needed, and that the engine answered.
+	asked bool
+}
+
+// desiredFacts are what the machine should be in the engine.
+type desiredFacts struct {
+	// machine is nil where it cannot be rendered, and err says why.
+	machine *render.Machine
+	err     error
+	// digest identifies the configuration; names are those that were resolved, for the status.
+	digest string
+	names  *infrav1.OLVMStatus
+	// groups are the UUIDs of the affinity groups by their names. leftGroup reports that the VM is not in one of them.
+	groups    map[string]string
+	leftGroup bool
+}
+
+// vmID of the machine: recorded on the object, or known from the state a moment earlier.
+func (s *machineScope) vmID() engine.ID {
+	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
+		return id
+	}
+
+	return engine.ID(s.workspace.State.ResourceID("ovirt_vm"))
+}
