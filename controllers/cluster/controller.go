@@ -49,7 +49,8 @@ import (
 )
 
 const (
-	// engineCheck is how often a cluster looks whether its engine is there; engineRetry, while it is not.
+	// engineCheck is how often a cluster looks whether its engine is there; engineRetry is when to
+	// look again after something else failed.
 	engineCheck = time.Minute
 	engineRetry = 10 * time.Second
 	// hostCheck is how often a cluster looks at hosts on which affinity groups or failure domains depend.
@@ -236,7 +237,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	foreign := r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmCluster, r.WatchFilterValue)
 	if annotations.IsExternallyManaged(olvmCluster) || foreign {
-		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
+		// The event filter saw the object that woke this one.
+		return ctrl.Result{}, nil
 	}
 
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, olvmCluster.ObjectMeta)
@@ -300,8 +302,8 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 	return r.reconcileNormal(ctx, scope)
 }
 
-// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
-// would see no change, and tell nothing.
+// patch writes the status and records events. Events are recorded even if the patch fails, because conditions are
+// stored first, and the next pass would see no change.
 func (r *Reconciler) patch(
 	ctx context.Context, scope *clusterScope, helper *patch.Helper, before []metav1.Condition,
 ) error {
@@ -326,7 +328,7 @@ func (r *Reconciler) patch(
 
 func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	// The end of a run is recorded also where the engine is away.
-	stateUnread := scope.workspace.Observe(ctx)
+	observeErr := scope.workspace.Observe(ctx)
 
 	reconcileEndpoint(scope)
 	if err := r.reconcileServices(ctx, scope); err != nil {
@@ -349,8 +351,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
-	if stateUnread != nil {
-		return ctrl.Result{}, stateUnread
+	if observeErr != nil {
+		return ctrl.Result{}, observeErr
 	}
 
 	r.reconcileGroups(ctx, scope)

@@ -264,6 +264,10 @@ func setEndpointCondition(scope *clusterScope) {
 
 func setEngineCondition(scope *clusterScope) {
 	c := scope.olvmCluster
+	if scope.engineErr == nil && scope.dataCenter == nil {
+		return // the engine was not asked in this pass, so what was known stays
+	}
+
 	condition := metav1.Condition{
 		Type:   infrav1.EngineAvailableCondition,
 		Status: metav1.ConditionTrue,
@@ -272,7 +276,7 @@ func setEngineCondition(scope *clusterScope) {
 	if scope.engineErr != nil {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = blocker.EngineReason(scope.engineErr)
-	} else if scope.dataCenter != nil {
+	} else {
 		c.Status.OLVMDatacenter = &infrav1.OLVMDatacenterStatus{
 			DataCenterID:   scope.dataCenter.ID.String(),
 			DataCenterName: scope.dataCenter.Name,

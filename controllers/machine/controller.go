@@ -104,7 +104,7 @@ func (r *Reconciler) SetupWithManager(
 
 	for _, runnable := range []manager.Runnable{r.Runs, r.watcher} {
 		if err := mgr.Add(runnable); err != nil {
-			return fmt.Errorf("failed to add the Terraform runner: %w", err)
+			return fmt.Errorf("failed to add the Terraform runs and the VM watcher: %w", err)
 		}
 	}
 
@@ -153,7 +153,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	if r.WatchFilterValue != "" && !labels.HasWatchLabel(olvmMachine, r.WatchFilterValue) {
-		return ctrl.Result{}, nil // predicates see the objects that wake this one, not this one
+		// The event filter saw the object that woke this one.
+		return ctrl.Result{}, nil
 	}
 
 	scope := &machineScope{
@@ -181,8 +182,8 @@ func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) erro
 	return errors.Join(r.addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
 }
 
-// enter takes a place among the reconciles of the machine's engine. Machines that have begun do not wait behind those
-// that have nothing yet.
+// enter takes a place among the reconciles of the machine's engine. Machines whose VM is being made have a queue of
+// their own, so that they do not wait behind those that have none yet.
 func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
 	if scope.olvmCluster == nil {
 		return func() {}, true
@@ -190,22 +191,22 @@ func (r *Reconciler) enter(ctx context.Context, scope *machineScope) (leave func
 
 	tenant := scope.olvmMachine.Namespace
 	if begun(scope) {
-		tenant += " begun"
+		tenant += "/begun" // no namespace has that name
 	}
 
 	return r.limiter.Enter(ctx, tenant, connection.EngineKey(scope.olvmCluster))
 }
 
-// begun reports whether the machine is on its way: a run of it goes or has ended, or its VM is there and not up yet.
+// begun reports whether the VM of the machine is being made: a run has begun, or the VM exists and is not up yet.
 func begun(scope *machineScope) bool {
-	if scope.workspace.Running() {
+	if scope.workspace.HasBegun() {
 		return true
 	}
 
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
-// reconcileOwned reconciles a machine that a Machine of an existing Cluster owns, or that is being deleted.
+// reconcileOwned reconciles a machine once a Machine of an existing Cluster owns it, or when it is being deleted.
 func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_ ctrl.Result, reterr error) {
 	olvmMachine := scope.olvmMachine
 	deleting := !olvmMachine.DeletionTimestamp.IsZero()
@@ -253,8 +254,8 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_
 	return r.reconcileNormal(ctx, scope)
 }
 
-// patch writes what the pass found, and tells of it. Conditions are written first: where the rest fails, the next pass
-// would see no change, and tell nothing.
+// patch writes the status and records events. Events are recorded even if the patch fails, because conditions are
+// stored first, and the next pass would see no change.
 func (r *Reconciler) patch(
 	ctx context.Context, scope *machineScope, helper *patch.Helper, before *infrav1.OLVMMachineStatus,
 ) error {

@@ -114,8 +114,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	request := workspace.Request{
 		Facts: workspace.Facts{
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
-			// A run that was submitted may have made a VM that nobody recorded; only a look by name tells, and that is
-			// a job's.
+			// A submitted run may have created a VM whose ID was not recorded. Only the job looks for it by name.
 			Made:         !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
 			ShutdownLeft: shutdownLeft(scope),
 		},
@@ -161,7 +160,7 @@ func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
 	return nil
 }
 
-// defaultShutdown is how long a guest may take that is asked to shut down.
+// defaultShutdown is how long a guest has to shut down.
 const defaultShutdown = 5 * time.Minute
 
 // shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It

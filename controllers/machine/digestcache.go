@@ -10,7 +10,7 @@ import (
 )
 
 // digestCache keeps the digests of configurations by what they were rendered from, so that a machine that is only
-// looked at is not rendered: that takes a millisecond, and a thousand machines have many.
+// looked at is not rendered: that takes a millisecond, too long to repeat for a thousand machines.
 type digestCache struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]string

@@ -56,13 +56,13 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 
 	wanted := placement.Groups(asked, members, hosts, nil)
 
-	return ids, mayJoin(self, util.IsControlPlaneMachine(scope.machine), wanted,
+	return ids, checkGroups(self, util.IsControlPlaneMachine(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
-// mayJoin says why a machine must not be created yet, as far as its groups are concerned: wanted is how they should be,
-// there is how they are.
-func mayJoin(
+// checkGroups checks that the groups of a machine exist and have room for it. wanted is how they should be, there is
+// how they are.
+func checkGroups(
 	self placement.Member, controlPlane bool, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
 ) error {
 	kind := "worker"
@@ -107,9 +107,9 @@ func mayJoin(
 	return nil
 }
 
-// leftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
+// findLeftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
 // again by the OLVMCluster, and has another UUID then.
-func (r *Reconciler) leftGroup(ctx context.Context, scope *machineScope) (bool, error) {
+func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
 	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.groups) == 0 {
 		return false, nil
 	}

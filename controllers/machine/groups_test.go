@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
-func TestMayJoin(t *testing.T) {
+func TestCheckGroups(t *testing.T) {
 	self := placement.Member{Name: "m", Groups: []string{"g"}, ClusterID: "c"}
 	wanted := func(hard bool, waiting ...string) []placement.Group {
 		return []placement.Group{
@@ -55,7 +55,7 @@ func TestMayJoin(t *testing.T) {
 		"there is no room for another, but for it": {wanted(true, "n"), there("c", true), ""},
 	}
 	for name, test := range tests {
-		err := mayJoin(self, true, test.wanted, test.there)
+		err := checkGroups(self, true, test.wanted, test.there)
 		var field *blocker.Error
 		if errors.As(err, &field) != (test.reason != "") || field != nil && field.Reason != test.reason {
 			t.Errorf("%s: %v, want %q", name, err, test.reason)

@@ -325,7 +325,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	return 0, err
 }
 
-// reconcileVM looks at the VM natively.
+// reconcileVM looks the VM up with the REST API, without Terraform.
 func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	id := scope.vmID()
 	if id == "" || scope.engine.session == nil {
@@ -443,8 +443,12 @@ func (r *Reconciler) reconcileConfiguration(
 	scope.desired.names, scope.desired.err = resolved, err
 	if err == nil {
 		scope.desired.machine, scope.desired.groups = &machine, groups
-		scope.desired.leftGroup, scope.vm.err = r.leftGroup(ctx, scope)
-		err = scope.vm.err
+		scope.desired.leftGroup, err = r.findLeftGroup(ctx, scope)
+	}
+
+	// What an earlier phase could not ask the engine is not forgotten here.
+	if err != nil && scope.desired.machine != nil {
+		scope.vm.err = err
 	}
 
 	var field *blocker.Error

@@ -319,7 +319,7 @@ func setAppliedCondition(scope *machineScope) {
 		// What was applied stays applied: a template that is gone from the engine, or an engine that is away, says
 		// nothing about a machine that runs.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
-		condition.Message = whatNoChangeGetsPast(scope)
+		condition.Message = configurationProblem(scope)
 	case scope.engine.err != nil:
 		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.engine.err.Error()
 	case scope.desired.err != nil:
@@ -337,8 +337,8 @@ func setAppliedCondition(scope *machineScope) {
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-// whatNoChangeGetsPast says what is wrong with the configuration of a machine that runs; "" where nothing is.
-func whatNoChangeGetsPast(scope *machineScope) string {
+// configurationProblem says what is wrong with the configuration of a machine that runs; "" where nothing is.
+func configurationProblem(scope *machineScope) string {
 	var field *blocker.Error
 	if !errors.As(scope.desired.err, &field) && !errors.As(scope.network.err, &field) {
 		return ""

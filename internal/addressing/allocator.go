@@ -290,7 +290,7 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 }
 
 // claim asks the IPAM providers for an address of each pool, and returns those that they gave, by the network
-// interface. The error is a *resolve.Error while one is missing. A machine that has its VM asks for nothing: another
+// interface. The error is a *blocker.Error while one is missing. A machine that has its VM asks for nothing: another
 // address would be of no use to its guest.
 func (a *Allocator) claim(
 	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,

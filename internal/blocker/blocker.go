@@ -1,4 +1,4 @@
-// Package blocker has the one shape of why something cannot go on: a condition reason, the field, and the remedy.
+// Package blocker has the error that says why something cannot go on: a condition reason, the field, and the remedy.
 package blocker
 
 import (

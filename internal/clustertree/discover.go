@@ -68,9 +68,11 @@ type parts struct {
 // partsOf reads the objects of a cluster.
 func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*parts, error) {
 	out := &parts{cluster: cluster, olvmMachines: map[string]*infrav1.OLVMMachine{}, taken: map[string]bool{}}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
-	if err := reader.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
+	if cluster.Spec.InfrastructureRef.IsDefined() {
+		key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
+		if err := reader.Get(ctx, key, &out.olvmCluster); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("failed to get the OLVMCluster: %w", err)
+		}
 	}
 
 	var olvmMachines infrav1.OLVMMachineList
@@ -158,8 +160,7 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 	}
 }
 
-// replicas of an owner of machines: how many it is to have, has, has ready and has as they are to be; seen reports that
-// it has looked at what it is to have.
+// replicas are the counts of an owner of machines; seen reports that its status is of the current generation.
 type replicas struct {
 	wanted, all, ready, upToDate *int32
 	seen                         bool

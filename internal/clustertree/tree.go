@@ -66,8 +66,13 @@ func (n *Node) Trouble() string {
 
 // Machines of a cluster: how many there are, and what is wrong with the first that is not ready.
 func (n *Node) Machines() (count int, trouble string) {
-	for _, owner := range n.Children {
-		for _, machine := range owner.Children {
+	for _, child := range n.Children {
+		machines := child.Children
+		if child.Machine != nil { // it has no owner but the Cluster
+			machines = []Node{child}
+		}
+
+		for _, machine := range machines {
 			count++
 			if machine.Problem != "" && trouble == "" {
 				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem))
@@ -92,7 +97,7 @@ func (n *Node) Print(out io.Writer) error {
 	return err
 }
 
-// print writes an object, and what is below it; rest is what goes before its later lines.
+// print writes an object, and what is below it. first and rest are the prefixes of its first and later lines.
 func (n *Node) print(out *strings.Builder, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 

@@ -140,7 +140,7 @@ func TestPrint(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	tree := discover(t)
 	count, trouble := tree.Machines()
-	if want := "Machine md-1: WaitingForBootstrapData"; count != 2 || trouble != want || tree.Trouble() != want {
+	if want := "Machine md-1: WaitingForBootstrapData"; count != 3 || trouble != want || tree.Trouble() != want {
 		t.Errorf("%d machines, %q, %q", count, trouble, tree.Trouble())
 	}
 

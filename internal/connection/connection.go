@@ -46,18 +46,22 @@ func Config(
 		Username: firstKey(secret.Data, "username", "ovirt_username"),
 		Password: firstKey(secret.Data, "password", "ovirt_password"),
 	}
-	for key, text := range map[string]string{"username": config.Username, "password": config.Password} {
-		if text == "" {
-			return engine.Config{}, &blocker.Error{
-				Reason:  infrav1.CredentialsNotFoundReason,
-				Field:   path + ".credentialsSecret",
-				Message: fmt.Sprintf("Secret %q has no key %s; add it", secret.Name, key),
-			}
-		}
+	var missing []string
+	if config.Username == "" {
+		missing = append(missing, "username")
+	}
+
+	if config.Password == "" {
+		missing = append(missing, "password")
+	}
+
+	if len(missing) > 0 {
+		return engine.Config{}, blocker.New(infrav1.CredentialsNotFoundReason, path+".credentialsSecret",
+			"Secret %q has no key %s; add it", secret.Name, strings.Join(missing, " and no key "))
 	}
 
 	if secret.Namespace != "" && secret.Namespace != cluster.Namespace {
-		if err := trustOfOwner(server, secret.Namespace); err != nil {
+		if err := checkTrust(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
 	}
@@ -150,7 +154,7 @@ func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error
 	return []byte(bundle.String()), nil
 }
 
-// notShared does not tell whether there is an object of another namespace: it is not the asker's to know.
+// notShared gives one message for both cases, so that it does not reveal whether the object exists.
 func notShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
@@ -161,9 +165,8 @@ func notShared(kind string, key types.NamespacedName, namespace string) string {
 	)
 }
 
-// trustOfOwner refuses to send a Secret of another namespace to whom the asker trusts, and its owner may not: the CA
-// must be the owner's, or the system's.
-func trustOfOwner(server infrav1.OvirtAPIServer, owner string) error {
+// checkTrust checks that a Secret of another namespace is sent only over a CA of that namespace, or of the system.
+func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 
 	switch ca := server.CAConfigMap; {
@@ -252,7 +255,7 @@ func RenderEngine(client *engine.Client, config engine.Config) render.Engine {
 	}
 }
 
-// EngineKey identifies the engine of a cluster: addresses are unique on a network of one engine.
+// EngineKey identifies the engine of a cluster by its host.
 func EngineKey(cluster *infrav1.OLVMCluster) string {
 	base, err := engine.BaseURL(cluster.Spec.OLVMOvirtAPIServer.ServerURL)
 	if err != nil {

@@ -124,7 +124,7 @@ func (p *Pool) Guest(
 	return guests[id], err
 }
 
-// For returns the session and the connection to the engine of a cluster. The error is a *resolve.Error where the user
+// For returns the session and the connection to the engine of a cluster. The error is a *blocker.Error where the user
 // must act.
 func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
 	versions := p.versions(ctx, cluster)

@@ -59,7 +59,7 @@ func (w *VMWatcher) Watch(machine workspace.Key, vm WatchedVM) {
 	}
 }
 
-// Unwatch ends it.
+// Unwatch stops watching the VM of a machine.
 func (w *VMWatcher) Unwatch(machine workspace.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *VMWatcher) changed(session *engine.Client, vms map[engine.ID]engine.VM,
 			continue
 		}
 
-		// It is woken once: the machine looks for itself.
+		// Recorded, so that the machine is woken once.
 		watched.Seen = nil
 		if there {
 			watched.Seen = &vm

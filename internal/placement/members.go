@@ -82,7 +82,7 @@ func ownerMachine(m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// MemberOf is one machine as affinity groups see it. The error is a *resolve.Error where it cannot be placed.
+// MemberOf is one machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
 func MemberOf(
 	ctx context.Context,
 	session *engine.Client,

@@ -38,7 +38,7 @@ type Facts struct {
 type observed struct {
 	Facts
 	now time.Time
-	// run is the job that is queued or running; nil where there is none.
+	// run is a job that is queued, running, or done and not recorded yet; nil where there is none.
 	run *terraform.Status
 	// failure is the last run, where it failed.
 	failure Failure
@@ -72,8 +72,8 @@ type Action struct {
 
 type rule func(observed) (Action, bool)
 
-// applyRules decide for an object that lives. The first that applies wins, and their order is meaning: a run is never
-// joined by another, what is lost is not made again, and a changed input does not wait for the backoff.
+// applyRules decide for an object that lives. The first rule that matches wins, so that only one run goes at a time,
+// what is lost is not made again, and a changed input does not wait for the backoff.
 var applyRules = []rule{
 	runInFlight,
 	stateUnusable,
@@ -84,8 +84,8 @@ var applyRules = []rule{
 	func(observed) (Action, bool) { return Action{Kind: Apply, Reason: infrav1.ApplyingReason}, true },
 }
 
-// destroyRules decide for an object that is being deleted. The empty state ends it, not that no run ever succeeded: a
-// failed run can leave a VM.
+// destroyRules decide for an object that is being deleted. It may go when the state is empty and nothing may exist in
+// the engine. That no run succeeded is not enough, because a failed run can leave a VM.
 var destroyRules = []rule{
 	cancelApply,
 	runInFlight,
@@ -122,7 +122,7 @@ func runInFlight(o observed) (Action, bool) {
 	}, true
 }
 
-// cancelApply makes a deletion go before a creation that has not ended.
+// cancelApply interrupts an apply of an object that is being deleted.
 func cancelApply(o observed) (Action, bool) {
 	if o.run == nil || o.run.Phase == terraform.Done || o.run.Operation != terraform.Apply {
 		return Action{}, false
@@ -131,7 +131,7 @@ func cancelApply(o observed) (Action, bool) {
 	return Action{
 		Kind:    Cancel,
 		Reason:  infrav1.WaitingForTerraformReason,
-		Message: "Waiting for the Terraform run that creates the VM to stop",
+		Message: "Waiting for the Terraform run before the deletion to stop",
 	}, true
 }
 

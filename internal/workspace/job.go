@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// shortQueue is how long a job may wait for its turn before the object is read again at its start. One that waited less
-// is read again before anything is applied, as all are.
+// shortQueue is how long an apply may wait in the queue. One that waited longer reads its object before it plans. Each
+// reads it before it applies.
 const shortQueue = time.Second
 
 // submit queues a run. That a run may act for the object is recorded first, before it can.
@@ -41,7 +41,7 @@ func (w *Workspace) job(
 	owner := copyOf(w.object)
 	submitted := time.Now()
 	wanted := func(ctx context.Context, operation terraform.Operation) error {
-		return w.stillWanted(ctx, owner, subject, operation)
+		return w.checkStillWanted(ctx, owner, subject, operation)
 	}
 	root := &Root{
 		Executor: w.runs().Executor,
@@ -65,10 +65,9 @@ func (w *Workspace) job(
 	}
 }
 
-// stillWanted reads object and Cluster anew when a job's turn has come, and again when its plan is to be applied: the
-// queue may have been long, and who paused, moved or changed an object meanwhile must find its machine untouched. A
+// checkStillWanted fails if the object was paused, moved, changed or deleted since the pass that submitted the job. A
 // destruction does not need the Cluster.
-func (w *Workspace) stillWanted(
+func (w *Workspace) checkStillWanted(
 	ctx context.Context, owner client.Object, subject Subject, operation terraform.Operation,
 ) error {
 	if err := w.runs().mayAct(ctx); err != nil {

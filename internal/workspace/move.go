@@ -22,12 +22,12 @@ func Moving(object client.Object) bool {
 	return ok
 }
 
-// blockMove has clusterctl not move the object from now on, because a run may act for it. The annotations are others
-// that must be there before the run. What the object has already is not written again.
-func (w *Workspace) blockMove(ctx context.Context, more map[string]string) error {
+// blockMove sets the annotation that stops clusterctl from moving the object, and the annotations in extra. It patches
+// only those that are missing.
+func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) error {
 	has := w.object.GetAnnotations()
 	missing := map[string]string{clusterctlv1.BlockMoveAnnotation: ""}
-	maps.Copy(missing, more)
+	maps.Copy(missing, extra)
 	maps.DeleteFunc(missing, func(key, value string) bool {
 		current, ok := has[key]
 		return ok && current == value

@@ -46,7 +46,7 @@ func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.
 	serial := int64(state.Serial) //nolint:gosec // one more with each change
 	if status.StateLineage == state.Lineage && serial < status.StateSerial {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(
-			"it has serial %d, and there was one with serial %d: an older state was restored over it",
+			"its serial is %d, but serial %d was read before: an older state was restored over it",
 			serial, status.StateSerial)}
 	}
 

@@ -23,13 +23,15 @@ type Keeper interface {
 	MarkApplied(ctx context.Context, digest string) error
 }
 
-// Root is a Terraform root: a working directory and the place of its state. It needs no Kubernetes.
+// Root runs Terraform in one directory, and keeps the state. It needs no Kubernetes; a Workspace connects it to an
+// object.
 type Root struct {
 	Executor Executor
 	Keeper   Keeper
 	// Dir is the working directory.
 	Dir string
-	// Confirm is asked once a plan is accepted, and before anything is applied; an error ends the run. nil agrees.
+	// Confirm is asked before anything is applied, and after the guard where there is a plan to accept; an error ends
+	// the run. nil agrees.
 	Confirm func(ctx context.Context, operation terraform.Operation) error
 }
 

@@ -32,12 +32,14 @@ type Runs struct {
 
 	mu       sync.Mutex
 	failures map[Key]Failure
-	woken    map[string]chan event.GenericEvent // by kind
+	// counted is when the run ended that was counted last.
+	counted map[Key]time.Time
+	woken   map[string]chan event.GenericEvent // by kind
 }
 
-// NewRuns returns runs of which so many go at once, each for so long at most.
+// NewRuns returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
 func NewRuns(concurrency int, limit time.Duration) *Runs {
-	r := &Runs{failures: map[Key]Failure{}, woken: map[string]chan event.GenericEvent{}}
+	r := &Runs{failures: map[Key]Failure{}, counted: map[Key]time.Time{}, woken: map[string]chan event.GenericEvent{}}
 	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
 		r.countJobs()
 		r.Wake(parseKey(key))
@@ -76,7 +78,7 @@ func (r *Runs) mayAct(ctx context.Context) error {
 	return r.Fence(ctx)
 }
 
-// submit queues a job. A process that is shutting down runs nothing more, and says so elsewhere.
+// submit queues a job. It ignores the refusal of a process that is shutting down.
 func (r *Runs) submit(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
@@ -109,21 +111,20 @@ func (r *Runs) failure(key Key) Failure {
 	return r.failures[key]
 }
 
-// record counts how a run ended, and returns the failure that it was. A run that is recorded once more, because the
-// patch of its object failed, is not counted again.
-func (r *Runs) record(key Key, run terraform.Status) Failure {
+// count counts how a run ended, and returns the failure that it was; zero where it succeeded. first is false where the
+// run was counted before, because the patch of its object failed since.
+func (r *Runs) count(key Key, run terraform.Status) (failure Failure, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.failures[key]
-
-	switch {
-	case run.Err == nil:
+	first = !r.counted[key].Equal(run.Ended)
+	r.counted[key] = run.Ended
+	if run.Err == nil {
 		delete(r.failures, key)
-	case !last.At.Equal(run.Ended):
-		r.failures[key] = Failure{Digest: run.Digest, Count: last.Count + 1, At: run.Ended, Err: run.Err}
+	} else if first {
+		r.failures[key] = Failure{Digest: run.Digest, Count: r.failures[key].Count + 1, At: run.Ended, Err: run.Err}
 	}
 
-	return r.failures[key]
+	return r.failures[key], first
 }
 
 // forget drops what is known of the failures of a workspace.
@@ -131,6 +132,7 @@ func (r *Runs) forget(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
+	delete(r.counted, key)
 }
 
 func (r *Runs) countJobs() {

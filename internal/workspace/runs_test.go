@@ -72,7 +72,7 @@ func TestAbandonKeepsNothing(t *testing.T) {
 	}
 
 	run, _ := runs.ended(key)
-	runs.record(key, run)
+	runs.count(key, run)
 	if err := kind.Abandon(object); err != nil || !slices.Equal(left(), others) {
 		t.Errorf("left are %v, %v", left(), err)
 	}

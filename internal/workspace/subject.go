@@ -19,8 +19,9 @@ type Subject interface {
 	RenderDestroy() (Configuration, error)
 	// Outdated reports whether the object, as it is stored now, asks for something else than Render returns.
 	Outdated(current client.Object) bool
-	// RemoveOrphans deletes natively what interrupted runs made and no state has. It is called after each run that
-	// ended well. The state is that from before the run; load reads the one that the run left.
+	// RemoveOrphans deletes, without Terraform, what interrupted runs made and no state has. It is called after each
+	// run that ended well, and where a destruction finds an empty state. The state is that from before the run; load
+	// reads the one that the run left.
 	RemoveOrphans(ctx context.Context, operation terraform.Operation, before *tfstate.State, load LoadFunc) error
 }
 
@@ -38,11 +39,11 @@ type Configuration struct {
 	Files render.Files
 	// Owner mark that the provider writes to what it makes; may be empty.
 	Owner string
-	// Secrets that must not be shown; Names that may be, although a secret contains them.
+	// Secrets are redacted from all output. Names are not, even where a secret contains one.
 	Secrets, Names []string
 	// Fresh reports that nothing exists of what is asked for, so that a plan can only create.
 	Fresh bool
-	// Guard is asked about each planned change; an answer other than "" refuses the plan.
+	// Guard is asked about each planned change; an answer other than "" refuses the plan. It is not asked where Fresh.
 	Guard func(terraform.Change) (refusal string)
 	// Applied is called with address and ID of each resource the moment it exists; may be nil.
 	Applied func(ctx context.Context, address, id string)

@@ -37,7 +37,7 @@ func parseKey(text string) Key {
 	return Key{Kind: kind, Namespace: namespace, Name: name}
 }
 
-// Woken is where the controller of a kind hears which of its objects to look at: a run has ended, or Wake was called.
+// Woken is the channel of objects of a kind to reconcile: their run has ended, or Wake was called.
 func (r *Runs) Woken(kind string) chan event.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,8 +60,8 @@ func (r *Runs) Wake(key Key) {
 	}
 }
 
-// PrioritizeWoken enqueues what was woken before what only changed: finishing what has
-// begun is worth more than beginning more.
+// PrioritizeWoken gives woken objects a higher priority than changed ones: finishing what has begun is worth more than
+// beginning more.
 var PrioritizeWoken = handler.Funcs{
 	GenericFunc: func(
 		_ context.Context, e event.GenericEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request],

@@ -36,7 +36,7 @@ type Kind struct {
 	Runs   *Runs
 	// Recorder tells the users how runs ended.
 	Recorder events.EventRecorder
-	// Status is the place of what an object reports about Terraform.
+	// Status returns the address of the part of an object's status that is about Terraform.
 	Status func(object client.Object) **infrav1.TerraformStatus
 
 	states *tfstate.Store
@@ -65,8 +65,8 @@ func (k *Kind) Open(object client.Object, cluster string) *Workspace {
 	return &Workspace{kind: k, object: object, cluster: cluster, key: k.Key(client.ObjectKeyFromObject(object))}
 }
 
-// Abandon drops all that is kept of an object that is gone although nobody released it: whoever takes the finalizer
-// away ends an object at once. A run in flight keeps its directory; its end wakes the object once more.
+// Abandon cleans up after an object that no longer exists. A person may have removed its finalizer. A run in flight
+// keeps its directory, and wakes the object when it ends.
 func (k *Kind) Abandon(object types.NamespacedName) error {
 	key := k.Key(object)
 	if k.Runs.inFlight(key) {
@@ -84,7 +84,8 @@ func (k *Kind) Abandon(object types.NamespacedName) error {
 
 // Workspace is the Terraform root of one object, in one pass of its controller.
 type Workspace struct {
-	// State that is stored, without what decisions do not need; nil where there is none. Set by Observe.
+	// State is a summary of the stored state: IDs and the applied digest. It is nil where none is stored. Set by
+	// Observe.
 	State *tfstate.State
 	// StateErr is why the stored state cannot be used; a person has to act. Set by Observe.
 	StateErr error
@@ -101,7 +102,7 @@ type Workspace struct {
 	object  client.Object
 	cluster string
 	key     Key
-	// recorded is when the run ended that is in the status now; zero where there is none.
+	// recorded is when the run ended that Observe has handled; zero where there was none.
 	recorded time.Time
 }
 
@@ -115,8 +116,8 @@ func (w *Workspace) InFlight() bool {
 	return w.runs().inFlight(w.key)
 }
 
-// Running reports whether a run of the workspace has begun, and was not recorded yet.
-func (w *Workspace) Running() bool {
+// HasBegun reports whether a run of the workspace has begun, or has ended and was not recorded yet.
+func (w *Workspace) HasBegun() bool {
 	run, ok := w.runs().runner.Observe(w.key.String())
 
 	return ok && run.Phase != terraform.Queued
@@ -164,10 +165,13 @@ func (w *Workspace) observeRun(ctx context.Context) {
 	}
 
 	w.Ended = &run
-	w.Failure = w.runs().record(w.key, run)
 	report := recordRun(w.status(), w.kind.states.SecretName(w.object), run)
-	countRun(run, report.Result)
-	w.announce(ctx, run, report)
+
+	var first bool
+	if w.Failure, first = w.runs().count(w.key, run); first {
+		countRun(run, report.Result)
+		w.announce(ctx, run, report)
+	}
 }
 
 func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *infrav1.TerraformRun) {
@@ -189,7 +193,7 @@ func (w *Workspace) announce(ctx context.Context, run terraform.Status, report *
 		seconds, report.Added, report.Changed, report.Destroyed)
 }
 
-// observeState reads the state, and keeps it the object's own.
+// observeState reads the state, and restores owner, labels and finalizer of its Secret.
 func (w *Workspace) observeState(ctx context.Context) error {
 	state, err := w.kind.states.Hold(ctx, w.object, w.cluster)
 
@@ -213,8 +217,7 @@ func (w *Workspace) observeState(ctx context.Context) error {
 	return nil
 }
 
-// refuseState keeps a state that cannot be used from being used. A deletion goes on without it as soon as its user has
-// given it up.
+// refuseState records why the state cannot be used. A deletion ignores it once a user has deleted the Secret.
 func (w *Workspace) refuseState(ctx context.Context, reason error) error {
 	w.StateErr = reason
 	if w.object.GetDeletionTimestamp().IsZero() {

@@ -269,6 +269,10 @@ func TestApplyFails(t *testing.T) {
 		}
 	}
 
+	if events := len(b.recorder.Events); events != 1 {
+		t.Errorf("the run was announced %d times", events)
+	}
+
 	w := b.observe()
 	w.Recorded()
 	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != Wait {
