@@ -198,8 +198,8 @@ type clusterScope struct {
 	olvmCluster *infrav1.OLVMCluster
 	// workspace has the state, what became of the last run, and the action that was decided on.
 	workspace *workspace.Workspace
-	// session and the connection to the engine, or why it cannot be used; dataCenter and product are nil then. Set by
-	// reconcileEngine.
+	// session and the connection to the engine, or why it cannot be used; dataCenter is nil and product empty then. Set
+	// by reconcileEngine.
 	session    *engine.Client
 	config     engine.Config
 	engineErr  error
@@ -374,7 +374,7 @@ func downFor(c *infrav1.OLVMCluster) time.Duration {
 }
 
 // nextTry is when to ask an engine again that has been unavailable for so long: soon after it was lost, and more seldom
-// the longer it is away, but never so seldom that anybody waits for it.
+// the longer it is away, but at least every minute.
 func nextTry(down time.Duration) time.Duration {
 	const soonest, latest = 5 * time.Second, time.Minute
 	return min(max(down/2, soonest), latest)

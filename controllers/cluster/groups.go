@@ -74,7 +74,7 @@ func (r *Reconciler) decideGroups(
 
 	var existing []placement.GroupKey
 
-	for key := range known { // a group went with its cluster
+	for key := range known { // the group was deleted with the engine's cluster
 		if slices.ContainsFunc(clusters, func(c engine.Cluster) bool { return c.ID == key.ClusterID }) {
 			existing = append(existing, key)
 		}

@@ -30,15 +30,15 @@ func kubeconfigOf(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
 	return workload.SecretOf(client.ObjectKey{Namespace: c.Namespace, Name: name}), name != ""
 }
 
-// forgetKubeconfig lets go of what was seen for a cluster that is gone.
+// forgetKubeconfig forgets the kubeconfig of a cluster that is gone.
 func (r *Reconciler) forgetKubeconfig(c *infrav1.OLVMCluster) {
 	if key, ok := kubeconfigOf(c); ok {
 		r.kubeconfigs.Delete(key)
 	}
 }
 
-// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses the
-// same ones, but says so in the log only. The Secret is read when it, or the endpoint, has changed.
+// reconcileKubeconfig finds out whether the manager uses the kubeconfig of the cluster. The cluster cache refuses
+// it, too, but only logs it. The Secret is read when it, or the endpoint, has changed.
 func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) error {
 	key := workload.SecretOf(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
@@ -62,7 +62,7 @@ func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScop
 
 	found := &corev1.Secret{}
 	if err := r.APIReader.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		return nil // the end of it wakes us
+		return nil // its deletion wakes this object
 	} else if err != nil {
 		return fmt.Errorf("failed to get Secret %s: %w", key, err)
 	}

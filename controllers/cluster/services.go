@@ -17,7 +17,7 @@ import (
 )
 
 // reconcileServices checks the services of the control plane, and gives them the virtual router IDs that they need,
-// before there is a machine that has them. The IDs are recorded, for machines that run keep them.
+// before there is a machine that has them. The IDs are recorded, because running machines keep them.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	scope.servicesErr = desired.ValidateServices(c.Spec)
@@ -25,7 +25,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 		return nil
 	}
 
-	r.routerIDs.Lock() // one after another sees what the one before has recorded
+	r.routerIDs.Lock() // each choice must see the one before
 	defer r.routerIDs.Unlock()
 
 	for range 3 { // another manager may have chosen the same at the same moment
@@ -53,7 +53,7 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 
 	name := client.ObjectKeyFromObject(c).String()
 
-	// Nobody takes away what a cluster has that may have machines: there is no need to look at the others.
+	// A provisioned cluster keeps its IDs, so the others need not be read.
 	none, made := recorded == desired.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
 	same, err := desired.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil)
 	if err == nil && same == recorded && (none || made) {

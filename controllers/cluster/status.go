@@ -127,7 +127,7 @@ func setFailureDomains(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// setAffinity lists the groups that the engine has, and says how they are.
+// setAffinity lists the groups of the Terraform state, and says how they are.
 func setAffinity(scope *clusterScope) {
 	c, ws := scope.olvmCluster, scope.workspace
 	if scope.engineErr != nil || scope.session == nil {

@@ -41,7 +41,7 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 	}
 
 	if scope.vmID() != "" || annotations.IsExternallyManaged(scope.olvmCluster) {
-		return ids, nil // who manages the cluster elsewhere makes groups, or none
+		return ids, nil // an externally managed OLVMCluster has its groups made elsewhere
 	}
 
 	members, _, err := placement.Members(ctx, r.Client, scope.engine.session, scope.olvmCluster, scope.cluster.Name)

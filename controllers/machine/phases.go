@@ -33,7 +33,8 @@ import (
 )
 
 const (
-	// vmBooting is how often a VM is looked at until it is up; vmSteady, afterwards.
+	// vmBooting and vmSteady bound how old the known state of a VM may be, until it is up and afterwards. vmSteady is
+	// also when to look again at what a person has to correct.
 	vmBooting = time.Second
 	// guestSettles is how long after its start a guest is looked at that often for addresses that it has not reported.
 	guestSettles = 5 * time.Minute
@@ -144,7 +145,7 @@ func (r *Reconciler) extraUserData(
 	ctx context.Context, scope *machineScope,
 ) ([]bootstrap.Extra, *blocker.Error, error) {
 	if scope.olvmCluster == nil {
-		return nil, nil, nil // told by reconcileAddresses
+		return nil, nil, nil // reported by reconcileAddresses
 	}
 
 	var out []bootstrap.Extra
@@ -280,8 +281,8 @@ func (s *machineScope) givenToVM(ctx context.Context) (addressing.Addresses, err
 	return out, nil
 }
 
-// reconcileEngine takes the session, unless the OLVMCluster already knows that the engine cannot be used: one object
-// asks a broken engine, not every machine.
+// reconcileEngine gets the session. If the OLVMCluster reports the engine as unavailable, it does not try, so that only
+// the OLVMCluster polls it.
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		return 0, nil
@@ -353,7 +354,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 
 	scope.vm.seen, scope.vm.missing = vm, vm == nil
 	if vm != nil && vm.ChangesWait {
-		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // it is told the next time
+		if settings, err := scope.engine.session.VMSettings(ctx, id); err == nil { // the next pass tries again
 			_, scope.vm.waits = settings.Waiting()
 		}
 	}
@@ -497,7 +498,7 @@ func (r *Reconciler) controlPlaneNodes(ctx context.Context, scope *machineScope)
 			return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", owners.Items[i].Spec.InfrastructureRef.Name, err)
 		}
 
-		if recorded, err := addressing.Recorded(&m); err == nil { // a record that is spoilt is told by that machine
+		if recorded, err := addressing.Recorded(&m); err == nil { // that machine's own condition reports a bad record
 			out = append(out, recorded[addressing.Networks(m.Spec)[0].VNICName]...)
 		}
 	}

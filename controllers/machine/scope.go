@@ -30,7 +30,8 @@ type machineScope struct {
 	engine engineFacts
 	// network is set by reconcileAddresses.
 	network networkFacts
-	// vm is set by reconcileVM, and by reconcileOwnership where the machine is deleted.
+	// vm is set by reconcileVM, and by reconcileOwnership where the machine is deleted. Its err is set by each phase
+	// that asks the engine about the VM.
 	vm vmFacts
 	// guest is set by reconcileGuest.
 	guest guestFacts
@@ -76,7 +77,7 @@ type guestFacts struct {
 
 // desiredFacts are what the machine should be in the engine.
 type desiredFacts struct {
-	// machine is nil where it cannot be rendered, and err says why.
+	// machine is nil where it cannot be rendered, and err says why; err is nil, too, where something else is missing.
 	machine *render.Machine
 	err     error
 	// digest identifies the configuration; names are those that were resolved, for the status.

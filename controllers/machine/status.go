@@ -42,7 +42,7 @@ func ensureOLVM(m *infrav1.OLVMMachine) *infrav1.OLVMStatus {
 	return m.Status.OLVM
 }
 
-// recordCreation records in the status what a run made of the VM.
+// recordCreation records in the status whether a run created the VM.
 func recordCreation(m *infrav1.OLVMMachine, run terraform.Status) {
 	vm := &ensureOLVM(m).VirtualMachine
 
@@ -80,7 +80,7 @@ func updateMachineStatus(scope *machineScope) {
 	}
 }
 
-// steps are the conditions whose coming true is an event, with its text.
+// steps maps a condition to the text of its event when it becomes true.
 func (s *machineScope) steps() map[string]string {
 	vm := ensureOLVM(s.olvmMachine).VirtualMachine
 	_, ips := addressing.NamesAndAddresses(s.olvmMachine)
@@ -116,7 +116,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 
-	complete := scope.network.nics != nil && (scope.guest.asked || !scope.dynamic()) // else what was known is better
+	// Without complete facts, the last known addresses stay.
+	complete := scope.network.nics != nil && (scope.guest.asked || !scope.dynamic())
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
 
@@ -160,7 +161,7 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 		delete(recorded, network.VNICName)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of a spec that was changed since
+	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of interfaces that the spec no longer has
 		out = append(out, recorded[name]...)
 	}
 
@@ -266,7 +267,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
 
-		// What was given stays given: a profile that is gone says nothing about a machine that runs.
+		// A running machine keeps its addresses even if its profile is gone.
 	case field != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, field.Reason, field.Error()
 	case scope.network.err != nil:
@@ -362,7 +363,7 @@ func setRunningCondition(scope *machineScope) {
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
 	case vm == nil:
-		// The engine did not answer: what was known stays, for a while it is all there is.
+		// The engine did not answer, so the last condition stays.
 		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
 			return
 		}

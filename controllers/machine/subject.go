@@ -124,7 +124,8 @@ func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desi
 	return found, nil
 }
 
-// guardLiveMachine refuses what a machine that has a VM must not suffer: machines are immutable, a change is a rollout.
+// guardLiveMachine refuses to delete or replace what a machine has, and to create its VM again: machines are immutable,
+// and a change is a rollout.
 func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
 		switch {
@@ -221,8 +222,8 @@ func (s *machineSubject) vmName() string {
 }
 
 // removeOrphanDisks deletes the data disks that were made for the machine and that its state does not have: a run was
-// killed between the engine's doing and the state. A disk that only has the alias stays, and so do the copies that the
-// engine made of it for a template and its VMs.
+// killed after the engine created a disk and before the state was saved. A disk that only has the alias stays, and so
+// do the copies that the engine made of it for a template and its VMs.
 func (s *machineSubject) removeOrphanDisks(ctx context.Context, load workspace.LoadFunc) error {
 	wanted := s.owner.Spec.VirtualMachine.DataDisks
 	if len(wanted) == 0 {

@@ -46,18 +46,9 @@ func Config(
 		Username: firstKey(secret.Data, "username", "ovirt_username"),
 		Password: firstKey(secret.Data, "password", "ovirt_password"),
 	}
-	var missing []string
-	if config.Username == "" {
-		missing = append(missing, "username")
-	}
 
-	if config.Password == "" {
-		missing = append(missing, "password")
-	}
-
-	if len(missing) > 0 {
-		return engine.Config{}, blocker.New(infrav1.CredentialsNotFoundReason, path+".credentialsSecret",
-			"Secret %q has no key %s; add it", secret.Name, strings.Join(missing, " and no key "))
+	if err := checkLogin(config, secret.Name); err != nil {
+		return engine.Config{}, err
 	}
 
 	if secret.Namespace != "" && secret.Namespace != cluster.Namespace {
@@ -88,6 +79,25 @@ func Config(
 	}
 
 	return config, nil
+}
+
+// checkLogin checks that the Secret of this name gave a user name and a password.
+func checkLogin(config engine.Config, secretName string) error {
+	var missing []string
+	if config.Username == "" {
+		missing = append(missing, "username")
+	}
+
+	if config.Password == "" {
+		missing = append(missing, "password")
+	}
+
+	if len(missing) == 0 {
+		return nil
+	}
+
+	return blocker.New(infrav1.CredentialsNotFoundReason, "spec.olvmOvirtAPIServer.credentialsSecret",
+		"Secret %q has no key %s; add it", secretName, strings.Join(missing, " and no key "))
 }
 
 // checkCredentials checks that the Secret exists, that the cluster may use it, and that it may be sent to the engine.

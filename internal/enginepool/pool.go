@@ -5,7 +5,6 @@ package enginepool
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -35,26 +34,35 @@ type Pool struct {
 	mu     sync.Mutex
 	access map[types.UID]access
 	used   map[types.UID]*engine.Client // by OLVMClusters
-	vms    map[*engine.Client]*cachedList[map[engine.ID]engine.VM]
-	guests map[*engine.Client]*cachedList[map[engine.ID][]engine.GuestInterface]
-	groups map[groupsOf]*cachedList[[]engine.AffinityGroup]
+	vms    map[*engine.Client]*cachedAnswer[map[engine.ID]engine.VM]
+	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
+	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
 }
 
 // prune forgets the answers of sessions that are gone; mu is held.
 func (p *Pool) prune() {
-	gone := func(session *engine.Client) bool { return !p.Sessions.Has(session) }
-	maps.DeleteFunc(p.vms, func(session *engine.Client, _ *cachedList[map[engine.ID]engine.VM]) bool {
-		return gone(session)
-	})
-	maps.DeleteFunc(p.guests, func(session *engine.Client, _ *cachedList[map[engine.ID][]engine.GuestInterface]) bool {
-		return gone(session)
-	})
-	maps.DeleteFunc(p.groups, func(of groupsOf, _ *cachedList[[]engine.AffinityGroup]) bool { return gone(of.session) })
+	for session := range p.vms {
+		if !p.Sessions.Has(session) {
+			delete(p.vms, session)
+		}
+	}
+
+	for session := range p.guests {
+		if !p.Sessions.Has(session) {
+			delete(p.guests, session)
+		}
+	}
+
+	for of := range p.groups {
+		if !p.Sessions.Has(of.session) {
+			delete(p.groups, of)
+		}
+	}
 }
 
-// letGo ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials again
-// and again would have the manager keep the lists of an engine for each of them. mu is held.
-func (p *Pool) letGo(session *engine.Client) {
+// endUnused ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials
+// again and again would have the manager keep the lists of an engine for each of them. mu is held.
+func (p *Pool) endUnused(session *engine.Client) {
 	for _, used := range p.used {
 		if used == session {
 			return
@@ -132,7 +140,7 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 	known, ok := p.access[cluster.UID]
 	p.mu.Unlock()
 	if ok && versions != "" && known.versions == versions {
-		session, err := p.Sessions.Get(known.config) // which keeps the session
+		session, err := p.Sessions.Get(known.config) // Get also marks the session as used
 		return session, known.config, err
 	}
 
@@ -157,7 +165,7 @@ func (p *Pool) Forget(cluster types.UID) {
 	delete(p.access, cluster)
 	if session := p.used[cluster]; session != nil {
 		delete(p.used, cluster)
-		p.letGo(session)
+		p.endUnused(session)
 	}
 }
 
@@ -175,7 +183,7 @@ func (p *Pool) Replaced(cluster types.UID, session *engine.Client) bool {
 		return false
 	}
 
-	p.letGo(before)
+	p.endUnused(before)
 
 	return true
 }

@@ -16,16 +16,17 @@ const (
 	// WorkersPerPlace is how many workers a controller needs for each place at an engine: reconciles that wait for a
 	// slow engine hold workers, and those of other engines must find some.
 	WorkersPerPlace = 32
-	// placesPerTenant is how many times more places a tenant has than one engine: a tenant that names many engines that
+	// tenantFactor is how many times more places a tenant has than one engine: a tenant that names many engines that
 	// never answer must not use up the workers.
-	placesPerTenant = 2
+	tenantFactor = 2
 	// reconcilesPerPlace is how many reconciles may run and queue for each place. Others are refused at once, and come
 	// again later, because a reconcile that queues holds a worker.
 	reconcilesPerPlace = 4
 )
 
-// ReconcileLimiter bounds how many reconciles use one engine at once, and how many run for one tenant. It refuses the
-// others soon, and they are requeued. Each tenant has its own count of an engine: a tenant chooses the name of it.
+// ReconcileLimiter bounds how many reconciles of a tenant use one engine at once, and how many run for the tenant. It
+// refuses the others soon, and they are requeued. The bound is per tenant, because a tenant chooses the name of an
+// engine.
 type ReconcileLimiter struct {
 	// Limit of reconciles per tenant and engine.
 	Limit int
@@ -54,7 +55,7 @@ func (l *ReconcileLimiter) Enter(ctx context.Context, tenant, engine string) (le
 	}
 
 	// The tenant's place comes second: what waits for a slow engine must not take places from the tenant's others.
-	leaveTenant, ok := l.enter(ctx, tenant, placesPerTenant*l.Limit)
+	leaveTenant, ok := l.enter(ctx, tenant, tenantFactor*l.Limit)
 	if !ok {
 		leaveEngine()
 		return nil, false

@@ -72,7 +72,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 		}
 	}
 
-	if want := placesPerTenant * c.Limit; entered != want {
+	if want := tenantFactor * c.Limit; entered != want {
 		t.Errorf("%d passes are for one namespace, want %d", entered, want)
 	}
 

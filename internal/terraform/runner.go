@@ -51,7 +51,7 @@ type Status struct {
 	Operation Operation
 	Digest    string
 	Phase     Phase
-	// Started and Ended are zero before.
+	// Started and Ended are zero until then.
 	Started, Ended time.Time
 	Summary        Summary
 	Err            error
@@ -59,12 +59,12 @@ type Status struct {
 
 // Runner runs jobs with bounded concurrency. Memory is what bounds it: a run takes about 100 MB while the engine works.
 type Runner struct {
-	queue  *fairQueue
-	limit  time.Duration
-	notify func(key string)
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
+	queue   *fairQueue
+	timeout time.Duration
+	notify  func(key string)
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	wg      sync.WaitGroup
 
 	mu     sync.Mutex
 	jobs   map[string]*tracked
@@ -76,18 +76,18 @@ type tracked struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewRunner returns a runner of so many jobs at once, each of which is interrupted when it takes longer than the limit;
-// notify is called with the key of each job that ends.
-func NewRunner(concurrency int, limit time.Duration, notify func(key string)) *Runner {
+// NewRunner returns a runner of so many jobs at once, each of which is interrupted when it takes longer than the
+// timeout; notify is called with the key of each job that ends.
+func NewRunner(concurrency int, timeout time.Duration, notify func(key string)) *Runner {
 	ctx, cancel := context.WithCancelCause(context.Background())
 
 	return &Runner{
-		queue:  newFairQueue(concurrency),
-		limit:  limit,
-		notify: notify,
-		ctx:    ctx,
-		cancel: cancel,
-		jobs:   map[string]*tracked{},
+		queue:   newFairQueue(concurrency),
+		timeout: timeout,
+		notify:  notify,
+		ctx:     ctx,
+		cancel:  cancel,
+		jobs:    map[string]*tracked{},
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *Runner) work(ctx context.Context, job Job, t *tracked, place *place) {
 	}
 
 	update(func(s *Status) { s.Phase, s.Started = Running, time.Now() })
-	ctx, cancel := context.WithTimeoutCause(ctx, r.limit, &TimeoutError{Limit: r.limit})
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, &TimeoutError{Limit: r.timeout})
 	defer cancel()
 	defer func() {
 		// A panic in one run must not take the runs of all other machines with it.

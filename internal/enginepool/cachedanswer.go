@@ -9,9 +9,9 @@ import (
 // waits for its time-out.
 const failureAge = 3 * time.Second
 
-// cachedList is an answer of an engine. The first reconcile that finds it too old renews it for all, so that the engine
-// sees one request per period, however many machines there are.
-type cachedList[T any] struct {
+// cachedAnswer is an answer of an engine. The first reconcile that finds it too old renews it for all, so that the
+// engine sees one request per period, however many machines there are.
+type cachedAnswer[T any] struct {
 	mu     sync.Mutex
 	answer T
 	at     time.Time
@@ -21,7 +21,7 @@ type cachedList[T any] struct {
 }
 
 // within returns an answer that is at most maxAge old, and asks for a new one where there is none.
-func (c *cachedList[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
+func (c *cachedAnswer[T]) within(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) <= maxAge {
@@ -44,16 +44,16 @@ func (c *cachedList[T]) within(maxAge time.Duration, ask func() (T, error)) (T, 
 }
 
 // listOf is the cached list of that key, made where there is none.
-func listOf[K comparable, T any](p *Pool, lists *map[K]*cachedList[T], key K) *cachedList[T] {
+func listOf[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if *lists == nil {
-		*lists = map[K]*cachedList[T]{}
+		*lists = map[K]*cachedAnswer[T]{}
 	}
 
 	if (*lists)[key] == nil {
 		p.prune()
-		(*lists)[key] = &cachedList[T]{}
+		(*lists)[key] = &cachedAnswer[T]{}
 	}
 
 	return (*lists)[key]
