@@ -230,6 +230,9 @@ type clusterScope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	olvmCluster := &infrav1.OLVMCluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, olvmCluster); apierrors.IsNotFound(err) {
+		// Here and not where the finalizer goes: clusterctl move and people remove finalizers, too.
+		r.Engines.Forget(req.NamespacedName)
+
 		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to get OLVMCluster %s: %w", req.NamespacedName, err)
@@ -423,7 +426,7 @@ func endpointReady(c *infrav1.OLVMCluster) bool {
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) {
 	session, config, err := r.Engines.For(ctx, scope.olvmCluster)
 	scope.session, scope.config = session, config
-	if err == nil && r.Engines.Replaced(scope.olvmCluster.UID, session) {
+	if err == nil && r.Engines.Replaced(client.ObjectKeyFromObject(scope.olvmCluster), session) {
 		r.wakeMachines(ctx, scope) // they would go on with credentials that may not be good any more
 	}
 
@@ -484,7 +487,6 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	if gone {
-		r.Engines.Forget(c.UID)
 		r.forgetKubeconfig(c)
 		controllerutil.RemoveFinalizer(c, infrav1.ClusterFinalizer)
 	}

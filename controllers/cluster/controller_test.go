@@ -4,7 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // TestNextTry plays the tries of a cluster whose engine is away.
@@ -24,5 +33,39 @@ func TestNextTry(t *testing.T) {
 		if tries > most {
 			t.Errorf("%d tries in %s", tries, away)
 		}
+	}
+}
+
+// TestReconcileGone ends the session of an OLVMCluster whose finalizer others removed, as clusterctl move does.
+func TestReconcileGone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := infrav1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+
+	sessions := &engine.Sessions{}
+	session, err := sessions.Get(engine.Config{URL: "https://engine.example.com", Username: "admin", Password: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	gone := types.NamespacedName{Namespace: "default", Name: "gone"}
+	engines := &enginepool.Pool{Sessions: sessions}
+	engines.Replaced(gone, session)
+
+	runs := workspace.NewRuns(1, time.Minute)
+	runs.WorkDir = t.TempDir()
+	r := &Reconciler{
+		Client:     fake.NewClientBuilder().WithScheme(scheme).Build(),
+		Engines:    engines,
+		workspaces: workspace.NewKind(workspace.Kind{Name: workspace.ClusterKind, Prefix: statePrefix, Runs: runs}),
+	}
+
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: gone}); err != nil {
+		t.Fatal(err)
+	}
+
+	if sessions.Has(session) {
+		t.Error("the session, and with it the password, is kept")
 	}
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -32,8 +31,8 @@ type Pool struct {
 	Sessions *engine.Sessions
 
 	mu     sync.Mutex
-	access map[types.UID]access
-	used   map[types.UID]*engine.Client // by OLVMClusters
+	access map[client.ObjectKey]access         // by OLVMCluster
+	used   map[client.ObjectKey]*engine.Client // by OLVMCluster
 	vms    map[*engine.Client]*cachedAnswer[map[engine.ID]engine.VM]
 	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
 	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
@@ -135,9 +134,9 @@ func (p *Pool) Guest(
 // For returns the session and the connection to the engine of a cluster. The error is a *blocker.Error where the user
 // must act.
 func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
-	versions := p.versions(ctx, cluster)
+	key, versions := client.ObjectKeyFromObject(cluster), p.versions(ctx, cluster)
 	p.mu.Lock()
-	known, ok := p.access[cluster.UID]
+	known, ok := p.access[key]
 	p.mu.Unlock()
 	if ok && versions != "" && known.versions == versions {
 		session, err := p.Sessions.Get(known.config) // Get also marks the session as used
@@ -149,17 +148,18 @@ func (p *Pool) For(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.C
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.access == nil {
-			p.access = map[types.UID]access{}
+			p.access = map[client.ObjectKey]access{}
 		}
 
-		p.access[cluster.UID] = access{versions: versions, config: config}
+		p.access[key] = access{versions: versions, config: config}
 	}
 
 	return session, config, err
 }
 
-// Forget drops what is known of a cluster that is gone.
-func (p *Pool) Forget(cluster types.UID) {
+// Forget drops what is known of an OLVMCluster that is gone: the password of its engine, and the session where no other
+// OLVMCluster uses it.
+func (p *Pool) Forget(cluster client.ObjectKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.access, cluster)
@@ -170,11 +170,11 @@ func (p *Pool) Forget(cluster types.UID) {
 }
 
 // Replaced records the session of a cluster, and reports whether it had another one before.
-func (p *Pool) Replaced(cluster types.UID, session *engine.Client) bool {
+func (p *Pool) Replaced(cluster client.ObjectKey, session *engine.Client) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.used == nil {
-		p.used = map[types.UID]*engine.Client{}
+		p.used = map[client.ObjectKey]*engine.Client{}
 	}
 
 	before := p.used[cluster]
@@ -194,7 +194,7 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 		return ""
 	}
 
-	out := fmt.Sprint(cluster.Generation)
+	out := fmt.Sprint(cluster.UID, cluster.Generation)
 	for _, named := range []struct {
 		kind string
 		of   Reference
