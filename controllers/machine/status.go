@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -331,8 +332,14 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
 	case scope.waiting != nil:
 		condition.Reason, condition.Message = scope.waiting.Reason, scope.waiting.Message
+	case scope.network.err != nil: // AddressesAllocated says why
+		condition.Reason, _ = objectstatus.RenderReason(scope.network.err)
+		condition.Message = "Waiting for the addresses"
+	case scope.vm.err != nil:
+		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.vm.err.Error()
 	default:
-		condition.Reason, condition.Message = infrav1.ApplyingReason, "Waiting for the addresses"
+		condition.Reason = cmp.Or(ws.Action.Reason, infrav1.ApplyingReason)
+		condition.Message = cmp.Or(ws.Action.Message, "No run has begun yet")
 	}
 
 	conditions.Set(scope.olvmMachine, condition)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,7 +9,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
 // TestWhatTheStatusOfAVMMeans has the statuses of a provisioned machine's VM: D15.
@@ -43,6 +46,47 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 
 			got := conditions.Get(scope.olvmMachine, infrav1.VirtualMachineRunningCondition)
 			if got.Status != want.status || got.Reason != want.reason || !strings.Contains(got.Message, want.message) {
+				t.Errorf("the condition is %+v", got)
+			}
+		})
+	}
+}
+
+// TestSetAppliedConditionBeforeTheFirstRun names what keeps a machine from its first run.
+func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
+	conflict := blocker.New(infrav1.IPAddressConflictReason, "spec.networkDevices[0]", "192.0.2.7 is of machine b")
+
+	for name, tt := range map[string]struct {
+		scope   machineScope
+		action  workspace.Action
+		reason  string
+		message string
+	}{
+		"an address is in use": {
+			scope:   machineScope{network: networkFacts{err: conflict}},
+			reason:  infrav1.IPAddressConflictReason,
+			message: "Waiting for the addresses",
+		},
+		"the engine does not answer for the VM": {
+			scope:   machineScope{vm: vmFacts{err: errors.New("HTTP 500")}},
+			reason:  infrav1.WaitingForEngineReason,
+			message: "HTTP 500",
+		},
+		"what a failed run made is gone": {
+			action:  workspace.Action{Kind: workspace.Block, Reason: infrav1.VirtualMachineNotFoundReason, Message: "gone"},
+			reason:  infrav1.VirtualMachineNotFoundReason,
+			message: "gone",
+		},
+		"nothing is known": {reason: infrav1.ApplyingReason, message: "No run has begun yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.scope.olvmMachine = &infrav1.OLVMMachine{}
+			tt.scope.workspace = &workspace.Workspace{Action: tt.action}
+			setAppliedCondition(&tt.scope)
+
+			got := conditions.Get(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition)
+			if got.Status != metav1.ConditionFalse || got.Reason != tt.reason ||
+				!strings.Contains(got.Message, tt.message) {
 				t.Errorf("the condition is %+v", got)
 			}
 		})

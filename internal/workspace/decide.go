@@ -140,7 +140,11 @@ func stateUnusable(o observed) (Action, bool) {
 }
 
 func lost(o observed) (Action, bool) {
-	return Action{Kind: Block, Reason: infrav1.VirtualMachineNotFoundReason}, o.Made && o.Lost
+	return Action{
+		Kind:    Block,
+		Reason:  infrav1.VirtualMachineNotFoundReason,
+		Message: "What a run made is not in the engine any more",
+	}, o.Made && o.Lost
 }
 
 func inputsMissing(o observed) (Action, bool) {
