@@ -15,8 +15,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -287,7 +290,17 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 			},
 		},
 	}
-	if err := m.client.Create(t.Context(), kept); err != nil {
+	// The API server may need a moment to serve the kinds that clusterctl init has applied.
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			err := m.client.Create(ctx, kept)
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				return false, nil
+			}
+
+			return true, err
+		})
+	if err != nil {
 		t.Fatal(err)
 	}
 
