@@ -47,7 +47,7 @@ type AffinityGroup struct {
 
 	// enforcing of the rule. Empty means Auto: hard while every machine of the group has a host of its own, soft with a
 	// condition when hosts are too few. It changes as hosts and machines come and go, without restarting a VM.
-	// A positive group is soft with Auto: nobody knows beforehand whether one host has room for all.
+	// A positive group is soft with Auto: whether one host has room for all is not known beforehand.
 	// +optional
 	Enforcing AffinityEnforcing `json:"enforcing,omitempty"`
 

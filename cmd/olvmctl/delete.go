@@ -111,7 +111,7 @@ func (o *remove) checkOwn(ctx context.Context, cluster *clusterv1.Cluster) (bool
 			cluster.Name)
 	}
 
-	// Nobody would look after other clusters, and those of the namespace would be moved, too.
+	// Other clusters would have no controllers any more, and those of the namespace would be moved, too.
 	others, err := o.others(ctx, cluster.Name)
 	if err != nil {
 		return false, err

@@ -70,7 +70,7 @@ type imageFile struct {
 	sum    string // SHA-256
 }
 
-// lock locks it, as whoever uploads it does: an upload goes on that nobody is at any more. It fails where others have
+// lock locks the disk, as every upload does: an upload that was left unfinished goes on. It fails where others have
 // it locked.
 func (i *imageFile) lock(how int) error { return syscall.Flock(int(i.Fd()), how|syscall.LOCK_NB) }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile/survey"
 )
 
-// errNoTerminal ends a survey that nobody could answer.
+// errNoTerminal ends a survey that has no terminal to ask at.
 var errNoTerminal = errors.New(
 	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
 		"--answers FILE (docs/user/init.md)",

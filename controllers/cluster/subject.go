@@ -67,7 +67,7 @@ func guardGroups(change terraform.Change) string {
 	return ""
 }
 
-// Outdated is false: groups that are wrong by now are made right by the next run, and harm nobody meanwhile.
+// Outdated is false: the next run corrects groups that are out of date, and they do no harm meanwhile.
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.

@@ -163,7 +163,7 @@ func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
 // defaultShutdown is how long a guest has to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where nobody waits for it. It
+// shutdownLeft is how long a guest that is to shut down by itself may still take; 0 where no run waits for it. It
 // counts from the deletion, so that a restart of the manager does not prolong it.
 func shutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.seen
@@ -266,7 +266,7 @@ func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 
 	switch {
 	case vm.Status.Off():
-		// Without a state nobody remembers which disks are the VM's: those it boots from, and those that were asked
+		// Without a state it is not known which disks are the VM's: those it boots from, and those that were asked
 		// for.
 		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
 			return a.Bootable != nil && *a.Bootable ||

@@ -89,7 +89,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, nil
 	}
 
-	// The owner is the Cluster, or the ClusterClass, or nobody yet.
+	// The owner is the Cluster or the ClusterClass; a new object has none.
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, template.ObjectMeta)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, fmt.Errorf("failed to get the owner of OLVMMachineTemplate %s: %w", req.NamespacedName,

@@ -91,7 +91,7 @@ func isOurs(cluster *clusterv1.Cluster) bool {
 	return ref.APIGroup == infrav1.GroupVersion.Group && ref.Kind == "OLVMCluster"
 }
 
-// shrinkNode drops what nobody here reads: the images alone are most of a Node.
+// shrinkNode drops what no controller reads: the images alone are most of a Node.
 func shrinkNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {

@@ -112,7 +112,7 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 
 // checkServing says of which machine a request is and, if it must not be approved, why. The kubelet is trusted to be
 // who it has authenticated as, and in nothing else: a node that may choose its names could pose as another, or as the
-// API server. Addresses that only its guest has reported are the guest's claims, and must be nobody else's.
+// API server. Addresses that only its guest has reported are the guest's claims, and must belong to no other machine.
 func checkServing(
 	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
 ) (_ *infrav1.OLVMMachine, problem string) {

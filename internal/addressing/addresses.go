@@ -86,7 +86,7 @@ func Holder(m *infrav1.OLVMMachine, namespace string) string {
 	return named("OLVMMachine", m, namespace)
 }
 
-// named names an object to those who can see it, and to nobody else.
+// named gives the name of an object to those who can see it, and to no others.
 func named(kind string, object metav1.Object, namespace string) string {
 	if object.GetNamespace() != namespace {
 		return "an " + kind + " of another namespace"
@@ -207,7 +207,7 @@ func (a Allocation) keep(nic string, pool *ipam.Pool, others []netip.Addr) netip
 	return netip.Addr{}
 }
 
-// Conflict says who else has a recorded address; "" means nobody.
+// Conflict names the other owner of a recorded address; "" where there is none.
 func (a Allocation) Conflict(held Held) string {
 	for _, nic := range a.NICs {
 		others := held.On(nic.NetworkName)

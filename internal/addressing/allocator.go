@@ -355,7 +355,7 @@ func (a *Allocator) claimOne(
 	}
 
 	if !MayHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
-		// Of another pool, or given back by somebody else: nobody uses it yet, and the next look claims anew.
+		// Of another pool, or given back by another: it is not in use yet, and the next look claims anew.
 		if err := a.giveBack(ctx, claim); err != nil {
 			return ipam.Address{}, err
 		}
@@ -486,8 +486,8 @@ func (a *Allocator) Release(ctx context.Context, machine *infrav1.OLVMMachine) e
 	})
 }
 
-// Abandon lets the claims go of a machine that does not exist any more, although nobody released it. The garbage
-// collector deletes them.
+// Abandon takes our finalizer off the claims of a machine that went without releasing them. The garbage collector
+// deletes them then.
 func (a *Allocator) Abandon(ctx context.Context, machine client.ObjectKey) error {
 	return a.forEachClaim(ctx, a.Client, machine, func(claim *ipamv1.IPAddressClaim) error {
 		return a.letGo(ctx, claim)
@@ -501,7 +501,7 @@ func (a *Allocator) forEachClaim(
 	var claims ipamv1.IPAddressClaimList
 	err := reader.List(ctx, &claims, client.InNamespace(machine.Namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil // nobody can have claimed anything
+		return nil // there can be no claims
 	} else if err != nil {
 		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// retrying is what clusterctl says, at a level that nobody sees, when the API server has refused something.
+// retrying is what clusterctl logs, at a level that is not shown, when the API server has refused something.
 const retrying = "Retrying with backoff"
 
 // sink makes lines for people of what clusterctl logs.

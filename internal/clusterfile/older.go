@@ -154,7 +154,7 @@ func (from olderMachine) convert(name string, older olderOLVM, to *Machine) erro
 	return nil
 }
 
-// prune takes out what nobody wrote, so that defaults can.
+// prune takes out what was not written, so that defaults can.
 func prune(node *yaml.Node) {
 	var kept []*yaml.Node
 

@@ -188,7 +188,7 @@ type VirtualMachine struct {
 
 // Credentials of the storage driver.
 const (
-	// DriverOwn are those of a user of the engine that nobody else uses.
+	// DriverOwn are those of a user of the engine that only the driver uses.
 	DriverOwn = "Own"
 	// DriverMachines are those with which the machines are made.
 	DriverMachines = "Machines"

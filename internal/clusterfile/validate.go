@@ -556,7 +556,7 @@ func (s *Source) extraIgnition() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// checkUnused names what is there and not used, so that nobody relies on it.
+// checkUnused names what is there and not used, so that the reader does not rely on it.
 func (s *Source) checkUnused() {
 	for path, used := range map[string]bool{
 		"clusterDefinition":       s.ClusterDefinition != "",

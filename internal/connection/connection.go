@@ -21,7 +21,7 @@ import (
 
 // Config is the connection to the engine of a cluster. secret and ca are the objects that the spec names, nil
 // where they do not exist; ca is not used where the spec names none. A Secret that names no engines is for none, unless
-// unbound says that it is for all.
+// unbound is set.
 func Config(
 	cluster *infrav1.OLVMCluster, secret *corev1.Secret, ca *corev1.ConfigMap, unbound bool,
 ) (engine.Config, error) {

@@ -202,7 +202,7 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 	} {
 		address, err := netip.ParseAddr(each.text)
 		if each.text == "" || err != nil && each.field == "controlPlaneEndpoint.host" {
-			continue // it may be a name, where nobody here has to hold it
+			continue // it may be a name, where no node has to hold it
 		}
 
 		field := "spec." + each.field

@@ -38,7 +38,7 @@ type Bootstrap struct {
 	Extra []bootstrap.Extra
 	// Network of the Cluster.
 	Network clusterv1.ClusterNetwork
-	// Offer keeps user data for the VM, and says where that finds it; nil where nobody does.
+	// Offer keeps user data for the VM, and says where that finds it; nil where user data is not offered.
 	Offer func(data []byte) (bootstrap.Pointer, error)
 }
 

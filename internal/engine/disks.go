@@ -319,7 +319,7 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 
 // CreateDiskOnce makes a disk and returns it, usually still locked. Where the answer gets lost, the disk is found by a
 // mark in its description, because an alias need not be unique; a request is never repeated that may have had an
-// effect. An interrupt does not cut the request off, which would leave a disk that nobody knows of. owner, which may be
+// effect. An interrupt does not cut the request off, which would leave a disk that no state has. owner, which may be
 // empty, is what MadeFor finds the disk by.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, report func(seen string),

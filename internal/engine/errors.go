@@ -227,7 +227,7 @@ var lastingConflicts = []string{
 	"in order to detach",
 }
 
-// mayPass reports whether an engine refused for a reason that nobody knows, so that it is worth to try again for a
+// mayPass reports whether an engine refused for a reason that is not known, so that it is worth to try again for a
 // while.
 func mayPass(err error) bool {
 	var fault *Fault

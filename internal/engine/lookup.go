@@ -351,8 +351,8 @@ func (c *Client) StorageDomain(ctx context.Context, dc *DataCenter, name string)
 // blockStorage are the types of storage whose disks are block devices.
 var blockStorage = []string{"iscsi", "fcp"}
 
-// SparseOn reports whether a disk of that format is to be sparse on a storage domain, where nobody asks for it: raw
-// disks cannot be on block storage. Nil leaves it to the engine, which makes disks sparse.
+// SparseOn reports whether a disk of that format is to be sparse on a storage domain, where the spec leaves it open.
+// Raw disks cannot be sparse on block storage. Nil leaves it to the engine, which makes disks sparse.
 func (c *Client) SparseOn(ctx context.Context, domainID ID, format string) (*bool, error) {
 	if format != FormatRaw {
 		return nil, nil

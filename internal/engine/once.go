@@ -11,7 +11,7 @@ const lostWait = 10 * time.Second
 // CreateOnce creates an object, also where something is locked for a while, and returns it. Where the answer gets lost,
 // find is asked for lostWait whether the engine made the object all the same; it returns nil where there is none. A
 // request is never repeated that may have had an effect. Neither function is cut off by an interrupt, which would leave
-// an object that nobody knows of; both have their own time-outs.
+// an object that no state has; both have their own time-outs.
 func CreateOnce[T any](
 	ctx context.Context, what string, report func(seen string), create, find func(context.Context) (*T, error),
 ) (*T, error) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sessionIdle is how long a session that nobody asks for is kept: rotated credentials leave one behind.
+// sessionIdle is how long a session that is not used is kept: rotated credentials leave one behind.
 const sessionIdle = 30 * time.Minute
 
 // sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log
@@ -68,7 +68,7 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 	return client, nil
 }
 
-// Drop lets go of the session of a client that nobody needs any more: it is ended a minute later.
+// Drop gives up the session of a client that is not needed any more: it is ended a minute later.
 func (s *Sessions) Drop(client *Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -310,9 +310,9 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 // betweenSteps is how long a disk may have no transfer while its upload runs.
 const betweenSteps = 15 * time.Second
 
-// alone waits until nobody else is at the same upload: of several that began at the same time, the one with the highest
-// disk ID gives up if it sees another, and the others wait for those that they see. done is the disk of one that has
-// ended meanwhile.
+// alone waits until no other client is at the same upload. Of several that began at the same time, the one with the
+// highest disk ID gives up if it sees another, and the others wait for those that they see. done is the disk of one
+// that has ended meanwhile.
 func (u *upload) alone(ctx context.Context) (done *Disk, err error) {
 	err = Wait(ctx, "another upload of the image to end", func(ctx context.Context) (bool, string, error) {
 		other, err := u.other(ctx)
@@ -463,7 +463,7 @@ func (u *upload) undo(ctx context.Context) error {
 			return fmt.Errorf("disk %s was left behind: %w", u.disk, err)
 		}
 
-		// Whoever else has ended it may have a good disk. Without a fingerprint nobody else knows of it.
+		// Another client that has ended it may have a good disk. Without a fingerprint no other client knows of it.
 		if u.options.Fingerprint != "" && (last == nil || last.Phase == TransferFinishedSuccess) {
 			status, err := u.settledDisk(ctx, u.disk, nil)
 			switch {

@@ -156,7 +156,7 @@ func (c *Client) StartVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "start", action{})
 }
 
-// StopPatience is how long a VM may read as if nobody had stopped it: until its host tells the engine that it has
+// StopPatience is how long a VM may read as if it had not been stopped: until its host tells the engine that it has
 // ended. A second stop in that time is refused.
 const StopPatience = 15 * time.Second
 

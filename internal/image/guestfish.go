@@ -164,7 +164,7 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 			return err
 		}
 
-		if !machineID.MatchString(id) { // it is empty, or says that there is none
+		if !machineID.MatchString(id) { // it is empty, or the word for none
 			continue
 		}
 

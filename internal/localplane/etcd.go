@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// configureEtcd has etcd answer nobody but the API server, which has a certificate for it, and keep what it is told
+// configureEtcd has etcd answer only the API server, which has a certificate for it, and keep what it is told
 // where the data outlive the plane. Everybody on the machine reaches the loopback, and the Secrets of all clusters are
 // in there.
 func (p *Plane) configureEtcd() error {

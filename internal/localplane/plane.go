@@ -698,7 +698,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	return p.Manager.WaitUntil(ctx, "ready", Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Failed returns the processes that have ended although nobody stopped them.
+// Failed returns the processes that have ended without being stopped.
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

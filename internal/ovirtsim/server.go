@@ -93,7 +93,7 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// fillIn sets what nobody has set.
+// fillIn sets the defaults.
 func (o *Options) fillIn() {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	o.Username = cmp.Or(o.Username, "admin@internal")

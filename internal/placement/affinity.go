@@ -103,7 +103,7 @@ func ParseGroupKey(text string) GroupKey {
 type Group struct {
 	infrav1.AffinityGroup
 	ClusterID engine.ID
-	// Off reports that nobody asks for the group any more: it loses its rule. It goes with the OLVMCluster.
+	// Off reports that the group is not asked for any more: it loses its rule. It goes with the OLVMCluster.
 	Off bool
 	// Hard reports whether a VM that cannot keep the rule may not run.
 	Hard bool

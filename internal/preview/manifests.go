@@ -140,7 +140,7 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		// Not strictly: a Secret may be encrypted, or carry fields of the tool that made it.
 		secret := &corev1.Secret{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
-			return nil //nolint:nilerr // whoever needs it says that it is missing
+			return nil //nolint:nilerr // the check of what needs it reports that it is missing
 		}
 
 		m.secrets[key] = secret

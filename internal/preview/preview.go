@@ -424,7 +424,7 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 
 	result.Text, result.Plan = plan.Text, plan.JSON
 	for _, change := range plan.Changes {
-		// Without a state, what exists is imported into the plan's own, which nobody keeps. How a VM will be stopped is
+		// Without a state, what exists is imported into the plan's own, which is not kept. How a VM will be stopped is
 		// known to a state alone, so an imported start differs in nothing that the engine has.
 		imported := machine.State == nil &&
 			(change.Action == "import" || change.Type == "ovirt_vm_start" && change.Action == "update")

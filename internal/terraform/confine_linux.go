@@ -36,7 +36,7 @@ func (x *Executor) confined(dir string, do func() error) error {
 
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked, so that nobody else gets this thread
+		runtime.LockOSThread() // and never unlocked, so that no other goroutine gets this thread
 		defer func() {
 			if problem := recover(); problem != nil { // the runner's guard is on another goroutine
 				done <- fmt.Errorf("the run panicked: %v\n%s", problem, debug.Stack())

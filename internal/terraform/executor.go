@@ -114,7 +114,7 @@ func NewExecutor(executable Executable, provider Provider, scratch string) *Exec
 
 // Request asks for one run.
 type Request struct {
-	// Dir is the working directory; nobody else uses it meanwhile.
+	// Dir is the working directory; no other run uses it meanwhile.
 	Dir string
 	// Owner is for whom the run makes things, for the provider to write down; may be empty.
 	Owner string

@@ -65,7 +65,7 @@ func (k *stateKeeper) finish() error {
 	}
 
 	if errors.Is(err, fs.ErrNotExist) {
-		// The executor had the file open: it wrote to one that nobody finds any more, and noticed nothing.
+		// The executor had the file open: it wrote to one that has no name any more, and noticed nothing.
 		return fmt.Errorf(
 			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
 			k.run.Dir,

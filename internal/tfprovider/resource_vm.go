@@ -170,7 +170,7 @@ const ownDisks = "own_disks"
 // disksNow are the disks of a VM as JSON; null where they cannot be told.
 func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	attached, err := r.client.DiskAttachments(ctx, id)
-	if err != nil || len(attached) == 0 { // nobody remembers; an engine may show them a moment later
+	if err != nil || len(attached) == 0 { // no record is left; an engine may show them a moment later
 		return []byte("null")
 	}
 
@@ -187,9 +187,9 @@ func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	return encoded
 }
 
-// releaseForeign detaches the disks that did not come with the VM, so that they outlive it. Where nobody remembers
-// which did, after an import, it is those from which the VM boots: to keep a disk too many is better than to destroy
-// one.
+// releaseForeign detaches the disks that did not come with the VM, so that they outlive it. After an
+// import no record tells which did; then those from which the VM boots count as its own. To keep a disk too many is
+// better than to destroy one.
 func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembered []byte) error {
 	var own []engine.ID
 	_ = json.Unmarshal(remembered, &own)
@@ -204,7 +204,7 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 }
 
 // create makes the VM once. Where the answer gets lost, it is found by name, comment and cluster: the engine may have
-// made it all the same. Without a comment nobody could tell it from another one of that name, so that these are looked
+// made it all the same. Without a comment it could not be told from another one of that name, so that these are looked
 // up before.
 func (r *vmResource) create(ctx context.Context, wanted *engine.VM, clone *bool) (*engine.VM, error) {
 	known := map[engine.ID]bool{}

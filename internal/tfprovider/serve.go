@@ -261,7 +261,7 @@ var quiet = sync.OnceFunc(func() {
 // logoutLimit bounds the end of the sessions: Terraform kills a plugin that takes more than two seconds to go.
 const logoutLimit = 1500 * time.Millisecond
 
-// Close ends the endpoint; calls that run in it are cancelled, and sessions that it shares with nobody are ended.
+// Close ends the endpoint; calls that run in it are cancelled, and sessions that it does not share are ended.
 func (e *Endpoint) Close() {
 	e.cancel()
 	<-e.closed

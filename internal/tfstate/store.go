@@ -378,7 +378,7 @@ func (s *Store) MarkApplied(ctx context.Context, owner client.Object, digest str
 	secret.Namespace, secret.Name = owner.GetNamespace(), s.SecretName(owner)
 
 	// What is stored now is what the run left: there is one run at a time. Without a Secret nothing was made. What is
-	// remembered stays good only where nobody else wrote since.
+	// remembered stays good only where no other process wrote since.
 	ok = ok && saved != nil && known.uid == saved.UID && known.version == saved.ResourceVersion
 	metadata := map[string]any{"annotations": map[string]string{DigestAnnotation: digest}}
 	if ok {

@@ -47,7 +47,7 @@ const (
 	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
 	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
 	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It tells a stranger from a VM without a
-	// question to the API server; a token has 130 bits, so that nobody finds it by its hash.
+	// question to the API server; a token has 130 bits, so that it cannot be found by its hash.
 	tokenHashAnnotation = "infrastructure.cluster.x-k8s.io/user-data-token-sha256"
 )
 
@@ -253,7 +253,7 @@ var quiet = log.New(io.Discard, "", 0)
 // refuse is the reason of a refusal, for the log.
 func refuse(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 
-// recognize refuses whoever does not bear a token of the machine, and asks nobody.
+// recognize refuses a request without a token of the machine, and asks no API server.
 func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token string) error {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

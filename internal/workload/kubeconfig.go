@@ -164,7 +164,7 @@ func checkUser(user *clientcmdapi.AuthInfo) error {
 		len(user.ImpersonateUserExtra) > 0:
 		return &RefusedError{
 			"users[].user.as",
-			"the manager acts as the user of the kubeconfig and as nobody else; remove the fields",
+			"the manager acts only as the user of the kubeconfig; remove the fields",
 		}
 	}
 

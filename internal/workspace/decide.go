@@ -30,7 +30,7 @@ type Facts struct {
 	Made bool
 	// Lost reports that the engine answered, and what was made is not there.
 	Lost bool
-	// ShutdownLeft is how long the guest may still take to shut down by itself; 0 where nobody waits for it.
+	// ShutdownLeft is how long the guest may still take to shut down by itself; 0 where no run waits for it.
 	ShutdownLeft time.Duration
 }
 

@@ -98,7 +98,7 @@ func (l *leadership) fence(reader client.Reader) func(context.Context) error {
 			}
 
 			if holder := lease.Spec.HolderIdentity; holder == nil || *holder != l.identity {
-				return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "nobody yet"))
+				return fmt.Errorf("another manager leads: %s", ptr.Deref(holder, "none yet"))
 			}
 
 			if time.Since(asked) <= l.fresh {

@@ -126,7 +126,7 @@ func ofConsole(action operation) operation {
 	}
 }
 
-// viewerFile is what a person opens with a remote viewer. Nobody listens there.
+// viewerFile is what a person opens with a remote viewer. No server listens there.
 func viewerFile(c *call) (*wire.Element, error) {
 	v, at, err := c.console()
 	if err != nil {

@@ -116,7 +116,7 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		}
 
 		plainError(w, refused.Detail, refused.Status)
-	case err != nil: // the connection broke: nobody listens
+	case err != nil: // the connection broke: no client is left to answer
 		plainError(w, err.Error(), http.StatusInternalServerError)
 	default:
 		w.WriteHeader(http.StatusOK)
@@ -154,7 +154,7 @@ func (t *ticket) send(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// padded reads zeroes behind the end of a file: the rest of a disk that nobody has written.
+// padded reads zeroes behind the end of a file: the rest of a disk that was never written.
 type padded struct{ io.ReaderAt }
 
 func (p padded) ReadAt(into []byte, at int64) (int, error) {

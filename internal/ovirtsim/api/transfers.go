@@ -239,7 +239,7 @@ func (s *Engine) resumeUpload(t *store.ImageTransfer) {
 	}
 }
 
-// watchActivity ends a transfer that nobody feeds.
+// watchActivity ends a transfer that gets no data.
 func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	if t.InactivityTimeout <= 0 {
 		return

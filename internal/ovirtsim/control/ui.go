@@ -152,7 +152,7 @@ func (s *Control) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause waits for a time or a change; false means that nobody looks any more.
+// pause waits for a time or a change; false means that the browser is gone.
 func pause(r *http.Request, s *Control, wait <-chan time.Time, changed <-chan struct{}) bool {
 	select {
 	case <-r.Context().Done():

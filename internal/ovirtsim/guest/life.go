@@ -322,7 +322,7 @@ func (g *Guests) Removed(vmID string) {
 		return
 	}
 
-	g.elect(m) // again: when it halted there may have been nobody to follow it
+	g.elect(m) // again: when it halted there may have been no guest to follow it
 
 	for _, component := range staticPods {
 		pod := &corev1.Pod{

@@ -97,7 +97,7 @@ func (s *system) replaces(keyfiles []profile, device string) bool {
 }
 
 // compare refuses keyfiles that say other addresses than the engine was told. A real guest would not notice, and have
-// an address that nobody expects, or that somebody else has. SLAAC is what no engine can be told.
+// an address that is not expected, or that another guest has. SLAAC is what no engine can be told.
 func compare(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })

@@ -21,7 +21,7 @@ type ReportedInterface struct {
 	Addresses []string
 }
 
-// DefaultBios is the chip set and firmware of VMs where nobody says otherwise.
+// DefaultBios is the chip set and firmware of VMs whose cluster names no others.
 const DefaultBios = "q35_ovmf"
 
 // DHCP is the simulated DHCP server of a network.
