@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -329,7 +330,15 @@ func (r *Reconciler) findOLVMCluster(ctx context.Context, scope *machineScope) e
 
 	if len(list.Items) == 1 {
 		scope.olvmCluster = &list.Items[0]
+
+		return nil
 	}
+
+	for i := range list.Items {
+		scope.olvmClusters = append(scope.olvmClusters, list.Items[i].Name)
+	}
+
+	slices.Sort(scope.olvmClusters)
 
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,10 +44,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
-		scope.blocked = fmt.Sprintf("The OLVMCluster, which names the engine, does not exist. To delete the VM %s "+
-			"make it again, with the label %s=%s; to keep the VM remove the finalizer %s from this object",
-			scope.vmID(), clusterv1.ClusterNameLabel, scope.olvmMachine.Labels[clusterv1.ClusterNameLabel],
-			infrav1.MachineFinalizer)
+		scope.blocked = whyNoEngine(scope)
 
 		return ctrl.Result{RequeueAfter: vmSteady}, nil
 	}
@@ -65,6 +63,20 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	return r.reconcileDestroy(ctx, scope)
+}
+
+// whyNoEngine tells why it is not known which engine has the VM of a machine whose Cluster is gone, and the remedy.
+func whyNoEngine(scope *machineScope) string {
+	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
+	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
+	if len(scope.olvmClusters) > 0 {
+		names := strings.Join(scope.olvmClusters, ", ")
+		problem = fmt.Sprintf("Several OLVMClusters have the label %s: %s", label, names)
+		remedy = "leave the label on the one that names its engine"
+	}
+
+	return fmt.Sprintf("%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
+		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
 // reconcileOwnership makes sure that the VM is ours before anything touches it.

@@ -37,6 +37,8 @@ type machineScope struct {
 	guest guestFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
+	// olvmClusters are the names of several OLVMClusters that could be the machine's, where its Cluster is gone.
+	olvmClusters []string
 	// blocked is why a deletion must not go on; empty where it may. Set by reconcileDelete and reconcileOwnership.
 	blocked string
 }
