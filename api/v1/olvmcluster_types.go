@@ -16,7 +16,7 @@ const AccessFinalizer = "olvmcluster.infrastructure.cluster.x-k8s.io/access"
 const AllowedServerURLsKey = "allowedServerURLs"
 
 // AllowedNamespacesAnnotation on a credentials Secret lists, separated by commas, the namespaces other than its own
-// whose OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise whoever may
+// whose OLVMClusters may use it; * means all. Without it a Secret is for its own namespace: otherwise a user who may
 // create an OLVMCluster could use the credentials of everybody else.
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
@@ -72,7 +72,7 @@ type OLVMClusterSpec struct {
 	FailureDomains []OLVMFailureDomain `json:"failureDomains,omitempty"`
 
 	// controlPlaneServices are what the nodes themselves do for the control plane endpoint. Without it the endpoint is
-	// somebody else's: a load balancer, or static pods of the KubeadmControlPlane.
+	// made by others: a load balancer, or static pods of the KubeadmControlPlane.
 	// +optional
 	ControlPlaneServices *ControlPlaneServices `json:"controlPlaneServices,omitempty"`
 

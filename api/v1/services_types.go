@@ -15,7 +15,7 @@ type ControlPlaneServices struct {
 	// +kubebuilder:validation:Enum="";External;KubeVIP;Keepalived
 	VirtualIP string `json:"virtualIP,omitempty"`
 
-	// additionalVirtualIP is an IP address of the other family, for dual stack: whoever holds controlPlaneEndpoint.host
+	// additionalVirtualIP is an IP address of the other family, for dual stack. The node with controlPlaneEndpoint.host
 	// has it, too. API servers need it in apiServer.certSANs of the KubeadmControlPlane.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45

@@ -8,7 +8,7 @@ type UserData struct {
 	// +optional
 	Proxy *ProxySettings `json:"proxy,omitempty"`
 
-	// ssh lets somebody log in, in addition to those that the bootstrap data lets in. A machine's replaces its
+	// ssh lets users log in, in addition to those that the bootstrap data lets in. A machine's replaces its
 	// cluster's.
 	// +optional
 	SSH *SSHAccess `json:"ssh,omitempty"`

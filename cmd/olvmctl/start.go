@@ -273,7 +273,7 @@ func (o *start) apply(ctx context.Context, cluster readCluster) error {
 	err := manifest.Apply(ctx, o.Client, cluster.objects, options...)
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w\n%s: change %s, or give --force-conflicts", err,
-			"somebody else has changed what the cluster file says", o.file.path)
+			"another field manager has changed what the cluster file sets", o.file.path)
 	}
 
 	return err

@@ -22,7 +22,7 @@ func main() {
 
 	sessions := &engine.Sessions{}
 
-	// Terraform asks a plugin to end over its own connection, and Serve returns; whoever else wants it to end sends a
+	// Terraform asks a plugin to end over its own connection, and Serve returns; others who want it to end send a
 	// signal. SIGINT is not among them: it comes with every Ctrl-C, and Terraform decides what follows.
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)

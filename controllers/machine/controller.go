@@ -40,7 +40,7 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status,verbs=patch
-// The finalizers: where the API server checks owner references that block deletion, whoever sets one needs it.
+// The finalizers: where the API server checks owner references that block deletion, who sets one needs it.
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/finalizers;olvmclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// inSnapshot are the engine's words where a disk cannot be detached because somebody made a snapshot of its VM.
+// inSnapshot are the engine's words where a disk cannot be detached because its VM has a snapshot.
 const inSnapshot = "is already configured in a snapshot"
 
 // machineSubject is the VM of one machine, with its network interfaces, disks and memberships.

@@ -101,7 +101,7 @@ func joinIPs(ips []net.IP) string {
 	return strings.Join(texts, ", ")
 }
 
-// isPendingServing reports whether somebody has yet to decide on a kubelet's request for a serving certificate.
+// isPendingServing reports whether no decision has been made on a kubelet's request for a serving certificate.
 func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 	return csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(csr.Status.Certificate) == 0 &&
 		!slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {

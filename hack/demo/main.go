@@ -69,7 +69,7 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 	return binDir, removeOld(runs)
 }
 
-// removeOld keeps the folders of the last few runs, whose logs somebody may still want.
+// removeOld keeps the folders of the last few runs, whose logs may still be wanted.
 func removeOld(runs string) error {
 	const kept = 4
 	entries, err := os.ReadDir(runs) // sorted by name, which is by time

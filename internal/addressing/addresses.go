@@ -249,7 +249,7 @@ func (a Allocation) Allocate(held Held) (Addresses, error) {
 // thisMachine holds what is being allocated.
 const thisMachine = "this machine"
 
-// addClaimed takes what IPAM providers gave, unless somebody else has it, or the guest has something else already.
+// addClaimed takes what IPAM providers gave, unless another has it, or the guest has something else already.
 func (a Allocation) addClaimed(held Held, out Addresses) error {
 	for _, nic := range a.NICs {
 		for _, address := range a.Claimed[nic.VNICName] {

@@ -30,7 +30,7 @@ import (
 // them on the object before anybody uses them. The object is the record: an address is in use while an OLVMMachine
 // names it, whatever restarts in between. One allocation goes at a time; leader election keeps other processes out,
 // except those of other shards. Where there can be such, each allocation looks once more after it was written down: of
-// two that wrote the same address at the least one sees the other, and whoever does lets go and chooses anew.
+// two that wrote the same address at the least one sees the other, and the one that does gives it up and chooses anew.
 //
 // Where the cache has all machines, it is looked at, with what was recorded here and is not in it yet; else, and the
 // first time, the machines are read past it, which takes longer the more there are.
@@ -135,7 +135,7 @@ func (a *Allocator) recall(
 	return allocation, learned, err
 }
 
-// settle lets go of what is recorded where somebody else has recorded it too. Both may do so; they try again.
+// settle lets go of what is recorded where another has recorded it too. Both may do so; they try again.
 func (a *Allocator) settle(
 	ctx context.Context, machine *infrav1.OLVMMachine, allocation Allocation, held Held,
 ) error {
@@ -384,7 +384,7 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 }
 
 // claimOwner does not block the owner's deletion: in the foreground the garbage collector would delete the claim first,
-// and the IPAM provider would give the address of a VM that still runs to somebody else.
+// and the IPAM provider would give the address of a VM that still runs to another.
 func claimOwner(machine *infrav1.OLVMMachine) metav1.OwnerReference {
 	owner := *metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine"))
 	owner.BlockOwnerDeletion = nil

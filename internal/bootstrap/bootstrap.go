@@ -97,7 +97,7 @@ type Proxy struct {
 	NoProxy []string
 }
 
-// SSH lets somebody log in.
+// SSH lets users log in.
 type SSH struct {
 	// User of the image; empty means its default one, which is called core where Ignition reads the data.
 	User string

@@ -235,7 +235,7 @@ func (c *cloudConfig) addFiles(guest Guest, init bool) error {
 	return nil
 }
 
-// addKeys lets somebody log in.
+// addKeys lets the owners of keys log in.
 func (c *cloudConfig) addKeys(ssh *SSH) {
 	if ssh == nil || len(ssh.AuthorizedKeys) == 0 {
 		return

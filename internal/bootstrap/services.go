@@ -40,7 +40,7 @@ type Services struct {
 	// Interface that has the virtual addresses, and the node's own address there.
 	Interface string
 	Self      netip.Addr
-	// API is the endpoint of the control plane; nil on workers, or where somebody else makes it.
+	// API is the endpoint of the control plane; nil on workers, or where it is made by others.
 	API *APIEndpoint
 	// Ingress is the virtual address of whatever serves the ports 80 and 443; nil for none.
 	Ingress *VirtualAddress

@@ -77,7 +77,7 @@ func (p *Providers) say(format string, args ...any) {
 }
 
 // Ensure installs the providers that are missing in a cluster, and waits until the managers of all are available. Those
-// that are there stay as they are, whoever has installed them. It says which it has installed.
+// that are there stay as they are, no matter who has installed them. It says which it has installed.
 func (p *Providers) Ensure(ctx context.Context, m Management) ([]string, error) {
 	var missing []provider
 

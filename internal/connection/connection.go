@@ -199,7 +199,7 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	return nil
 }
 
-// forEngine reports whether a Secret may be sent to an engine. Whoever may write an OLVMCluster chooses its URL, and
+// forEngine reports whether a Secret may be sent to an engine. A user who may write an OLVMCluster chooses its URL, and
 // would be sent the password of any Secret that they may name.
 func forEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
 	if secret.Namespace == "" { // it comes from a command line

@@ -425,7 +425,7 @@ func (c *Client) notAdmitted(ctx context.Context, refused *sessionError) error {
 
 	defer c.loggingIn.release()
 	if c.authErr != nil && c.now().Before(c.authErr.RetryAt) {
-		return c.authErr // somebody else has met it at the same time
+		return c.authErr // another request has met it at the same time
 	}
 
 	return c.refuse(

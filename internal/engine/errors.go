@@ -198,7 +198,7 @@ var passingConflicts = []string{
 	"unknown data center status",
 }
 
-// lastingConflicts are the engine's words, in lower case, for conflicts that stay until somebody does something.
+// lastingConflicts are the engine's words, in lower case, for conflicts that stay until a person acts.
 var lastingConflicts = []string{
 	"already in use",
 	"already exists",

@@ -39,7 +39,7 @@ func (id *ID) UnmarshalXMLAttr(attr xml.Attr) error {
 // String is the ID as text.
 func (id ID) String() string { return string(id) }
 
-// segment is the ID as one step of a path. An ID of a state that somebody wrote may be anything.
+// segment is the ID as one step of a path. An ID of a state that a tenant wrote may be anything.
 func (id ID) segment() string {
 	if _, err := ParseID(string(id)); err != nil {
 		return url.PathEscape("not-a-uuid:" + string(id))

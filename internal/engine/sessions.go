@@ -12,7 +12,7 @@ import (
 const sessionIdle = 30 * time.Minute
 
 // sessionGrace is how long a session that was let go stays open: a run that is under way ends with it. It could not log
-// in again, where the credentials were replaced, and would be counted as somebody who guesses.
+// in again, where the credentials were replaced, and would be counted as a guess.
 const sessionGrace = time.Minute
 
 // Sessions shares one Client among all who use the same engine with the same credentials, so that an engine sees one

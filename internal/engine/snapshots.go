@@ -11,13 +11,13 @@ import (
 type Snapshot struct {
 	ID          ID     `xml:"id,attr"`
 	Description string `xml:"description"`
-	// Type is "regular" for one that somebody made.
+	// Type is "regular" for one that a user made.
 	Type string `xml:"snapshot_type"`
 	// Status is ok, locked or in_preview.
 	Status string `xml:"snapshot_status"`
 }
 
-// Snapshots lists the snapshots of a VM that somebody made.
+// Snapshots lists the snapshots of a VM that users made.
 func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	var list struct {
 		XMLName xml.Name   `xml:"snapshots"`
@@ -38,7 +38,7 @@ func (c *Client) Snapshots(ctx context.Context, vmID ID) ([]Snapshot, error) {
 	return out, nil
 }
 
-// RemoveSnapshots removes the snapshots of a VM that somebody made, one after the other, and waits. The VM must be
+// RemoveSnapshots removes the snapshots of a VM that users made, one after the other, and waits. The VM must be
 // down: the disks of one that runs are merged by its host, which takes as long as there is to copy.
 func (c *Client) RemoveSnapshots(ctx context.Context, vmID ID, report func(seen string)) error {
 	var asked ID

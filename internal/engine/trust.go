@@ -13,7 +13,7 @@ import (
 )
 
 // Authority asks an engine for the certificate of its CA, which needs no session. trusted reports whether the system's
-// CAs verify the engine; where they do not, nothing in the answer is proved before somebody has confirmed it, and
+// CAs verify the engine; where they do not, nothing in the answer is proved before a person has confirmed it, and
 // Verify then reports whether the engine has a certificate of that CA.
 func Authority(ctx context.Context, rawURL string) (ca *x509.Certificate, trusted bool, err error) {
 	ca, err = authority(ctx, rawURL, &tls.Config{MinVersion: tls.VersionTLS12})

@@ -37,7 +37,7 @@ func (s VMStatus) Off() bool { return s == VMDown || s == VMUnassigned || s == "
 // Busy reports whether the VM can be neither stopped nor removed before the engine or the guest has ended what it does.
 func (s VMStatus) Busy() bool { return s == VMImageLocked || s == VMPoweringDown }
 
-// Asleep reports whether the VM keeps its state until somebody resumes it, or is on the way there or back.
+// Asleep reports whether the VM keeps its state until a person resumes it, or is on the way there or back.
 func (s VMStatus) Asleep() bool {
 	return s == VMPaused || s == VMSuspended || s == VMSavingState || s == VMRestoringState
 }

@@ -254,8 +254,8 @@ func (u *upload) find(ctx context.Context) (done *Disk, err error) {
 }
 
 // checkIdle fails once a disk that is not finished has had no transfer for a while. An upload that runs has such a disk
-// for a moment, before its transfer begins and after it has ended. The disk is not removed: somebody may have begun to
-// use it. since is when it was first seen so.
+// for a moment, before its transfer begins and after it has ended. The disk is not removed: another client may have
+// begun to use it. since is when it was first seen so.
 func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) error {
 	transfer, err := u.FindTransfer(ctx, disk.ID)
 	if transfer != nil || err != nil {

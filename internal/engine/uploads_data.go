@@ -31,7 +31,7 @@ func (u *upload) endpoint(ctx context.Context, transfer *ImageTransfer) (string,
 			}
 			u.zeroes = json.Unmarshal(answer, &can) == nil && slices.Contains(can.Features, "zero")
 
-			return target, nil // somebody answers, even if not to this
+			return target, nil // a server answers, even if not to this
 		}
 
 		problems = append(problems, err)

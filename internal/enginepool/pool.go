@@ -59,8 +59,8 @@ func (p *Pool) prune() {
 	}
 }
 
-// endUnused ends a session that no OLVMCluster uses any more, and forgets its answers: whoever writes new credentials
-// again and again would have the manager keep the lists of an engine for each of them. mu is held.
+// endUnused ends a session that no OLVMCluster uses any more, and forgets its answers: with a user who writes new
+// credentials again and again the manager would keep the lists of an engine for each of them. mu is held.
 func (p *Pool) endUnused(session *engine.Client) {
 	for _, used := range p.used {
 		if used == session {

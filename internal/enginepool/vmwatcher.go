@@ -32,7 +32,7 @@ type VMWatcher struct {
 type WatchedVM struct {
 	Session *engine.Client
 	ID      engine.ID
-	// Booting reports that somebody waits for the VM to come up.
+	// Booting reports that the machine waits for its VM to come up.
 	Booting bool
 	// Seen is the VM as its machine knows it; nil where the engine has none.
 	Seen *engine.VM

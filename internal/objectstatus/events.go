@@ -53,7 +53,7 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 	return out
 }
 
-// isProblem reports whether somebody has to act. What is on its way is no problem, and a run that failed has an event
+// isProblem reports whether a person has to act. What is on its way is no problem, and a run that failed has an event
 // already.
 func isProblem(c metav1.Condition) bool {
 	switch {

@@ -379,7 +379,7 @@ func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 		return 0, fmt.Errorf("spec.replicas: %w", err)
 	}
 
-	if live := m.liveOf(owner); !found && live != nil { // somebody else scales it
+	if live := m.liveOf(owner); !found && live != nil { // another controller or a person scales it
 		replicas, found, _ = unstructured.NestedInt64(live.Object, "spec", "replicas")
 	}
 

@@ -85,7 +85,7 @@ func (e *DiskFullError) Error() string {
 
 func (e *DiskFullError) Unwrap() error { return e.Err }
 
-// KilledError reports that somebody killed the executor; it did not end by itself.
+// KilledError reports that the executor was killed; it did not end by itself.
 type KilledError struct {
 	// Phase is plan or apply.
 	Phase  string

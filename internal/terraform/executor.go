@@ -320,7 +320,7 @@ func (x *Executor) command(dir string) (tf *tfexec.Terraform, leave func(), err 
 	return s.tf, leave, nil
 }
 
-// Warm sets up that many executors before somebody waits for them: each is asked for its version once.
+// Warm sets up that many executors before a run waits for them: each is asked for its version once.
 func (x *Executor) Warm(ctx context.Context, concurrency int) error {
 	if err := makeDir(x.scratch); err != nil {
 		return err

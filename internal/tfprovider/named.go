@@ -33,7 +33,7 @@ func (n named[T]) make(ctx context.Context) (*T, error) {
 
 	made, err := engine.CreateOnce(ctx, what, progress(ctx, what), n.create, n.first)
 	if engine.IsRefused(err) && !engine.IsTransient(err) { // 409 for a tag, 400 for an affinity group
-		if other, findErr := n.first(ctx); findErr == nil && other != nil { // somebody was faster
+		if other, findErr := n.first(ctx); findErr == nil && other != nil { // another client was faster
 			return nil, n.taken(other)
 		}
 	}

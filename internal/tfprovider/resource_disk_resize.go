@@ -23,7 +23,7 @@ var (
 // resizeResource gives disks their size: ovirt_disk_resize one, ovirt_vm_disks_resize those from which a VM boots.
 //
 // Its size is the least that a disk must have. That lets it live beside ovirt_disk, which reads its own size in the
-// same way: whoever asks for more gets it, and neither plans to take it back.
+// same way: the one that asks for more gets it, and neither plans to take it back.
 type resizeResource struct {
 	base
 	// owner is the attribute that names what is resized.

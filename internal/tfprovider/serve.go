@@ -248,7 +248,7 @@ func survive(
 	return handler(ctx, request)
 }
 
-// quiet turns the SDK's own log off, unless somebody asks for it. Served in process it would write every call with all
+// quiet turns the SDK's own log off, unless it is asked for. Served in process it would write every call with all
 // its values to stderr, whatever the level of our log is.
 var quiet = sync.OnceFunc(func() {
 	for _, name := range []string{"TF_LOG_SDK", "TF_LOG_PROVIDER", "TF_LOG_PROVIDER_OVIRT"} {

@@ -118,7 +118,7 @@ func (s *Store) remember(owner client.Object, secret client.Object, state *State
 		s.held = map[client.ObjectKey]held{}
 	}
 
-	// Who read before somebody else wrote must not undo what that one remembered.
+	// A store that read before another wrote must not undo what the other remembered.
 	if known, ok := s.held[s.key(owner)]; ok && known.uid == secret.GetUID() {
 		newer, err := resourceversion.CompareResourceVersion(known.version, secret.GetResourceVersion())
 		if err == nil && newer > 0 {
@@ -228,7 +228,7 @@ func (s *Store) Hold(ctx context.Context, owner client.Object, clusterName strin
 		return state, nil
 	}
 
-	// Whoever wrote at this moment may be a run that saves; the next look is soon enough.
+	// The other writer may be a run that saves; the next look is soon enough.
 	if err := s.Client.Update(ctx, secret); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("failed to give the state Secret %s/%s back to its owner: %w", secret.Namespace,
 			secret.Name, err)

@@ -207,7 +207,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 	return pointer, nil
 }
 
-// errRefused is what whoever asks is told whatever is wrong.
+// errRefused is the answer to every refused request, whatever is wrong.
 var errRefused = errors.New("refused")
 
 // ServeHTTP answers a VM.

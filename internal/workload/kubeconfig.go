@@ -35,7 +35,7 @@ func (e *RefusedError) Error() string { return e.Field + ": " + e.Problem }
 
 // Kubeconfig returns the current context of a kubeconfig, as a kubeconfig with its cluster, its user and nothing else.
 //
-// Whoever may write Secrets in a namespace may write this one, and the client library does what a kubeconfig says: it
+// Users who may write Secrets in a namespace may write this one, and the client library does what a kubeconfig says: it
 // opens files of the manager, runs programs, and sends what it finds to any server. So a kubeconfig that names files,
 // programs or proxies is a RefusedError, and so is a server that is not the endpoint of the Cluster.
 func Kubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {

@@ -179,7 +179,7 @@ func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 		"allow-unbound-credentials",
 		false,
 		"Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster "+
-			"names. Whoever may write OLVMClusters learns the passwords of such Secrets.",
+			"names. Users who may write OLVMClusters learn the passwords of such Secrets.",
 	)
 	fs.BoolVar(
 		&o.approveServing,

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// takeFolder makes a folder that is only this user's. One that is there must be such a folder: somebody else may have
+// takeFolder makes a folder that is only this user's. One that is there must be such a folder: another user may have
 // made it first, to read what is written there, or to have it written elsewhere.
 func takeFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {

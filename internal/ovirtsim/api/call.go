@@ -181,7 +181,7 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case refused.Page != "" && refused.Plain:
 		if refused.Status == http.StatusInternalServerError && c.action == "" {
-			w.Header().Del("Correlation-Id") // an exception takes the answer from whoever had begun it
+			w.Header().Del("Correlation-Id") // an exception takes the answer from the handler that had begun it
 		}
 
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")
