@@ -143,7 +143,7 @@ func lost(o observed) (Action, bool) {
 	return Action{
 		Kind:    Block,
 		Reason:  infrav1.VirtualMachineNotFoundReason,
-		Message: "What a run made is not in the engine any more",
+		Message: "The VM is gone from the engine, and is not made again; delete the Machine",
 	}, o.Made && o.Lost
 }
 
