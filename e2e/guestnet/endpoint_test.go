@@ -241,3 +241,28 @@ func (c *cluster) spread(nodes []*node) error {
 
 	return nil
 }
+
+// TestJoinedNodesTakeOverAnAddressWithoutAHolder switches the holder off at the moment in which the others are listed:
+// they have not read yet, through the endpoint, that they are nodes of the control plane.
+func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
+	l := newLAN(t)
+	c := newCluster(l, "j", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
+	c.joining = true
+	first := c.start("10.99.0.22")
+	c.answers(failover, first.name)
+
+	var joined []*node
+	for _, address := range []string{"10.99.0.21", "10.99.0.23"} {
+		joined = append(joined, c.start(address))
+	}
+
+	first.off()
+
+	for _, n := range joined {
+		c.list(n)
+	}
+
+	_, took := c.answers(time.Minute) // they read the nodes, and wait until the others have done so
+	t.Logf("the endpoint answers %.1f s after its holder was switched off", took.Seconds())
+	c.held()
+}

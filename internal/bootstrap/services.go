@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"net/netip"
@@ -195,6 +196,7 @@ func (s *Services) followScript() string {
 
 	if s.API != nil {
 		values["BackendPort"] = s.API.ServerPort
+		values["OwnPort"] = cmp.Or(s.bindPort(), s.API.Port)
 		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
 	}
 

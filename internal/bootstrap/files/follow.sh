@@ -5,10 +5,17 @@ set -euo pipefail
 umask 022
 
 # Name, labels as JSON, and addresses of each node; nothing where there is no answer.
+ask() {
+    kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s "$@" get nodes \
+        --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null || true
+}
 nodes=""
 if [ -f /etc/kubernetes/admin.conf ]; then
-    nodes=$(kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s get nodes \
-        --output 'jsonpath={range .items[*]}{.metadata.name} {.metadata.labels}{range .status.addresses[?(@.type=="InternalIP")]} {.address}{end}{"\n"}{end}' 2>/dev/null || true)
+{{- if .OwnPort}}
+    # This node's own API server first: the endpoint may have no holder until this node has learned that it may be one.
+    nodes=$(ask --server https://{{.Open}}{{.Self}}{{.Close}}:{{.OwnPort}})
+{{- end}}
+    nodes=${nodes:-$(ask)}
 fi
 {{- if .Domain}}
 
@@ -44,7 +51,7 @@ found=$(while read -r _ labels addresses; do
 done <<<"$nodes" | sort -u)
 if printf '%s\n' "$found" | grep -qxF "$self"; then
     if ! [ -f "$joined" ]; then
-        # Who was alone until now, or is the only one, joins nobody.
+        # Who was alone until now, or is the only one, joins no other.
         if [ "$(wc -l <"$known")" -gt 1 ]; then touch "$joined"; else touch --date '1 hour ago' "$joined"; fi
     fi
     printf '%s\n' "$found" >"$known"
