@@ -153,7 +153,8 @@ const (
 	AddressPoolExhaustedReason = "AddressPoolExhausted"
 	// IPProfileNotFoundReason surfaces when the OLVMCluster has no IP profile of that name.
 	IPProfileNotFoundReason = "IPProfileNotFound"
-	// WaitingForIPAddressesReason surfaces when an IPAM provider has not given an address yet.
+	// WaitingForIPAddressesReason surfaces when an IPAM provider has not given an address yet. In InfrastructureApplied
+	// it surfaces when not all addresses are there; AddressesAllocated has the cause.
 	WaitingForIPAddressesReason = "WaitingForIPAddresses"
 	// WaitingForGuestAddressesReason surfaces when the guest has not reported an address that it gets by DHCP or SLAAC.
 	WaitingForGuestAddressesReason = "WaitingForGuestAddresses"

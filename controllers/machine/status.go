@@ -332,9 +332,8 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
 	case scope.waiting != nil:
 		condition.Reason, condition.Message = scope.waiting.Reason, scope.waiting.Message
-	case scope.network.err != nil: // AddressesAllocated says why
-		condition.Reason, _ = objectstatus.RenderReason(scope.network.err)
-		condition.Message = "Waiting for the addresses"
+	case scope.network.err != nil: // AddressesAllocated has the cause, and its event
+		condition.Reason, condition.Message = infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"
 	case scope.vm.err != nil:
 		condition.Reason, condition.Message = infrav1.WaitingForEngineReason, scope.vm.err.Error()
 	default:

@@ -64,7 +64,12 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	}{
 		"an address is in use": {
 			scope:   machineScope{network: networkFacts{err: conflict}},
-			reason:  infrav1.IPAddressConflictReason,
+			reason:  infrav1.WaitingForIPAddressesReason,
+			message: "Waiting for the addresses",
+		},
+		"the addresses cannot be read": {
+			scope:   machineScope{network: networkFacts{err: errors.New("conflict")}},
+			reason:  infrav1.WaitingForIPAddressesReason,
 			message: "Waiting for the addresses",
 		},
 		"the engine does not answer for the VM": {
