@@ -1,49 +1,48 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 )
 
 // engineFlags say which engine, and what in it; a cluster file has them, too.
 type engineFlags struct {
-	file   clusterFile
-	server string
-	access
-	insecure                  bool
-	dataCenter, cluster       string
-	storageDomain, disk, name string
-	size                      string
-	sessions                  *engine.Sessions
+	file     clusterFileFlags
+	server   string
+	access   accessFlags
+	insecure bool
+	// template has the names that the flags of the commands set.
+	template image.NodeTemplate
 }
 
-func (f *engineFlags) addFlags(command *cobra.Command) {
-	set := command.PersistentFlags()
+func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
 	f.file.addDefaultsFlag(set)
 	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
 	f.access.addFlags(set)
 	set.BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "do not verify the engine's certificate")
-	set.StringVar(&f.dataCenter, "data-center", "", "name of the data center (default \"Default\")")
+	set.StringVar(&f.template.DataCenter, "data-center", "", "name of the data center (default \"Default\")")
 }
 
-// client reads the cluster file, and logs in when it is first used.
-func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
-	credentials, err := f.read()
+// complete takes from the cluster file what no flag says, and returns how the engine is reached.
+func (f *engineFlags) complete() (engine.Config, error) {
+	credentials, err := f.access.read()
 	if err != nil {
-		return nil, engine.Config{}, err
+		return engine.Config{}, err
 	}
 
 	config := engine.Config{
@@ -54,90 +53,51 @@ func (f *engineFlags) client() (*engine.Client, engine.Config, error) {
 		Insecure: f.insecure,
 	}
 	if f.file.path != "" {
-		if err := f.completeFrom(f.file.path, &config); err != nil {
-			return nil, engine.Config{}, err
+		file, err := clusterfile.Read(f.file.path, f.file.defaults)
+		if err != nil {
+			return engine.Config{}, err
 		}
-	}
 
-	if f.dataCenter == "" {
-		f.dataCenter = "Default"
+		f.template.Complete(file)
+		if err := file.CompleteEngine(&config); err != nil {
+			return engine.Config{}, fmt.Errorf("%s: %w", f.file.path, err)
+		}
 	}
 
 	switch {
 	case config.URL == "":
-		return nil, engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
+		return engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
 	case config.Username == "":
-		return nil, engine.Config{}, errors.New(
+		return engine.Config{}, errors.New(
 			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
 	}
 
-	f.sessions = &engine.Sessions{}
-	client, err := f.sessions.Get(config)
-
-	return client, config, err
+	return config, nil
 }
 
-// completeFrom takes from a cluster file what no flag says.
-func (f *engineFlags) completeFrom(path string, config *engine.Config) error {
-	file, err := clusterfile.Read(path, f.file.defaults)
+// atEngine connects to the engine, calls do, and ends the session.
+func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) error) error {
+	config, err := f.complete()
 	if err != nil {
 		return err
 	}
 
-	o := file.Providers.OLVM
-	for flag, value := range map[*string]string{
-		&config.URL:      o.OvirtAPIServer.ServerURL,
-		&f.dataCenter:    o.DatacenterName,
-		&f.cluster:       o.ControlPlaneMachine.OvirtClusterName,
-		&f.storageDomain: o.OCK.StorageDomainName,
-		&f.disk:          o.OCK.DiskName,
-		&f.size:          o.OCK.DiskSize,
-		&f.name:          o.ControlPlaneMachine.VMTemplateName,
-	} {
-		if *flag == "" {
-			*flag = value
-		}
-	}
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
 
-	config.Insecure = config.Insecure || o.OvirtAPIServer.InsecureSkipTLSVerify
-	if len(config.CA) > 0 || config.Insecure {
-		return nil
-	}
-
-	certificates, err := file.CA()
+	client, err := sessions.Get(config)
 	if err != nil {
-		return fmt.Errorf("%s: the CA of the engine: %w", path, err)
+		return err
 	}
 
-	config.CA = slices.Concat(certificates...)
-
-	return nil
+	return do(&engineSession{Client: client, config: config, sessions: sessions})
 }
 
-// close ends the session.
-func (f *engineFlags) close(ctx context.Context) {
-	if f.sessions != nil {
-		f.sessions.Close(context.WithoutCancel(ctx))
-	}
-}
-
-// checkFlags names the flags that are missing.
-func checkFlags(flags map[string]string) error {
-	var lacking []string
-
-	for name, value := range flags {
-		if value == "" {
-			lacking = append(lacking, "--"+name)
-		}
-	}
-
-	if len(lacking) == 0 {
-		return nil
-	}
-
-	slices.Sort(lacking)
-
-	return fmt.Errorf("give %s, or a cluster file that says it with -f", strings.Join(lacking, ", "))
+// engineSession is a client of an engine, with what it was made of.
+type engineSession struct {
+	*engine.Client
+	config   engine.Config
+	sessions *engine.Sessions
 }
 
 func newImageCommand(s streams) *cobra.Command {
@@ -149,7 +109,7 @@ func newImageCommand(s streams) *cobra.Command {
 them. The credentials of the engine come from the environment variables OLVM_USERNAME and
 OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 	}
-	f.addFlags(command)
+	f.addFlags(command.PersistentFlags())
 	command.AddCommand(newImageCreateCommand(s, f), newImageListCommand(s, f), newImageUploadCommand(s, f),
 		newImageTemplateCommand(s, f))
 
@@ -177,42 +137,48 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 				return err
 			}
 
-			client, _, err := f.client()
-			if err != nil {
-				return err
-			}
-			defer f.close(command.Context())
-			templates, err := client.Templates(command.Context())
-			if err != nil {
-				return preview.Explain(err)
-			}
-
-			list := []listedTemplate{}
-
-			for _, t := range templates {
-				if t.ID == engine.BlankTemplateID {
-					continue
+			return f.atEngine(command.Context(), func(session *engineSession) error {
+				list, err := listTemplates(command.Context(), session.Client)
+				if err != nil {
+					return err
 				}
 
-				reads := "cloud-init"
-				if t.OS.Type == desired.IgnitionOS {
-					reads = "Ignition"
-				}
-
-				list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
-			}
-
-			slices.SortFunc(list, func(a, b listedTemplate) int {
-				return strings.Compare(fmt.Sprintf("%s %06d", a.Name, a.Version),
-					fmt.Sprintf("%s %06d", b.Name, b.Version))
+				return printTemplates(s.out, output, list)
 			})
-
-			return printTemplates(s.out, output, list)
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
 
 	return command
+}
+
+// listTemplates are the templates of the engine, by name and version.
+func listTemplates(ctx context.Context, session *engine.Client) ([]listedTemplate, error) {
+	templates, err := session.Templates(ctx)
+	if err != nil {
+		return nil, blocker.Explain(err)
+	}
+
+	list := []listedTemplate{}
+
+	for _, t := range templates {
+		if t.ID == engine.BlankTemplateID {
+			continue
+		}
+
+		reads := "cloud-init"
+		if t.OS.Type == desired.IgnitionOS {
+			reads = "Ignition"
+		}
+
+		list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
+	}
+
+	slices.SortFunc(list, func(a, b listedTemplate) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+
+	return list, nil
 }
 
 func printTemplates(out io.Writer, output string, list []listedTemplate) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
 // bootArchs are those for which there are boot images.
@@ -78,7 +79,7 @@ func (f *engineFlags) createImage(ctx context.Context, s streams, version string
 	}
 
 	o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }
-	o.Progress = func(what string) func(done, total int64) { return transferProgress(s.err, what) }
+	o.Progress = func(what string) func(done, total int64) { return progress.Transfer(s.err, what) }
 	if err := image.Create(ctx, o); err != nil {
 		return err
 	}

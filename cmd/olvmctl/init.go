@@ -20,7 +20,7 @@ var errNoTerminal = errors.New(
 
 func newInitCommand(s streams) *cobra.Command {
 	var options survey.Options
-	var file clusterFile
+	var file clusterFileFlags
 	var answers string
 	command := &cobra.Command{
 		Use:   "init [-o FILE]",

@@ -13,6 +13,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capolvm/cluster-api-provider-olvm/cmd/manager/command"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
 // managerCommand has olvmctl run as the manager.
@@ -37,12 +38,12 @@ func main() {
 
 // interrupted says of an error after a signal that it comes from that.
 func interrupted(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil || errors.Is(err,
-		errInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid) {
+	said := errors.Is(err, progress.ErrInterrupted) || errors.Is(err, errChanges) || errors.Is(err, errInvalid)
+	if err == nil || ctx.Err() == nil || said {
 		return err
 	}
 
-	return fmt.Errorf("%w: %w", errInterrupted, err)
+	return fmt.Errorf("%w: %w", progress.ErrInterrupted, err)
 }
 
 // exitCode is 0 for success, 2 for a plan with changes, 1 for an error.

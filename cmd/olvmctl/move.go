@@ -1,14 +1,15 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 func newMoveCommand(s streams) *cobra.Command {
-	from := management{}
-	to := management{}
+	var from managementFlags
+	var to mgmtcluster.Options
 	command := &cobra.Command{
 		Use:   "move --to-kubeconfig FILE",
 		Short: "Move the clusters of a namespace to another management cluster",
@@ -22,21 +23,13 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
   olvmctl get kubeconfig prod -n prod >prod.kubeconfig && olvmctl move -n prod --to-kubeconfig prod.kubeconfig`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := from.connect(); err != nil {
-				return err
-			}
-
-			to.namespace = from.namespace
-			if err := to.connect(); err != nil {
-				return fmt.Errorf("--to-kubeconfig: %w", err)
-			}
-
-			return from.move(command.Context(), &steps{progress: s.err}, &to)
+			return lifecycle.Move(command.Context(), lifecycle.MoveOptions{Common: from.common(s), To: to})
 		},
 	}
-	from.addFlags(command)
-	from.addProviderFlags(command)
-	command.Flags().StringVar(&to.kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
+	set := command.Flags()
+	from.addFlags(set)
+	from.addProviderFlags(set)
+	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
 	_ = command.MarkFlagRequired("to-kubeconfig")
 
 	return command

@@ -78,3 +78,36 @@ func EngineReason(err error) (reason, message string) {
 		)
 	}
 }
+
+// Explain adds the remedy to an error about the connection to the engine, for a command that has flags for it. What the
+// engine itself says needs none.
+func Explain(err error) error {
+	var (
+		auth        *engine.AuthError
+		tls         *engine.TLSError
+		unreachable *engine.UnreachableError
+	)
+	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) &&
+		!engine.IsNotAnAdministrator(err) {
+		return err
+	}
+
+	_, message := EngineReason(err)
+	switch { // what the manifests say, the command may be given as well
+	case errors.As(err, &tls):
+		message += ", or give it with --ca-file"
+	case errors.As(err, &auth):
+		message += ", or in OLVM_USERNAME and OLVM_PASSWORD"
+	}
+
+	return &explained{message, err}
+}
+
+// explained is an error with its remedy.
+type explained struct {
+	message string
+	err     error
+}
+
+func (e *explained) Error() string { return e.message }
+func (e *explained) Unwrap() error { return e.err }

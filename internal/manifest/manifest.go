@@ -18,6 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// FieldOwner of what olvmctl applies and changes.
+const FieldOwner = client.FieldOwner("olvmctl")
+
 // Each calls do for each object of a stream of YAML or JSON documents; errors name the document, of which the first is
 // 1, and say nothing of its content, which may be secret.
 func Each(stream io.Reader, do func(*unstructured.Unstructured) error) error {

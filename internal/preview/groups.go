@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
@@ -73,7 +74,8 @@ func (m *Manifests) checkGroups(
 		c := machine.olvmCluster
 		config, err := m.engineConfig(c, credentials)
 		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
+			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
+				blocker.Explain(err))
 		}
 
 		if engines[c], err = sessions.Get(config); err != nil {
@@ -82,7 +84,8 @@ func (m *Manifests) checkGroups(
 
 		found, err := member(ctx, engines[c], machine)
 		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, Explain(err))
+			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
+				blocker.Explain(err))
 		}
 
 		members[c] = append(members[c], found)
@@ -91,7 +94,7 @@ func (m *Manifests) checkGroups(
 	for c, inCluster := range members {
 		hosts, err := engines[c].Hosts(ctx)
 		if err != nil {
-			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, Explain(err))
+			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err))
 		}
 
 		for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), inCluster, hosts, nil) {

@@ -61,7 +61,7 @@ func Render(
 		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
 		if err != nil {
 			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
-				Explain(err))
+				blocker.Explain(err))
 		}
 
 		out = append(out, rendered)
@@ -69,38 +69,6 @@ func Render(
 
 	return out, nil
 }
-
-// Explain adds the remedy to an error about the connection to the engine. What the engine itself says needs none.
-func Explain(err error) error {
-	var (
-		auth        *engine.AuthError
-		tls         *engine.TLSError
-		unreachable *engine.UnreachableError
-	)
-	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) &&
-		!engine.IsNotAnAdministrator(err) {
-		return err
-	}
-
-	_, message := blocker.EngineReason(err)
-	switch { // what the manifests say, the command may be given as well
-	case errors.As(err, &tls):
-		message += ", or give it with --ca-file"
-	case errors.As(err, &auth):
-		message += ", or in OLVM_USERNAME and OLVM_PASSWORD"
-	}
-
-	return &explained{message, err}
-}
-
-// explained is an error with its remedy.
-type explained struct {
-	message string
-	err     error
-}
-
-func (e *explained) Error() string { return e.message }
-func (e *explained) Unwrap() error { return e.err }
 
 // held lists by engine who has which address.
 func (m *Manifests) held(machines []Machine) map[string]addressing.Held {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// accessFlags are about the credentials and the CA of the engine.
+type accessFlags struct {
+	caFile, credentials string
+}
+
+func (a *accessFlags) addFlags(set *pflag.FlagSet) {
+	set.StringVar(&a.caFile, "ca-file", "",
+		"PEM file with the CA of the engine, in place of the manifests' or the cluster file's")
+	set.StringVar(&a.credentials, "credentials", "",
+		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and OLVM_PASSWORD")
+}
+
+//nolint:gosec // a help text
+const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from
+the Secret and the ConfigMap of the manifests; or from the environment variables OLVM_USERNAME and
+OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
+
+// read reads the files and the environment; what is not said is empty.
+func (a *accessFlags) read() (preview.Credentials, error) {
+	out := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
+	if a.credentials != "" {
+		var err error
+		if out.Username, out.Password, err = readCredentials(a.credentials); err != nil {
+			return out, fmt.Errorf("--credentials: %w", err)
+		}
+	}
+
+	if (out.Username == "") != (out.Password == "") {
+		return out, errors.New("OLVM_USERNAME and OLVM_PASSWORD must be set together")
+	}
+
+	if a.caFile != "" {
+		var err error
+		if out.CA, err = os.ReadFile(a.caFile); err != nil {
+			return out, fmt.Errorf("--ca-file: %w", err)
+		}
+	}
+
+	return out, nil
+}
+
+// from is where the credentials come from.
+func (a *accessFlags) from() string {
+	if a.credentials != "" {
+		return "--credentials"
+	}
+
+	return "OLVM_USERNAME and OLVM_PASSWORD"
+}
+
+// readCredentials reads a Secret, as olvmctl init writes it.
+func readCredentials(path string) (username, password string, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+
+	var secret corev1.Secret
+	if err := yaml.UnmarshalStrict(content, &secret); err != nil {
+		return "", "", fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
+	}
+
+	value := func(key string) string {
+		if text, ok := secret.StringData[key]; ok {
+			return text
+		}
+
+		return string(secret.Data[key])
+	}
+	username, password = value("username"), value("password")
+	if secret.Kind != "Secret" || username == "" || password == "" {
+		return "", "", fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
+	}
+
+	return username, password, nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// planFlags are those of the plan command.
+type planFlags struct {
+	sourceFlags
+	output  string
+	offline bool
+	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
+	kubeconfig, namespace string
+}
+
+func newPlanCommand(s streams) *cobra.Command {
+	var p planFlags
+	command := &cobra.Command{
+		Use:   "plan -f FILE|DIR|- | --kubeconfig FILE",
+		Short: "Show what manifests would change, as Terraform plans",
+		Long: `plan resolves the names of the manifests against the engine and runs a real
+Terraform plan for each machine that they ask for. Replicas are expanded. A machine whose VM exists
+is compared with it.
+
+With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown
+as one, with the machines that it replaces and why. Without -f that is the state of the management
+cluster itself, and shows drift alone. The plans begin with the Terraform states of the machines, as
+those of the controllers do, where you may read their Secrets.
+
+With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
+
+` + credentialsHelp + `
+
+Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
+		Example: `  olvmctl plan -f clusters/
+  kustomize build . | olvmctl plan -f - -o json
+  olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkOutput(p.output, "text", "json", "markdown"); err != nil {
+				return err
+			}
+
+			if len(p.files) == 0 && p.kubeconfig == "" {
+				return errors.New(
+					"there is nothing to plan; give manifests or a cluster file with -f, or a management " +
+						"cluster with --kubeconfig",
+				)
+			}
+
+			return p.run(command.Context(), s)
+		},
+	}
+	p.addFlags(command)
+	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
+	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
+	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
+	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
+		"namespace of the management cluster to compare with; empty means those of the manifests, or all")
+
+	return command
+}
+
+func (p *planFlags) run(ctx context.Context, s streams) error {
+	manifests, err := p.load(s)
+	if err != nil {
+		return err
+	}
+
+	if p.kubeconfig != "" {
+		if err := p.addLive(ctx, manifests); err != nil {
+			return err
+		}
+	}
+
+	machines, owners, err := manifests.Expand()
+	if err != nil {
+		return err
+	}
+
+	results, err := p.results(ctx, s, manifests, machines)
+	if err != nil {
+		return err
+	}
+
+	report := preview.NewReport(results, owners, p.offline)
+	if err := printReport(s, p.output, report); err != nil {
+		return err
+	}
+
+	if report.Changed > 0 {
+		return errChanges
+	}
+
+	return nil
+}
+
+// addLive adds what the management cluster has.
+func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) error {
+	live, err := mgmtcluster.Connect(mgmtcluster.Options{Kubeconfig: p.kubeconfig})
+	if err != nil {
+		return err
+	}
+
+	if err := manifests.AddLive(ctx, live, p.namespace); err != nil || p.offline {
+		return err
+	}
+
+	return manifests.AddStates(ctx, live)
+}
+
+// results runs Terraform for each machine, unless it is offline.
+func (p *planFlags) results(
+	ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine,
+) ([]*preview.Result, error) {
+	if p.offline {
+		return preview.Offline(manifests, machines)
+	}
+
+	credentials, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	scratch, err := preview.NewScratch(ctx, sessions)
+	if err != nil {
+		return nil, err
+	}
+	defer scratch.Close()
+
+	rendered, err := preview.Render(ctx, manifests, machines, credentials, sessions)
+	if err != nil {
+		return nil, err
+	}
+
+	var out []*preview.Result
+
+	for i, machine := range rendered {
+		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
+		result, err := preview.Plan(ctx, scratch.Executor, machine, scratch.Dir)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, result)
+	}
+
+	return out, nil
+}
+
+func printReport(s streams, output string, report preview.Report) error {
+	switch output {
+	case "text":
+		return report.WriteText(s.out)
+	case "markdown":
+		return report.WriteMarkdown(s.out)
+	}
+
+	return encode(s.out, output, report)
+}

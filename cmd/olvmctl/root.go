@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/simcommand"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// streams are those of the process, or of a test.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func newCommand(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "olvmctl",
+		Short:         "Run Kubernetes clusters on Oracle Linux Virtualization Manager and oVirt",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version.Version,
+	}
+
+	// kubectl-olvm, clusterctl-olvm
+	if tool, plugin, ok := strings.Cut(filepath.Base(os.Args[0]), "-"); ok && plugin == "olvm" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: tool + " " + plugin}
+	}
+
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.AddCommand(
+		newInitCommand(s),
+		newValidateCommand(s),
+		newTemplateCommand(s),
+		newPlanCommand(s),
+		newRenderCommand(s),
+		newImageCommand(s),
+		newDescribeCommand(s),
+		newGetCommand(s),
+		newScaleCommand(s),
+		newStartCommand(s),
+		newMoveCommand(s),
+		newUpgradeCommand(s),
+		newLogsCommand(s),
+		newDeleteCommand(s),
+		newLocalCommand(s),
+		simcommand.New("olvmctl sim", s.out),
+	)
+
+	return root
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+)
+
+func newTemplateCommand(s streams) *cobra.Command {
+	var file clusterFileFlags
+	command := &cobra.Command{
+		Use:   "template -f FILE",
+		Short: "Print the manifests that a cluster file asks for",
+		Long: `template checks a cluster file as validate does, and prints the Cluster API
+manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
+that the file says nothing about come from the environment.
+
+The Secret with the credentials of the engine is not among the manifests, so that they can be kept in git.`,
+		Example: `  olvmctl template -f cluster.yaml >manifests/prod.yaml
+  olvmctl template -f cluster.yaml --flavor default | kubectl apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cluster, err := file.load(s.err)
+			if err != nil {
+				return err
+			}
+
+			return manifest.Write(s.out, cluster.Objects)
+		},
+	}
+	file.addFlags(command)
+
+	return command
+}

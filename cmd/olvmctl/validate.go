@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// errInvalid ends a command whose problems were printed already.
+var errInvalid = errors.New("the cluster file is not valid")
+
+// validateFlags are those of the validate command.
+type validateFlags struct {
+	file clusterFileFlags
+	accessFlags
+	engine bool
+	output string
+}
+
+func newValidateCommand(s streams) *cobra.Command {
+	var v validateFlags
+	command := &cobra.Command{
+		Use:   "validate -f FILE",
+		Short: "Say what is wrong in a cluster file",
+		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
+the engine, and with --engine the rest: the login, each name, and whether addresses are free. All
+that is wrong is said at once.
+
+` + credentialsHelp + `
+
+Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
+		Example: `  olvmctl validate -f cluster.yaml
+  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate -f cluster.yaml --engine -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkOutput(v.output, "text", "json"); err != nil {
+				return err
+			}
+
+			return v.run(command.Context(), s)
+		},
+	}
+	v.file.addFlags(command)
+	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, too")
+	v.addFlags(command.Flags())
+	command.Flags().StringVarP(&v.output, "output", "o", "text", "output: text or json")
+
+	return command
+}
+
+func (v *validateFlags) run(ctx context.Context, s streams) error {
+	cluster, problems, err := clusterfile.Load(v.file.path, v.file.defaults, v.file.flavor)
+	if err != nil && v.output != "json" {
+		return err
+	}
+
+	if err != nil {
+		problems = append(problems, asProblem(err, v.file.path))
+	}
+
+	if v.engine && !clusterfile.Failed(problems) {
+		for _, err := range v.askEngine(ctx, cluster) {
+			problems = append(problems, clusterfile.Problem{
+				File:    v.file.path,
+				Path:    "engine",
+				Message: err.Error(),
+			})
+		}
+	}
+
+	if err := v.print(s.out, problems); err != nil {
+		return err
+	}
+
+	if clusterfile.Failed(problems) {
+		return errInvalid
+	}
+
+	return nil
+}
+
+func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loaded) []error {
+	credentials, err := v.read()
+	if err != nil {
+		return []error{err}
+	}
+
+	return preview.CheckEngine(ctx, cluster.Objects, credentials)
+}
+
+func (v *validateFlags) print(out io.Writer, problems []clusterfile.Problem) error {
+	if v.output == "json" {
+		return encode(out, v.output, map[string]any{
+			"valid":    !clusterfile.Failed(problems),
+			"problems": append([]clusterfile.Problem{}, problems...),
+		})
+	}
+
+	if err := printProblems(out, problems); err != nil || clusterfile.Failed(problems) {
+		return err
+	}
+
+	_, err := fmt.Fprintf(out, "%s is valid\n", v.file.path)
+
+	return err
+}
+
+func printProblems(out io.Writer, problems []clusterfile.Problem) error {
+	for _, p := range problems {
+		if _, err := fmt.Fprintln(out, p.Error()); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// asProblem is an error of reading a cluster file as a problem of it.
+func asProblem(err error, path string) clusterfile.Problem {
+	var problem clusterfile.Problem
+	if errors.As(err, &problem) {
+		return problem
+	}
+
+	return clusterfile.Problem{File: path, Path: "file", Message: err.Error()}
+}

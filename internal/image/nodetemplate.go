@@ -1,0 +1,116 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// NodeTemplate says which template of virtual machines is made of which disk.
+type NodeTemplate struct {
+	// Upload makes the disk; with an empty Path the disk is there.
+	Upload
+	// Name of the template, and Cluster of the engine that it is for.
+	Name, Cluster string
+	// OSType as the engine spells it.
+	OSType string
+}
+
+// Complete sets the names that are empty to those of a cluster file.
+func (t *NodeTemplate) Complete(file *clusterfile.Source) {
+	o := file.Providers.OLVM
+
+	for name, value := range map[*string]string{
+		&t.DataCenter:    o.DatacenterName,
+		&t.Cluster:       o.ControlPlaneMachine.OvirtClusterName,
+		&t.StorageDomain: o.OCK.StorageDomainName,
+		&t.Disk:          o.OCK.DiskName,
+		&t.Size:          o.OCK.DiskSize,
+		&t.Name:          o.ControlPlaneMachine.VMTemplateName,
+	} {
+		*name = cmp.Or(*name, value)
+	}
+}
+
+// Make makes the template with Terraform, and returns its UUID. A disk that it uploads goes again: the template has a
+// copy. Where it fails, or the context ends, nothing is left behind, or the error says what. dir is an empty folder.
+func (t NodeTemplate) Make(
+	ctx context.Context, client *engine.Client, at render.Engine, executor workspace.Executor, dir string,
+) (string, error) {
+	if t.Disk == "" && t.Path != "" {
+		t.Disk = t.Name
+	}
+
+	if err := checkFlags(map[string]string{"name": t.Name, "cluster": t.Cluster, "disk": t.Disk}); err != nil {
+		return "", err
+	}
+
+	dc, err := client.DataCenter(ctx, cmp.Or(t.DataCenter, defaultDataCenter))
+	if err != nil {
+		return "", blocker.Explain(err)
+	}
+
+	cluster, err := client.Cluster(ctx, dc, t.Cluster)
+	if err != nil {
+		return "", blocker.Explain(err)
+	}
+
+	if there, err := client.FindTemplates(ctx, t.Name); err != nil {
+		return "", blocker.Explain(err)
+	} else if len(there) > 0 { // before an upload
+		return "", &ExistsError{Name: t.Name, ID: there[0].ID.String()}
+	}
+
+	diskID, sent, err := t.disk(ctx, client)
+	if err != nil {
+		return "", err
+	}
+
+	_, _ = fmt.Fprintf(t.Out, "making the template %s\n", t.Name)
+	id, err := MakeTemplate(ctx, client, executor, at, Template{
+		Name:        t.Name,
+		Description: "Image of nodes, by olvmctl",
+		ClusterID:   cluster.ID.String(),
+		DiskID:      diskID.String(),
+		OSType:      t.OSType,
+	}, filepath.Join(dir, "image"))
+	if sent { // the template has a copy, or there is none
+		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
+			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
+		}
+	}
+
+	return id, err
+}
+
+// disk is the one to make the template of. sent reports that it was uploaded for that.
+func (t NodeTemplate) disk(ctx context.Context, client *engine.Client) (id engine.ID, sent bool, err error) {
+	if t.Path != "" {
+		disk, sent, err := t.Run(ctx, client)
+		if err != nil {
+			return "", false, err
+		}
+
+		return disk.ID, sent, nil
+	}
+
+	there, err := client.FindImageDisks(ctx, t.Disk)
+	if err != nil {
+		return "", false, blocker.Explain(err)
+	}
+
+	if len(there) != 1 {
+		return "", false, fmt.Errorf("--disk: the engine has %d disks named %q, not one; upload it, or give it a "+
+			"name of its own", len(there), t.Disk)
+	}
+
+	return there[0].ID, false, nil
+}

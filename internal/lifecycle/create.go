@@ -1,0 +1,377 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+const (
+	// managedBy is the label of what Create makes beside the manifests, and Delete takes away.
+	managedBy      = "app.kubernetes.io/managed-by"
+	managedByValue = "olvmctl"
+)
+
+// CreateOptions say which cluster to make, and how.
+type CreateOptions struct {
+	Common
+	// File is the cluster file. Its namespace takes the place of that of Management.
+	File clusterfile.Loaded
+	// Engine are credentials of the engine that take the place of those in the management cluster; empty for none.
+	// EngineFrom is where the user gave them.
+	Engine     preview.Credentials
+	EngineFrom string
+	// StorageDriver are credentials of the engine for the storage driver; empty for none.
+	StorageDriver Login
+	// Image is a file to make the template of, where the engine does not have it yet; empty for none.
+	Image string
+	// AddOns are installed beside the applications of the cluster file.
+	AddOns addon.Sources
+	// SelfManaged moves the cluster into itself, as does the cluster file.
+	SelfManaged bool
+	// KubeconfigOut is the file for the kubeconfig of the cluster; empty means KubeconfigPath.
+	KubeconfigOut string
+	// ForceConflicts takes back fields that others have changed.
+	ForceConflicts bool
+}
+
+// Login is a user of the engine.
+type Login struct{ Username, Password string }
+
+// Created is a cluster with its nodes.
+type Created struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// Kubeconfig is the file for the cluster; Management, for its management cluster: the same where it manages itself.
+	Kubeconfig string `json:"kubeconfig"`
+	Management string `json:"managementKubeconfig"`
+	Nodes      int    `json:"nodes"`
+}
+
+// creation is a Create that runs, with what its steps have found.
+type creation struct {
+	CreateOptions
+	// addOns are those to install; driver is the storage driver among them, nil for none.
+	addOns []addon.AddOn
+	driver *addon.AddOn
+	// management is the management cluster, and workload the cluster itself.
+	management, workload *management
+	// managesItself reports that the cluster has its own objects already. Where that cannot be known, unsure is why.
+	managesItself bool
+	unsure        error
+	// exists reports that the management cluster has the cluster.
+	exists bool
+	// loginChanges reports that Engine has other credentials than the management cluster.
+	loginChanges bool
+	nodes        int
+}
+
+// Create makes the cluster of a cluster file, from nothing to nodes that are ready.
+func Create(ctx context.Context, o CreateOptions) (*Created, error) {
+	c, err := newCreation(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+
+	defer func() { c.management.remind(ctx, o.Display) }()
+
+	if err := runSteps(ctx, o.Display, c.steps()); err != nil {
+		return nil, err
+	}
+
+	return &Created{
+		Name:       c.File.Name,
+		Namespace:  c.namespace(),
+		Kubeconfig: c.KubeconfigOut,
+		Management: c.management.Kubeconfig,
+		Nodes:      c.nodes,
+	}, nil
+}
+
+// newCreation reads what the options name, and finds mistakes before anything is made.
+func newCreation(ctx context.Context, o CreateOptions) (*creation, error) {
+	c := &creation{CreateOptions: o}
+	c.Management.Namespace = o.File.Providers.OLVM.Namespace
+	c.SelfManaged = o.SelfManaged || o.File.Providers.OLVM.SelfManaged
+
+	charts, err := o.File.Charts()
+	if err != nil {
+		return nil, err
+	}
+
+	if c.addOns, err = o.AddOns.Load(ctx, charts); err != nil {
+		return nil, err
+	}
+
+	if c.KubeconfigOut == "" {
+		if c.KubeconfigOut, err = KubeconfigPath(o.File.Name); err != nil {
+			return nil, err
+		}
+	}
+
+	if err := c.checkStorageDriver(); err != nil {
+		return nil, err
+	}
+
+	if c.management, err = newManagement(c.Management, o.Driver); err != nil {
+		return nil, err
+	}
+
+	c.workload, err = newManagement(mgmtcluster.Options{
+		Kubeconfig: c.KubeconfigOut,
+		Namespace:  c.namespace(),
+	}, mgmtcluster.DriverExisting)
+
+	return c, err
+}
+
+func (c *creation) namespace() string { return c.Management.Namespace }
+
+// steps from nothing to nodes that are ready.
+func (c *creation) steps() []step {
+	var out []step
+
+	out = append(out, c.findSteps()...)
+	out = append(out, c.prepareSteps()...)
+	out = append(out, c.makeSteps()...)
+	out = append(out, c.addOnSteps()...)
+	out = append(out, c.pivotSteps()...)
+
+	return append(out, step{name: "Counting the nodes", quiet: true, run: c.countNodes})
+}
+
+// findSteps look for the cluster, for one that is there already is treated otherwise.
+func (c *creation) findSteps() []step {
+	out := []step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
+
+	// A local management cluster that has stopped may have the cluster.
+	out = append(out, only(func() bool { return !c.managesItself && c.management.local.Exists() },
+		c.management.start(c.Display)...)...)
+
+	return append(out,
+		step{
+			name:   "Looking for the cluster in its management cluster",
+			quiet:  true,
+			needed: func() bool { return !c.managesItself },
+			run:    c.find,
+		},
+		step{
+			name:   "Comparing the credentials of the engine",
+			quiet:  true,
+			needed: func() bool { return c.exists },
+			run:    c.compareLogin,
+		},
+		step{
+			name:   "Logging in to the engine with other credentials",
+			needed: func() bool { return c.loginChanges },
+			run:    c.tryLogin,
+		},
+	)
+}
+
+// prepareSteps check the engine, and have a management cluster with all providers. The engine is not asked about a
+// cluster that is there: its addresses are taken by itself.
+func (c *creation) prepareSteps() []step {
+	isNew := func() bool { return !c.exists }
+	template := c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName
+
+	out := only(isNew,
+		step{
+			name:   "Making the template " + template,
+			needed: func() bool { return c.Image != "" },
+			run:    c.makeTemplate,
+		},
+		step{
+			name: "Asking the engine",
+			run: func(ctx context.Context) error {
+				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, c.Engine)...)
+			},
+		},
+	)
+
+	out = append(out, only(func() bool { return !c.managesItself },
+		append(c.management.start(c.Display),
+			step{name: "Connecting to the management cluster", quiet: true, run: c.management.connect},
+			ensureProviders(&c.Common, c.management),
+		)...)...)
+
+	return append(out, step{
+		name:   "Looking for other clusters of the namespace",
+		quiet:  true,
+		needed: c.pivots,
+		run:    c.checkAlone,
+	})
+}
+
+// makeSteps apply the manifests and connect to the cluster.
+func (c *creation) makeSteps() []step {
+	return []step{
+		{name: "Applying the manifests", run: c.apply},
+		{
+			name: "Waiting for the control plane",
+			run: c.wait(func(ctx context.Context) error {
+				return checkControlPlane(ctx, c.management.Cluster, c.File.Name)
+			}),
+		},
+		{name: "Writing the kubeconfig", quiet: true, run: c.writeKubeconfig},
+		{
+			name: "Waiting for the API server",
+			run: c.wait(func(ctx context.Context) error {
+				if err := c.workload.connect(ctx); err != nil {
+					return err
+				}
+
+				return c.workload.List(ctx, &corev1.NodeList{})
+			}),
+		},
+	}
+}
+
+// addOnSteps install the add-ons, a CNI among them, and wait for the nodes, which are not ready without one.
+func (c *creation) addOnSteps() []step {
+	var out []step
+	for _, one := range c.addOns {
+		out = append(out, step{
+			name: "Installing " + one.Name,
+			run:  func(ctx context.Context) error { return c.install(ctx, one) },
+		})
+	}
+
+	return append(out,
+		step{
+			name:  "Looking for the credentials of the storage driver",
+			quiet: true,
+			run:   c.findStorageDriver,
+		},
+		step{
+			name:   "Installing " + storageDriverName,
+			needed: func() bool { return c.driver != nil },
+			run:    func(ctx context.Context) error { return c.install(ctx, *c.driver) },
+		},
+		step{
+			name: "Waiting for the nodes",
+			run: c.wait(func(ctx context.Context) error {
+				return checkReady(ctx, c.management.Cluster, c.File.Name)
+			}),
+		},
+	)
+}
+
+// wait repeats a check until it succeeds.
+func (c *creation) wait(check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Display.Wait(ctx, c.Timeout, check) }
+}
+
+func (c *creation) install(ctx context.Context, one addon.AddOn) error {
+	to := addon.Target{Client: c.workload.Client, Kubeconfig: c.workload.Kubeconfig}
+	return one.Install(ctx, to, c.Timeout, c.Display)
+}
+
+// find connects to the management cluster, if there is one, and looks whether it has the cluster.
+func (c *creation) find(ctx context.Context) error {
+	if c.management.isLocal && !c.management.local.Exists() {
+		return c.unsure
+	}
+
+	if err := c.management.connect(ctx); err != nil {
+		return err
+	}
+
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	err := c.management.Get(ctx, key, &clusterv1.Cluster{})
+
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return c.unsure // it may be its own management cluster
+	case err != nil:
+		return fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", c.File.Name, err)
+	}
+
+	c.exists = true
+
+	return nil
+}
+
+// apply makes the namespaces and the Secret with the credentials, and applies the manifests.
+func (c *creation) apply(ctx context.Context) error {
+	labels := map[string]string{managedBy: managedByValue}
+	key := c.secretKey()
+
+	for _, name := range []string{c.namespace(), key.Namespace} {
+		err := c.management.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("failed to make namespace %s: %w", name, err)
+		}
+	}
+
+	if err := c.writeLogin(ctx, key, labels); err != nil {
+		return err
+	}
+
+	if err := c.followTemplates(ctx); err != nil {
+		return err
+	}
+
+	options := []client.ApplyOption{manifest.FieldOwner}
+	if c.ForceConflicts {
+		options = append(options, client.ForceOwnership)
+	}
+
+	err := manifest.Apply(ctx, c.management.Client, c.File.Objects, options...)
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w\n%s: change %s, or give --force-conflicts", err,
+			"another field manager has changed what the cluster file sets", c.File.Path)
+	}
+
+	return err
+}
+
+// writeKubeconfig writes the kubeconfig of the cluster to its file.
+func (c *creation) writeKubeconfig(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	content, err := kubeconfig.FromSecret(ctx, c.management.Client, key)
+	if err != nil {
+		return fmt.Errorf("failed to get the kubeconfig: %w", err)
+	}
+
+	return keepKubeconfig(c.KubeconfigOut, c.File.Name, content, c.management.Kubeconfig == c.KubeconfigOut)
+}
+
+func (c *creation) countNodes(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := c.workload.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("failed to list the nodes: %w", err)
+	}
+
+	c.nodes = len(nodes.Items)
+
+	return nil
+}
+
+// checkAlone succeeds when a move of the namespace moves no other cluster.
+func (c *creation) checkAlone(ctx context.Context) error {
+	others, err := c.management.Others(ctx, c.File.Name, client.InNamespace(c.namespace()))
+	if err != nil || len(others) == 0 {
+		return err
+	}
+
+	return fmt.Errorf(
+		"a cluster that manages itself takes all Clusters of its namespace along, and beside %s there is %s; give "+
+			"it a namespace of its own with providers.olvm.namespace, or let it be managed from here",
+		c.File.Name, strings.Join(others, ", "))
+}

@@ -1,0 +1,378 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// DeleteOptions say which cluster to delete.
+type DeleteOptions struct {
+	Common
+	// Name of the Cluster.
+	Name string
+	// To is the management cluster that deletes a cluster that manages itself; without a kubeconfig that is a local
+	// one.
+	To mgmtcluster.Options
+	// Confirm asks the user to type a word; an error ends the operation.
+	Confirm func(question, word string) error
+}
+
+// deletion is a Delete that runs, with what its steps have found.
+type deletion struct {
+	DeleteOptions
+	management *management
+	// cluster is nil where an interrupted Delete has deleted it.
+	cluster *clusterv1.Cluster
+	// managesItself reports that the management cluster is the cluster itself. It is moved to the management cluster
+	// to.
+	managesItself bool
+	to            *management
+	// secret has the credentials of the engine.
+	secret client.ObjectKey
+}
+
+// Delete deletes a cluster with its VMs, waits until all is gone, and removes what Create made beside it.
+func Delete(ctx context.Context, o DeleteOptions) error {
+	d, err := newDeletion(o)
+	if err != nil {
+		return err
+	}
+
+	defer func() { d.management.remind(ctx, o.Display) }()
+
+	return runSteps(ctx, o.Display, d.steps())
+}
+
+func newDeletion(o DeleteOptions) (*deletion, error) {
+	d := &deletion{DeleteOptions: o}
+	var err error
+	if d.management, err = newManagement(o.Management, o.Driver); err != nil {
+		return nil, err
+	}
+
+	driver := o.Driver
+	if o.To.Kubeconfig == "" {
+		driver = mgmtcluster.DriverProcess
+	}
+
+	d.to, err = newManagement(o.To, driver)
+
+	return d, err
+}
+
+// steps from a cluster to nothing.
+func (d *deletion) steps() []step {
+	var out []step
+
+	out = append(out, only(d.management.local.Exists, d.management.start(d.Display)...)...)
+	out = append(out,
+		step{name: "Looking for the cluster", quiet: true, run: d.find},
+		step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		step{name: "Asking the user", quiet: true, run: d.confirm},
+	)
+	out = append(out, only(func() bool { return d.managesItself }, d.moveSteps()...)...)
+
+	return append(out, d.deleteSteps()...)
+}
+
+// moveSteps move a cluster that manages itself to another management cluster, which deletes it then.
+func (d *deletion) moveSteps() []step {
+	out := d.to.start(d.Display)
+
+	return append(out,
+		step{
+			name:  "Connecting to the other management cluster",
+			quiet: true,
+			run: func(ctx context.Context) error {
+				d.to.options.Namespace = d.management.Namespace
+				if err := d.to.connect(ctx); err != nil {
+					return fmt.Errorf("--to-kubeconfig: %w", err)
+				}
+
+				return nil
+			},
+		},
+		ensureProviders(&d.Common, d.to),
+		move(&d.Common, d.management, d.to),
+		step{
+			name:  "Turning to the other management cluster",
+			quiet: true,
+			run: func(context.Context) error {
+				d.management = d.to
+				return nil
+			},
+		},
+		// Cluster API connects to clusters whose infrastructure it has seen, and deletes a control plane with a
+		// connection alone.
+		step{
+			name: "Waiting for Cluster API to know it",
+			run: d.wait(func(ctx context.Context) error {
+				return checkKnown(ctx, d.management.Cluster, d.Name)
+			}),
+		},
+	)
+}
+
+// deleteSteps delete the cluster, and remove what Create made for it.
+func (d *deletion) deleteSteps() []step {
+	out := []step{
+		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findSecret},
+		{
+			name:   "Deleting " + d.Name,
+			needed: d.exists,
+			run: func(ctx context.Context) error {
+				err := d.management.Delete(ctx, d.cluster, client.PropagationPolicy(metav1.DeletePropagationForeground))
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("failed to delete Cluster %s: %w", d.Name, err)
+				}
+
+				return d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
+					return checkGone(ctx, d.management.Cluster, d.Name)
+				})
+			},
+		},
+		{
+			name: "Removing what was made for it",
+			run: func(ctx context.Context) error {
+				err := d.Display.Wait(ctx, d.Timeout, func(ctx context.Context) error {
+					return checkMachinesGone(ctx, d.management.Cluster, d.Name)
+				})
+				if err != nil {
+					return err
+				}
+
+				return d.tidy(ctx)
+			},
+		},
+	}
+
+	return append(out, d.leaveSteps()...)
+}
+
+// leaveSteps remove the local management cluster that is not needed any more.
+func (d *deletion) leaveSteps() []step {
+	own := only(func() bool { return !d.managesItself }, d.management.leave(&d.Common)...)
+	other := only(func() bool { return d.managesItself }, d.to.leave(&d.Common)...)
+
+	return append(own, other...)
+}
+
+func (d *deletion) exists() bool { return d.cluster != nil }
+
+// wait repeats a check until it succeeds.
+func (d *deletion) wait(check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error { return d.Display.Wait(ctx, d.Timeout, check) }
+}
+
+// find reads the Cluster. Where an interrupted Delete has deleted it, its Secret is left: without that there is nothing
+// to know it from.
+func (d *deletion) find(ctx context.Context) error {
+	if d.management.isLocal && !d.management.local.Exists() {
+		return fmt.Errorf("there is no Cluster %s, for there is no management cluster: kubectl has no kubeconfig, and "+
+			"no local management cluster was started; say where it is managed with --kubeconfig", d.Name)
+	}
+
+	if err := d.management.connect(ctx); err != nil {
+		return err
+	}
+
+	cluster, err := d.management.GetCluster(ctx, d.Name)
+	var missing *mgmtcluster.NotFoundError
+	if !errors.As(err, &missing) {
+		d.cluster = cluster
+		return err
+	}
+
+	d.secret = client.ObjectKey{Namespace: d.management.Namespace, Name: clusterfile.CredentialsOf(d.Name)}
+	secret, _, err := d.leftovers(ctx)
+	if err == nil && secret == nil {
+		err = missing
+	}
+
+	return err
+}
+
+// checkOwn finds whether the cluster manages itself, and checks that it can be deleted then.
+func (d *deletion) checkOwn(ctx context.Context) error {
+	d.managesItself = d.management.Is(d.cluster)
+	if !d.managesItself {
+		return nil
+	}
+
+	if d.To.Kubeconfig == "" && d.Driver == mgmtcluster.DriverExisting {
+		return fmt.Errorf(
+			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", d.Name)
+	}
+
+	// Other clusters would have no controllers any more, and those of the namespace would be moved, too.
+	others, err := d.management.Others(ctx, d.Name)
+	if err != nil {
+		return err
+	}
+
+	if len(others) > 0 {
+		return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move",
+			d.Name, strings.Join(others, ", "))
+	}
+
+	return nil
+}
+
+// confirm asks before anything is deleted.
+func (d *deletion) confirm(ctx context.Context) error {
+	if !d.exists() {
+		return d.Confirm(fmt.Sprintf(
+			"The cluster %s in namespace %s is gone. Remove what was made for it, Secret %s among it? Type its name: ",
+			d.Name, d.management.Namespace, d.secret), d.Name)
+	}
+
+	var machines clusterv1.MachineList
+	err := d.management.List(ctx, &machines, client.InNamespace(d.management.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: d.Name,
+	})
+	if err != nil {
+		return fmt.Errorf("failed to list the machines: %w", err)
+	}
+
+	return d.Confirm(fmt.Sprintf(
+		"Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ",
+		d.Name, d.management.Namespace, len(machines.Items)), d.Name)
+}
+
+// findSecret finds the Secret with the credentials of the engine, while the OLVMCluster names it.
+func (d *deletion) findSecret(ctx context.Context) error {
+	namespace := d.management.Namespace
+	var olvmCluster infrav1.OLVMCluster
+	err := d.management.Get(ctx, client.ObjectKey{
+		Namespace: namespace,
+		Name:      d.cluster.Spec.InfrastructureRef.Name,
+	}, &olvmCluster)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the OLVMCluster: %w", err)
+	}
+
+	d.secret = keyOf(namespace, &olvmCluster.Spec.OLVMOvirtAPIServer.CredentialsSecret)
+	if d.secret.Name == "" { // the OLVMCluster was gone already
+		d.secret.Name = clusterfile.CredentialsOf(d.Name)
+	}
+
+	return nil
+}
+
+// tidy removes what Create made, as far as nothing else needs it.
+func (d *deletion) tidy(ctx context.Context) error {
+	server := ""
+	if d.exists() {
+		server = mgmtcluster.ServerAt(d.cluster)
+	}
+
+	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
+		if err := d.removeKubeconfig(path, server); err != nil {
+			return err
+		}
+	}
+
+	secret, namespace, err := d.leftovers(ctx)
+	if err != nil {
+		return err
+	}
+
+	// The Secret comes last: it is what a second Delete knows the cluster by.
+	if namespace != nil {
+		if err := d.management.Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete namespace %s: %w", namespace.Name, err)
+		}
+
+		d.Display.Say("deleted namespace %s", namespace.Name)
+	}
+
+	if secret != nil {
+		if err := d.management.Delete(ctx, secret); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to delete Secret %s: %w", d.secret, err)
+		}
+
+		d.Display.Say("deleted Secret %s", d.secret)
+	}
+
+	return nil
+}
+
+// removeKubeconfig removes the file, if it is that of the cluster. server is that of the cluster; empty where it is not
+// known.
+func (d *deletion) removeKubeconfig(path, server string) error {
+	found, err := mgmtcluster.ServerOf(path)
+	switch {
+	case err != nil:
+		d.Display.Say("left %s: %v", path, err)
+		return nil
+	case server == "":
+		d.Display.Say("left %s: its server is %s; remove it if that was the cluster's", path, found)
+		return nil
+	case found != server:
+		d.Display.Say("left %s: its server is %s, that of the cluster was %s", path, found, server)
+		return nil
+	}
+
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
+	}
+
+	d.Display.Say("removed %s", path)
+
+	return nil
+}
+
+// leftovers are the Secret with the credentials and the namespace of a cluster that is gone; nil where Create has not
+// made them, or other clusters need them.
+func (d *deletion) leftovers(ctx context.Context) (*corev1.Secret, *corev1.Namespace, error) {
+	in := d.management
+	var clusters infrav1.OLVMClusterList
+	if err := in.List(ctx, &clusters); err != nil {
+		return nil, nil, fmt.Errorf("failed to list the OLVMClusters: %w", err)
+	}
+
+	secretNeeded, namespaceNeeded := false, false
+
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		namespaceNeeded = namespaceNeeded || c.Namespace == in.Namespace
+		secretNeeded = secretNeeded || keyOf(c.Namespace, &c.Spec.OLVMOvirtAPIServer.CredentialsSecret) == d.secret
+	}
+
+	secret, namespace := &corev1.Secret{}, &corev1.Namespace{}
+	if err := in.Get(ctx, d.secret, secret); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("failed to get Secret %s: %w", d.secret, err)
+	}
+
+	if err := in.Get(ctx, client.ObjectKey{Name: in.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("failed to get namespace %s: %w", in.Namespace, err)
+	}
+
+	if secret.Labels[managedBy] != managedByValue || secretNeeded {
+		secret = nil
+	}
+
+	if namespace.Labels[managedBy] != managedByValue || namespaceNeeded {
+		namespace = nil
+	}
+
+	return secret, namespace, nil
+}
+
+// keyOf is what a reference of an object in a namespace means.
+func keyOf(namespace string, ref *infrav1.NamespacedName) client.ObjectKey {
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+}

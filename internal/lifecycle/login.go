@@ -1,0 +1,200 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+const (
+	// apiScope is what tokens of the engine are for.
+	apiScope = "ovirt-app-api"
+	// cloudInitOS is the operating system of templates for images with cloud-init.
+	cloudInitOS = "other_linux"
+)
+
+// secretKey is the Secret with the credentials of the engine.
+func (c *creation) secretKey() client.ObjectKey {
+	ref := c.File.Providers.OLVM.OvirtAPIServer.CredentialsSecret
+	return client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
+}
+
+// compareLogin looks whether the credentials that are given are those in the Secret. Wrong ones must not take the place
+// of these: Cluster API and the storage driver could do nothing with them.
+func (c *creation) compareLogin(ctx context.Context) error {
+	if c.Engine.Username == "" {
+		return nil
+	}
+
+	var secret corev1.Secret
+	if err := c.management.Get(ctx, c.secretKey(), &secret); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+
+	c.loginChanges = string(secret.Data["username"]) != c.Engine.Username ||
+		string(secret.Data["password"]) != c.Engine.Password
+
+	return nil
+}
+
+// tryLogin logs in with the credentials that are given. It tries once: engines lock users out after some failures.
+func (c *creation) tryLogin(ctx context.Context) error {
+	config, err := c.engineConfig()
+	if err != nil {
+		return err
+	}
+
+	if len(config.CA) == 0 && !config.Insecure { // then the management cluster may have it
+		if config.CA, err = c.knownCA(ctx); err != nil {
+			return err
+		}
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	session, err := sessions.Get(config)
+	if err != nil {
+		return fmt.Errorf("the connection to the engine: %w", err)
+	}
+
+	_, err = session.DataCenters(ctx)
+	var refused *engine.AuthError
+
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", c.EngineFrom, refused,
+			c.secretKey())
+	case err != nil:
+		return fmt.Errorf("failed to try the credentials: %w", err)
+	}
+
+	return nil
+}
+
+// engineConfig is how the cluster file and the credentials that are given reach the engine.
+func (c *creation) engineConfig() (engine.Config, error) {
+	config := engine.Config{Username: c.Engine.Username, Password: c.Engine.Password, CA: c.Engine.CA}
+	if err := c.File.CompleteEngine(&config); err != nil {
+		return engine.Config{}, fmt.Errorf("%s: %w", c.File.Path, err)
+	}
+
+	return config, nil
+}
+
+// knownCA is the CA of the engine that the management cluster has; nil for none.
+func (c *creation) knownCA(ctx context.Context) ([]byte, error) {
+	ref := c.File.Providers.OLVM.OvirtAPIServer.CAConfigMap
+	key := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, c.namespace()), Name: ref.Name}
+	var ca corev1.ConfigMap
+	if err := c.management.Get(ctx, key, &ca); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get the CA of the engine: %w", err)
+	}
+
+	var out []byte
+	for _, certificate := range ca.Data {
+		out = append(out, strings.TrimSpace(certificate)+"\n"...)
+	}
+
+	return out, nil
+}
+
+// writeLogin writes the Secret with the credentials of the engine, where some are given; else the Secret has to be
+// there.
+func (c *creation) writeLogin(ctx context.Context, key client.ObjectKey, labels map[string]string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := c.management.Get(ctx, key, secret)
+
+	if c.Engine.Username == "" {
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and "+
+				"OLVM_PASSWORD, or give --credentials", key)
+		}
+
+		return err
+	}
+
+	data := map[string][]byte{
+		"username":                   []byte(c.Engine.Username),
+		"password":                   []byte(c.Engine.Password),
+		"scope":                      []byte(apiScope),
+		infrav1.AllowedServerURLsKey: []byte(c.File.Providers.OLVM.OvirtAPIServer.ServerURL),
+	}
+
+	switch {
+	case apierrors.IsNotFound(err):
+		secret.Labels, secret.Data = labels, data
+		err = c.management.Create(ctx, secret)
+	case err == nil:
+		before := secret.DeepCopy()
+		secret.Data = data
+		err = c.management.Patch(ctx, secret, client.MergeFrom(before))
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
+	}
+
+	return nil
+}
+
+// makeTemplate makes the template of the control plane's machines, if there is none of its name.
+func (c *creation) makeTemplate(ctx context.Context) error {
+	if c.Engine.Username == "" {
+		return errors.New("--image: the credentials of the engine are not there; set OLVM_USERNAME and " +
+			"OLVM_PASSWORD, or give --credentials")
+	}
+
+	config, err := c.engineConfig()
+	if err != nil {
+		return err
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	session, err := sessions.Get(config)
+	if err != nil {
+		return err
+	}
+
+	scratch, err := preview.NewScratch(ctx, sessions)
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+
+	template := image.NodeTemplate{
+		Upload: image.Upload{Path: c.Image, Out: c.Display},
+		OSType: desired.IgnitionOS,
+	}
+	if c.File.Flavor != clusterfile.DefaultFlavor {
+		template.OSType = cloudInitOS
+	}
+
+	template.Complete(c.File.Source)
+	_, err = template.Make(ctx, session, connection.RenderEngine(session, config), scratch.Executor, scratch.Dir)
+
+	var exists *image.ExistsError
+	if errors.As(err, &exists) {
+		c.Display.Say("it is there already")
+		return nil
+	}
+
+	return err
+}

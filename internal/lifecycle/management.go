@@ -1,0 +1,140 @@
+package lifecycle
+
+import (
+	"context"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
+)
+
+// management is the management cluster of an operation, which may have to be started first.
+type management struct {
+	options mgmtcluster.Options
+	// isLocal reports that it is the local one; unused, that no cluster is left in it.
+	isLocal, unused bool
+	local           mgmtcluster.Local
+	// Cluster is nil before connect.
+	*mgmtcluster.Cluster
+}
+
+func newManagement(options mgmtcluster.Options, driver string) (*management, error) {
+	isLocal, err := options.IsLocal(driver)
+	if err != nil {
+		return nil, err
+	}
+
+	m := &management{options: options, isLocal: isLocal, local: mgmtcluster.LocalOfUser()}
+	if isLocal {
+		m.options.Kubeconfig = m.local.Kubeconfig()
+	}
+
+	return m, nil
+}
+
+// connect makes the client.
+func (m *management) connect(context.Context) (err error) {
+	m.Cluster, err = mgmtcluster.Connect(m.options)
+	return err
+}
+
+// start are the steps that start a local management cluster.
+func (m *management) start(display *progress.Display) []step {
+	stopped := func() bool { return m.isLocal && !m.local.Runs() }
+
+	return []step{
+		{
+			name:   "What a local management cluster needs",
+			needed: stopped,
+			run:    func(ctx context.Context) error { return m.local.Build(ctx, display.Say) },
+		},
+		{
+			name:   "Starting a local management cluster",
+			needed: stopped,
+			run:    m.local.Launch,
+		},
+	}
+}
+
+// leave are the steps that remove a local management cluster without clusters.
+func (m *management) leave(o *Common) []step {
+	return only(func() bool { return m.isLocal && !o.Preserve },
+		step{
+			name:  "Counting the clusters that are left",
+			quiet: true,
+			run: func(ctx context.Context) error {
+				left, err := m.local.CountClusters(ctx)
+				if left > 0 {
+					o.Display.Say("the local management cluster goes on: it has %d other clusters", left)
+				}
+
+				m.unused = left == 0
+
+				return err
+			},
+		},
+		step{
+			name:   "Stopping the local management cluster",
+			needed: func() bool { return m.unused },
+			run:    m.local.Remove,
+		},
+	)
+}
+
+// remind says after an interrupt that the local management cluster still runs.
+func (m *management) remind(ctx context.Context, display *progress.Display) {
+	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
+		display.Say("the local management cluster goes on; olvmctl local stop ends it")
+	}
+}
+
+// ensureProviders is the step that installs the providers that are missing in a management cluster, and waits for all.
+func ensureProviders(o *Common, in *management) step {
+	return step{
+		name: "Cluster API and its providers",
+		run: func(ctx context.Context) error {
+			providers := o.providers()
+			installed, err := providers.Ensure(ctx, in.Access())
+			if err == nil && len(installed) == 0 {
+				o.Display.Say("they are there")
+			}
+
+			return err
+		},
+	}
+}
+
+// move is the step that moves all clusters of the namespace to another management cluster.
+func move(o *Common, from, to *management) step {
+	return step{
+		name: "Moving the namespace",
+		run: func(ctx context.Context) error {
+			moved, err := from.Others(ctx, "", client.InNamespace(from.Namespace))
+			if err != nil {
+				return err
+			}
+
+			o.Display.Say("%s, with its clusters: %s", from.Namespace, strings.Join(moved, ", "))
+			providers := o.providers()
+
+			return providers.Move(ctx, from.Access(), to.Access(), from.Namespace)
+		},
+	}
+}
+
+// StartLocal starts the local management cluster of the user, where it does not run.
+func StartLocal(ctx context.Context, display *progress.Display) error {
+	m, err := newManagement(mgmtcluster.Options{}, mgmtcluster.DriverProcess)
+	if err != nil {
+		return err
+	}
+
+	if m.local.Runs() {
+		display.Say("the local management cluster runs, as process %d", m.local.PID())
+		return nil
+	}
+
+	return runSteps(ctx, display, m.start(display))
+}

@@ -1,0 +1,121 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// ownLimit bounds how long a cluster is asked whether it manages itself.
+const ownLimit = 10 * time.Second
+
+// findOwn looks whether the kubeconfig of an earlier Create is that of a cluster that has its own objects, and connects
+// to it then.
+func (c *creation) findOwn(ctx context.Context) (err error) {
+	c.managesItself, c.unsure, err = c.asksItself(ctx)
+	if err != nil || !c.managesItself {
+		return err
+	}
+
+	c.Display.Say("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	c.exists, c.management = true, c.workload
+
+	return c.management.connect(ctx)
+}
+
+// asksItself reports whether the cluster of a kubeconfig that was written before has its own objects; unsure is why
+// that cannot be known. A kubeconfig of another cluster is an error, for it would be written over.
+func (c *creation) asksItself(ctx context.Context) (own bool, unsure, err error) {
+	if !fileExists(c.KubeconfigOut) {
+		return false, nil, nil
+	}
+
+	server, err := mgmtcluster.ServerOf(c.KubeconfigOut)
+	if err != nil {
+		return false, nil, fmt.Errorf("%w; move it away, or name another file with --kubeconfig-out", err)
+	}
+
+	in, err := mgmtcluster.Connect(c.workload.options)
+	if err != nil {
+		return false, nil, err
+	}
+
+	limited, cancel := context.WithTimeout(ctx, ownLimit)
+	defer cancel()
+
+	var found clusterv1.Cluster
+	key := client.ObjectKey{Namespace: c.namespace(), Name: c.File.Name}
+	err = in.Get(limited, key, &found)
+	wanted := wantedServer(c.File.Objects)
+
+	switch {
+	case err == nil && (wanted == "" || wanted == server || wanted == mgmtcluster.ServerAt(&found)):
+		return true, nil, nil
+	case wanted != "" && wanted != server:
+		return false, nil, otherServerError(c.KubeconfigOut, server, c.File.Name, wanted)
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return false, nil, nil // it has another management cluster
+	}
+
+	return false, fmt.Errorf(
+		"whether %s manages itself is not known, for the server of %s does not answer: %w; delete or move that file "+
+			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
+}
+
+// wantedServer is the server of the cluster of manifests; empty where they do not say it.
+func wantedServer(objects []*unstructured.Unstructured) string {
+	for _, object := range objects {
+		if object.GetKind() != "OLVMCluster" {
+			continue
+		}
+
+		host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
+		port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
+		if host != "" && port != 0 {
+			return "https://" + clusterv1.APIEndpoint{Host: host, Port: int32(port)}.String()
+		}
+	}
+
+	return ""
+}
+
+// pivots reports whether the cluster is to be moved into itself.
+func (c *creation) pivots() bool { return c.SelfManaged && !c.managesItself }
+
+// pivotSteps install the providers in the cluster and move its objects there.
+func (c *creation) pivotSteps() []step {
+	from := c.management // findOwn changes it only where the cluster does not pivot
+	name := c.File.Name
+
+	out := []step{
+		// Another one may have come in the meantime.
+		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
+		ensureProviders(&c.Common, c.workload),
+		move(&c.Common, from, c.workload),
+		{
+			name: "Waiting for the cluster to manage itself",
+			run: c.wait(func(ctx context.Context) error {
+				return checkReady(ctx, c.workload.Cluster, name)
+			}),
+		},
+	}
+	out = append(out, from.leave(&c.Common)...)
+	out = append(out, step{
+		name:  "Turning to the new management cluster",
+		quiet: true,
+		run: func(context.Context) error {
+			c.management = c.workload
+			return nil
+		},
+	})
+
+	return only(c.pivots, out...)
+}

@@ -1,0 +1,99 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+)
+
+// storageDriverName is the storage driver, for people.
+const storageDriverName = "the oVirt CSI driver"
+
+// checkStorageDriver says at once, and not when the cluster is up, that the storage driver of a new cluster has no
+// credentials.
+func (c *creation) checkStorageDriver() error {
+	wanted, asked := c.File.WantsStorageDriver()
+	own := c.File.Providers.OLVM.CSIDriver.Credentials != clusterfile.DriverMachines
+	if wanted && asked && own && c.StorageDriver.Username == "" && !fileExists(c.KubeconfigOut) {
+		return fmt.Errorf("ovirtCsiDriver: %w", &noDriverLoginError{c.File.StorageDriverSecret()})
+	}
+
+	return nil
+}
+
+// noDriverLoginError reports that the storage driver has no user of the engine of its own.
+type noDriverLoginError struct{ key client.ObjectKey }
+
+func (e *noDriverLoginError) Error() string {
+	return fmt.Sprintf("its credentials are on every node, so that it needs a user of the engine of its own: set "+
+		"OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD, or make the Secret %s in the cluster, or write "+
+		"ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
+}
+
+// findStorageDriver makes the add-on of the storage driver. There is none where the cluster file does not want it, or
+// where it is there by default and has no credentials.
+func (c *creation) findStorageDriver(ctx context.Context) error {
+	wanted, asked := c.File.WantsStorageDriver()
+	if !wanted {
+		return nil
+	}
+
+	login, err := c.driverLogin(ctx)
+	var missing *noDriverLoginError
+	if errors.As(err, &missing) && !asked {
+		c.Display.Say("The oVirt CSI driver is left out: %s", missing)
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	objects, err := c.File.StorageDriver(login.Username, login.Password)
+	if err != nil {
+		return err
+	}
+
+	driver := addon.Of(storageDriverName, objects)
+	c.driver = &driver
+
+	return nil
+}
+
+// driverLogin is what the storage driver is given; empty where the cluster has credentials for it already, which stay.
+func (c *creation) driverLogin(ctx context.Context) (Login, error) {
+	var secret corev1.Secret
+	if err := c.management.Get(ctx, c.secretKey(), &secret); err != nil {
+		return Login{}, fmt.Errorf("failed to get the credentials of the engine: %w", err)
+	}
+
+	machines := Login{Username: string(secret.Data["username"]), Password: string(secret.Data["password"])}
+	if c.File.Providers.OLVM.CSIDriver.Credentials == clusterfile.DriverMachines {
+		return machines, nil
+	}
+
+	switch given := c.StorageDriver; {
+	case given.Username != "" && given.Password == "":
+		return Login{}, errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
+	case given.Username != "" && given.Username == machines.Username:
+		return Login{}, fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the "+
+			"storage driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
+			given.Username, clusterfile.DriverMachines)
+	case given.Username != "":
+		return given, nil
+	}
+
+	key := c.File.StorageDriverSecret()
+	if err := c.workload.Get(ctx, key, &corev1.Secret{}); apierrors.IsNotFound(err) {
+		return Login{}, &noDriverLoginError{key}
+	} else if err != nil {
+		return Login{}, fmt.Errorf("failed to look for the credentials of the storage driver: %w", err)
+	}
+
+	return Login{}, nil
+}

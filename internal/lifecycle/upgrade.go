@@ -1,0 +1,434 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
+)
+
+// UpgradeOptions say what a cluster is to become.
+type UpgradeOptions struct {
+	Common
+	// Name of the Cluster.
+	Name string
+	// File is a cluster file that has the version and the VMs; nil for none.
+	File *clusterfile.Loaded
+	// Version of Kubernetes, and VMTemplate of the new machines; empty leaves them.
+	Version, VMTemplate string
+	// Agree is called with what would be replaced, one line for each owner of machines. goOn has it replaced.
+	Agree func(changes []string) (goOn bool, err error)
+}
+
+// upgrade is an Upgrade that runs.
+type upgrade struct {
+	UpgradeOptions
+	*mgmtcluster.Cluster
+	cluster *clusterv1.Cluster
+	// wanted are the OLVMMachineTemplates of the cluster file, by the names of the owners that use them; nil without
+	// one.
+	wanted map[string]*infrav1.OLVMMachineTemplate
+}
+
+// Upgrade rolls a cluster out with another Kubernetes version or other VMs: the control plane first, then the workers,
+// each owner of machines until all of its machines are new and ready.
+func Upgrade(ctx context.Context, o UpgradeOptions) error {
+	in, err := mgmtcluster.Connect(o.Management)
+	if err != nil {
+		return err
+	}
+
+	u := &upgrade{UpgradeOptions: o, Cluster: in}
+	if u.cluster, err = in.GetCluster(ctx, o.Name); err != nil {
+		return err
+	}
+
+	if err := u.readFile(ctx); err != nil {
+		return err
+	}
+
+	changes, steps, err := u.plan(ctx)
+	if err != nil {
+		return err
+	}
+
+	goOn, err := o.Agree(changes)
+	if err != nil || !goOn {
+		return err
+	}
+
+	return runSteps(ctx, o.Display, steps)
+}
+
+// readFile takes the version and the OLVMMachineTemplates from the cluster file.
+func (u *upgrade) readFile(ctx context.Context) (err error) {
+	if u.File == nil {
+		return nil
+	}
+
+	if u.File.Name != u.Name {
+		return fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
+	}
+
+	u.Version = u.File.Version()
+	u.wanted, err = templatesOf(ctx, u.Cluster, u.File.Objects)
+
+	return err
+}
+
+// plan finds what would be replaced, and the steps that do it.
+func (u *upgrade) plan(ctx context.Context) (changes []string, steps []step, err error) {
+	if u.cluster.Spec.Topology.IsDefined() {
+		return u.planTopology()
+	}
+
+	owners, err := u.owners(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	manifests, err := u.manifests(ctx, owners...)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	machines, all, err := manifests.Expand()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	for _, change := range rollouts(all) {
+		changes = append(changes, change.String())
+	}
+
+	if len(changes) > 0 {
+		if err := u.askEngine(ctx, manifests, machines); err != nil {
+			return nil, nil, err
+		}
+	}
+
+	for _, one := range owners {
+		steps = append(steps, step{
+			name: "Rolling out " + one.name,
+			run:  func(ctx context.Context) error { return u.rollOut(ctx, one) },
+		})
+	}
+
+	return changes, steps, nil
+}
+
+// planTopology is plan for a Cluster with a ClusterClass, whose controller replaces machines in the same order.
+func (u *upgrade) planTopology() (changes []string, steps []step, err error) {
+	if u.VMTemplate != "" {
+		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
+			"spec.topology.variables", u.Name)
+	}
+
+	if now := u.cluster.Spec.Topology.Version; now != u.Version {
+		if err := upgradable(now, u.Version); err != nil {
+			return nil, nil, err
+		}
+
+		changes = append(changes, fmt.Sprintf("Cluster %s: version %s becomes %s, and all machines are replaced",
+			u.Name, now, u.Version))
+	}
+
+	return changes, []step{{name: "Rolling out " + u.Name, run: u.rollOutTopology}}, nil
+}
+
+// owner is a control plane or a MachineDeployment in an upgrade.
+type owner struct {
+	// object as it is to be, and name with its kind for people.
+	object *unstructured.Unstructured
+	name   string
+	// patch makes it so; empty where it is so already.
+	patch map[string]any
+	// template is what its new machines are made of; nil where it is there.
+	template *infrav1.OLVMMachineTemplate
+}
+
+// owners are the control plane and the MachineDeployments of the cluster, as they are to be.
+func (u *upgrade) owners(ctx context.Context) ([]*owner, error) {
+	controlPlane := &unstructured.Unstructured{}
+	controlPlane.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"))
+	key := client.ObjectKey{Namespace: u.Namespace, Name: u.cluster.Spec.ControlPlaneRef.Name}
+	if err := u.Get(ctx, key, controlPlane); err != nil {
+		return nil, fmt.Errorf("failed to get the control plane: %w", err)
+	}
+
+	deployments := &unstructured.UnstructuredList{}
+	deployments.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineDeployment"))
+	err := u.List(ctx, deployments, client.InNamespace(u.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: u.Name,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("failed to list the MachineDeployments: %w", err)
+	}
+
+	objects := []*unstructured.Unstructured{controlPlane}
+	for i := range deployments.Items {
+		objects = append(objects, &deployments.Items[i])
+	}
+
+	var out []*owner
+
+	for _, object := range objects {
+		next, err := u.owner(ctx, object)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, next)
+	}
+
+	return out, nil
+}
+
+// owner is an owner of machines as it is to be.
+func (u *upgrade) owner(ctx context.Context, object *unstructured.Unstructured) (*owner, error) {
+	version, reference := machineFields(object.GetKind())
+	out := &owner{object: object, name: object.GetKind() + " " + object.GetName(), patch: map[string]any{}}
+
+	now, _, _ := unstructured.NestedString(object.Object, version...)
+	if u.Version != "" && u.Version != now {
+		if err := upgradable(now, u.Version); err != nil {
+			return nil, fmt.Errorf("%s: %w", out.name, err)
+		}
+
+		if err := out.set(u.Version, version); err != nil {
+			return nil, err
+		}
+	}
+
+	template, err := templateOf(ctx, u.Cluster, object)
+	if err != nil {
+		return nil, err
+	}
+
+	spec := *template.Spec.Template.Spec.DeepCopy()
+	if u.VMTemplate != "" {
+		spec.VMTemplateName = u.VMTemplate
+	}
+
+	if of, ok := u.wanted[object.GetName()]; ok {
+		spec = of.Spec.Template.Spec
+	}
+
+	if equality.Semantic.DeepEqual(spec, template.Spec.Template.Spec) {
+		return out, nil
+	}
+
+	wanted := *template.Spec.DeepCopy()
+	wanted.Template.Spec = spec
+
+	return out, u.useTemplate(ctx, out, template, wanted, reference)
+}
+
+// useTemplate has an owner refer to an OLVMMachineTemplate with another specification: to one that is there, or to a
+// new one.
+func (u *upgrade) useTemplate(
+	ctx context.Context,
+	out *owner,
+	template *infrav1.OLVMMachineTemplate,
+	wanted infrav1.OLVMMachineTemplateSpec,
+	reference []string,
+) error {
+	var there infrav1.OLVMMachineTemplateList
+	if err := u.List(ctx, &there, client.InNamespace(u.Namespace)); err != nil {
+		return fmt.Errorf("failed to list the OLVMMachineTemplates: %w", err)
+	}
+
+	if same := sameGeneration(there.Items, template.Name, wanted); same != "" {
+		return out.set(same, reference)
+	}
+
+	var err error
+	if out.template, err = successor(template, wanted); err != nil {
+		return err
+	}
+
+	return out.set(out.template.Name, reference)
+}
+
+// set changes a field of the object, and adds that to the patch.
+func (o *owner) set(value string, path []string) error {
+	if err := unstructured.SetNestedField(o.object.Object, value, path...); err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+
+	return unstructured.SetNestedField(o.patch, value, path...)
+}
+
+// upgradable says why Kubernetes cannot be upgraded from one version to another.
+func upgradable(from, to string) error {
+	before, err := semver.ParseTolerant(from)
+	if err != nil {
+		return fmt.Errorf("its version %q is none: %w", from, err)
+	}
+
+	after, err := semver.ParseTolerant(to)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--kubernetes-version: %w", err)
+	case after.LT(before):
+		return fmt.Errorf("--kubernetes-version: it has %s already, and cannot go back to %s", from, to)
+	case after.Major != before.Major || after.Minor > before.Minor+1:
+		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first",
+			from, to, before.Major, before.Minor+1)
+	}
+
+	return nil
+}
+
+// askEngine looks whether the engine has what the new machines are made of: a rollout with a machine that cannot be
+// made does not end, and the next one waits for it. Where the engine cannot be reached from here, the controllers will
+// find out.
+func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, machines []preview.Machine) error {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	made := slices.DeleteFunc(machines, func(machine preview.Machine) bool { return machine.Replaces == "" })
+	err := errors.Join(preview.CheckNames(ctx, manifests, made, preview.Credentials{}, sessions)...)
+
+	var unreachable *engine.UnreachableError
+	if errors.As(err, &unreachable) {
+		u.Display.Say("the engine is not asked: %v", err)
+		return nil
+	}
+
+	return err
+}
+
+// rollouts are the changes that replace machines.
+func rollouts(changes []preview.OwnerChange) []preview.OwnerChange {
+	return slices.DeleteFunc(changes, func(change preview.OwnerChange) bool { return len(change.Replaced) == 0 })
+}
+
+// manifests are owners as they are to be, beside what runs.
+func (u *upgrade) manifests(ctx context.Context, owners ...*owner) (*preview.Manifests, error) {
+	objects := make([]*unstructured.Unstructured, 0, 2*len(owners)+1)
+	for _, one := range owners {
+		objects = append(objects, one.object)
+		if one.template == nil {
+			continue
+		}
+
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(one.template)
+		if err != nil {
+			return nil, fmt.Errorf("failed to encode an OLVMMachineTemplate: %w", err)
+		}
+
+		objects = append(objects, &unstructured.Unstructured{Object: content})
+	}
+
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	if err := u.Get(ctx, client.ObjectKeyFromObject(u.cluster), live); err != nil {
+		return nil, fmt.Errorf("failed to get Cluster %s: %w", u.Name, err)
+	}
+
+	manifests, err := preview.LoadObjects(append(objects, live))
+	if err != nil {
+		return nil, err
+	}
+
+	return manifests, manifests.AddLive(ctx, u.Client, "")
+}
+
+// rollOut changes an owner and follows it until its machines are new and ready.
+func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
+	if one.template != nil {
+		if err := u.Create(ctx, one.template); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("failed to make OLVMMachineTemplate %s: %w", one.template.Name, err)
+		}
+	}
+
+	if len(one.patch) > 0 {
+		patch, err := json.Marshal(one.patch)
+		if err != nil {
+			return fmt.Errorf("failed to encode a patch: %w", err)
+		}
+
+		err = u.Patch(ctx, one.object.DeepCopy(), client.RawPatch(types.MergePatchType, patch), manifest.FieldOwner)
+		if err != nil {
+			return fmt.Errorf("failed to change %s: %w", one.name, err)
+		}
+	}
+
+	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error { return u.checkRolledOut(ctx, one) })
+}
+
+// checkRolledOut succeeds when all machines of an owner are new and ready. Until then its error says what is missing.
+func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
+	tree, err := u.Describe(ctx, u.Name)
+	if err != nil {
+		return err
+	}
+
+	for _, child := range tree.Children {
+		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
+			return errors.New(child.Waiting)
+		}
+	}
+
+	// The machines themselves decide: numbers in a status may be older than the change.
+	manifests, err := u.manifests(ctx, one)
+	if err != nil {
+		return err
+	}
+
+	_, changes, err := manifests.Expand()
+	if err != nil {
+		return err
+	}
+
+	if left := rollouts(changes); len(left) > 0 {
+		return errors.New(left[0].String())
+	}
+
+	return nil
+}
+
+// rollOutTopology changes the version of the topology and follows the cluster until all machines have it.
+func (u *upgrade) rollOutTopology(ctx context.Context) error {
+	if u.cluster.Spec.Topology.Version != u.Version {
+		before := u.cluster.DeepCopy()
+		u.cluster.Spec.Topology.Version = u.Version
+		if err := u.Patch(ctx, u.cluster, client.MergeFrom(before), manifest.FieldOwner); err != nil {
+			return fmt.Errorf("failed to change Cluster %s: %w", u.Name, err)
+		}
+	}
+
+	return u.Display.Wait(ctx, u.Timeout, func(ctx context.Context) error {
+		tree, err := u.Describe(ctx, u.Name)
+		if err != nil {
+			return err
+		}
+
+		for _, child := range tree.Children {
+			if child.Version != "" && child.Version != u.Version {
+				return fmt.Errorf("%s %s has version %s", child.Kind, child.Name, child.Version)
+			}
+		}
+
+		return checkReady(ctx, u.Cluster, u.Name)
+	})
+}

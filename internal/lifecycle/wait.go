@@ -1,0 +1,107 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+)
+
+// The checks of this file succeed when something has come about. Until then their errors say what is missing.
+
+// checkControlPlane succeeds when the control plane has its first machine.
+func checkControlPlane(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	cluster, err := in.GetCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
+		return nil
+	}
+
+	return troubleOf(ctx, in, name)
+}
+
+// checkKnown succeeds when Cluster API has seen the infrastructure of the cluster.
+func checkKnown(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	cluster, err := in.GetCluster(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	if ptr.Deref(cluster.Status.Initialization.InfrastructureProvisioned, false) {
+		return nil
+	}
+
+	return troubleOf(ctx, in, name)
+}
+
+// checkReady succeeds when all machines have nodes that are ready, and none is to be replaced.
+func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	tree, err := in.Describe(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	for _, child := range tree.Children {
+		if child.Waiting != "" {
+			return errors.New(child.Waiting)
+		}
+	}
+
+	return nil
+}
+
+// checkGone succeeds when the Cluster and all objects of this provider are gone.
+func checkGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	tree, err := in.Describe(ctx, name)
+	var missing *mgmtcluster.NotFoundError
+	if errors.As(err, &missing) {
+		return checkMachinesGone(ctx, in, name)
+	}
+
+	if err != nil {
+		return err
+	}
+
+	machines, trouble := tree.Machines()
+	if trouble != "" {
+		trouble = "; " + trouble
+	}
+
+	return fmt.Errorf("%d machines are left%s", machines, trouble)
+}
+
+// checkMachinesGone succeeds when no OLVMMachine of the cluster is left.
+func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	var machines infrav1.OLVMMachineList
+	err := in.List(ctx, &machines, client.InNamespace(in.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: name,
+	})
+	if err != nil {
+		return fmt.Errorf("failed to list the OLVMMachines: %w", err)
+	}
+
+	if len(machines.Items) > 0 {
+		return fmt.Errorf("%d OLVMMachines are left", len(machines.Items))
+	}
+
+	return nil
+}
+
+// troubleOf is what is wrong in the tree of a cluster, the innermost first.
+func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	tree, err := in.Describe(ctx, name)
+	if err != nil {
+		return err
+	}
+
+	return errors.New(tree.Trouble())
+}

@@ -1,0 +1,187 @@
+// Package mgmtcluster connects to management clusters: to those that there are, and to the local one, which runs as
+// processes of this machine.
+package mgmtcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
+)
+
+// Requests per second of a client: a tree of a large cluster is many objects.
+const (
+	clientQPS   = 50
+	clientBurst = 100
+)
+
+// Options say which management cluster, and which namespace of it.
+type Options struct {
+	// Kubeconfig is a file; empty means that of kubectl, or else that of the local management cluster.
+	Kubeconfig string
+	// Namespace of the clusters; empty means that of the kubeconfig.
+	Namespace string
+}
+
+// Cluster is a management cluster, or a workload cluster that may become one.
+type Cluster struct {
+	client.Client
+	// Kubeconfig is a file; empty means that of kubectl.
+	Kubeconfig string
+	// Namespace of the Clusters that the methods name.
+	Namespace string
+	config    *rest.Config
+}
+
+// Connect makes a client. Nothing is asked yet.
+func Connect(o Options) (*Cluster, error) {
+	o = o.orLocal()
+	loader := loaderOf(o.Kubeconfig)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+
+	if err := LocalOfUser().checkRuns(config.Host); err != nil {
+		return nil, err
+	}
+
+	if o.Namespace == "" {
+		if o.Namespace, _, err = loader.Namespace(); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	}
+
+	config.QPS, config.Burst = clientQPS, clientBurst
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	return &Cluster{Client: c, Kubeconfig: o.Kubeconfig, Namespace: o.Namespace, config: config}, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme))
+	if err != nil {
+		return nil, fmt.Errorf("failed to build the scheme: %w", err)
+	}
+
+	return scheme, nil
+}
+
+// orLocal means the local management cluster where kubectl would find none.
+func (o Options) orLocal() Options {
+	if local := LocalOfUser(); o.Kubeconfig == "" && isEmpty(loaderOf("")) && local.Exists() {
+		o.Kubeconfig = local.Kubeconfig()
+	}
+
+	return o
+}
+
+func loaderOf(path string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+}
+
+// isEmpty reports whether kubectl would find no cluster.
+func isEmpty(config clientcmd.ClientConfig) bool {
+	_, err := config.ClientConfig()
+	return clientcmd.IsEmptyConfig(err)
+}
+
+// ServerOf is the URL of the server in a kubeconfig file.
+func ServerOf(path string) (string, error) {
+	config, err := loaderOf(path).ClientConfig()
+	if err != nil {
+		return "", fmt.Errorf("%s is not a kubeconfig: %w", path, err)
+	}
+
+	return config.Host, nil
+}
+
+// NotFoundError reports that there is no such Cluster.
+type NotFoundError struct{ Name, Namespace string }
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("there is no Cluster %s in namespace %s; say which with -n", e.Name, e.Namespace)
+}
+
+// GetCluster reads a Cluster. The error for one that is not there is a NotFoundError.
+func (c *Cluster) GetCluster(ctx context.Context, name string) (*clusterv1.Cluster, error) {
+	var cluster clusterv1.Cluster
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &cluster); apierrors.IsNotFound(err) {
+		return nil, &NotFoundError{name, c.Namespace}
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get Cluster %s: %w", name, err)
+	}
+
+	return &cluster, nil
+}
+
+// Describe discovers the tree of a Cluster.
+func (c *Cluster) Describe(ctx context.Context, name string) (*clustertree.Node, error) {
+	cluster, err := c.GetCluster(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+
+	return clustertree.Discover(ctx, c.Client, cluster)
+}
+
+// Others are the Clusters beside one, as namespace/name: all of them, or those that the options select.
+func (c *Cluster) Others(ctx context.Context, name string, in ...client.ListOption) ([]string, error) {
+	var list clusterv1.ClusterList
+	if err := c.List(ctx, &list, in...); err != nil {
+		return nil, fmt.Errorf("failed to list the Clusters: %w", err)
+	}
+
+	var out []string
+
+	for i := range list.Items {
+		key := client.ObjectKeyFromObject(&list.Items[i])
+		if key != (client.ObjectKey{Namespace: c.Namespace, Name: name}) {
+			out = append(out, key.String())
+		}
+	}
+
+	return out, nil
+}
+
+// Is reports whether the management cluster is a Cluster itself, which manages itself then.
+func (c *Cluster) Is(cluster *clusterv1.Cluster) bool { return c.config.Host == ServerAt(cluster) }
+
+// Access is how clusterctl reaches it.
+func (c *Cluster) Access() clusterctl.Management {
+	return clusterctl.Management{Kubeconfig: c.Kubeconfig, Client: c.Client}
+}
+
+// ServerAt is the URL of the API server of a Cluster; empty where it has no endpoint yet.
+func ServerAt(cluster *clusterv1.Cluster) string {
+	if !cluster.Spec.ControlPlaneEndpoint.IsValid() {
+		return ""
+	}
+
+	return "https://" + cluster.Spec.ControlPlaneEndpoint.String()
+}

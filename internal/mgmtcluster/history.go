@@ -1,0 +1,189 @@
+package mgmtcluster
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// longestLine of a manager's log, in bytes.
+const longestLine = 1 << 20
+
+// managerPods are those of our manager.
+var managerPods = client.MatchingLabels{"control-plane": "capolvm-controller-manager"}
+
+// HistoryEntry is something that happened to a machine.
+type HistoryEntry struct {
+	Time time.Time `json:"time"`
+	// Kind of the object that tells it: OLVMMachine, Machine, or manager for a line of the manager's log.
+	Kind    string `json:"kind"`
+	Type    string `json:"type,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+}
+
+// String is a line for people.
+func (e HistoryEntry) String() string {
+	words := []string{e.Time.Local().Format(time.DateTime), e.Kind}
+	if e.Type == corev1.EventTypeWarning {
+		words = append(words, "WARNING")
+	}
+
+	if e.Reason != "" {
+		words = append(words, e.Reason+":")
+	}
+
+	return strings.Join(append(words, strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "\n    ")), " ")
+}
+
+// Machine is the OLVMMachine of that name, or of the Machine of that name.
+func (c *Cluster) Machine(ctx context.Context, name string) (*infrav1.OLVMMachine, error) {
+	var machine clusterv1.Machine
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &machine)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("failed to get Machine %s: %w", name, err)
+	}
+
+	var out infrav1.OLVMMachine
+	key := client.ObjectKey{Namespace: c.Namespace, Name: cmp.Or(machine.Spec.InfrastructureRef.Name, name)}
+	if err := c.Get(ctx, key, &out); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf(
+			"there is no Machine %s in namespace %s; say which with -n, and see olvmctl describe for the names",
+			name, c.Namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get OLVMMachine %s: %w", name, err)
+	}
+
+	return &out, nil
+}
+
+// History is what the events of a machine tell, and its last run where that has no event any more.
+func (c *Cluster) History(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+	var list eventsv1.EventList
+	if err := c.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list events: %w", err)
+	}
+
+	names := []string{machine.Name}
+	for _, owner := range machine.OwnerReferences {
+		if owner.Kind == "Machine" {
+			names = append(names, owner.Name)
+		}
+	}
+
+	var out []HistoryEntry
+	ran := false
+
+	for i := range list.Items {
+		event := &list.Items[i]
+		kind := event.Regarding.Kind
+		if kind != "OLVMMachine" && kind != "Machine" || !slices.Contains(names, event.Regarding.Name) {
+			continue
+		}
+
+		out = append(out, HistoryEntry{timeOf(event), kind, event.Type, event.Reason, event.Note})
+		ran = ran || strings.HasSuffix(event.Reason, "Apply") || strings.HasSuffix(event.Reason, "Destroy")
+	}
+
+	if t := machine.Status.Terraform; t != nil && t.LastRun != nil && !ran {
+		out = append(out, lastRun(t))
+	}
+
+	return out, nil
+}
+
+// timeOf is when an event was seen last.
+func timeOf(event *eventsv1.Event) time.Time {
+	switch {
+	case event.Series != nil && !event.Series.LastObservedTime.IsZero():
+		return event.Series.LastObservedTime.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	}
+
+	return event.DeprecatedLastTimestamp.Time // of older recorders
+}
+
+// lastRun is the last run in a status.
+func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
+	run := t.LastRun
+
+	return HistoryEntry{
+		Time:   run.CompletionTime.Time,
+		Kind:   "OLVMMachine",
+		Reason: run.Result + run.Operation,
+		Message: fmt.Sprintf("the last of %d runs: %d added, %d changed, %d destroyed, in %.0f s", t.Runs, run.Added,
+			run.Changed, run.Destroyed, run.CompletionTime.Sub(run.StartTime.Time).Seconds()),
+	}
+}
+
+// ManagerHistory is what the logs of our manager's pods tell about a machine.
+func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+	}
+
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, managerPods); err != nil {
+		return nil, fmt.Errorf("failed to list the manager's pods: %w", err)
+	}
+
+	if len(pods.Items) == 0 {
+		return nil, errors.New("--manager: the management cluster has no pod of the manager")
+	}
+
+	var out []HistoryEntry
+
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		stream, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+			Timestamps: true,
+		}).Stream(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("failed to read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+
+		lines, err := linesAbout(stream, machine.Namespace+"/"+machine.Name)
+		_ = stream.Close()
+		if err != nil {
+			return nil, fmt.Errorf("failed to read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+
+		out = append(out, lines...)
+	}
+
+	return out, nil
+}
+
+// linesAbout are the lines of a log, each with its time before it, that name an object.
+func linesAbout(log io.Reader, object string) ([]HistoryEntry, error) {
+	var out []HistoryEntry
+	scanner := bufio.NewScanner(log)
+	scanner.Buffer(nil, longestLine)
+
+	for scanner.Scan() {
+		stamp, line, _ := strings.Cut(scanner.Text(), " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err == nil && strings.Contains(line, `"`+object+`"`) {
+			out = append(out, HistoryEntry{Time: at, Kind: "manager", Message: line})
+		}
+	}
+
+	return out, scanner.Err()
+}

@@ -1,0 +1,309 @@
+package mgmtcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/adrg/xdg"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+)
+
+const (
+	// localStartLimit bounds how long the processes take until they serve.
+	localStartLimit = 3 * time.Minute
+	// localStopLimit is longer than the manager takes to interrupt its runs.
+	localStopLimit = 2 * time.Minute
+	// localCheckInterval is how often the processes are looked at.
+	localCheckInterval = 2 * time.Second
+	// filePollInterval is how often the files of another process are looked at.
+	filePollInterval = 100 * time.Millisecond
+)
+
+// ServeArguments have olvmctl call Serve. A process that runs a local management cluster is known by them.
+var ServeArguments = []string{"local", "serve"}
+
+// Local is the management cluster that runs as processes of this machine, one for each user. What is in it outlives
+// them.
+type Local struct{ dir string }
+
+// LocalOfUser is the one of the user.
+func LocalOfUser() Local { return Local{filepath.Join(xdg.StateHome, "capolvm", "local")} }
+
+// Kubeconfig is the file for its administrator.
+func (l Local) Kubeconfig() string { return filepath.Join(l.dir, "admin.kubeconfig") }
+func (l Local) data() string       { return filepath.Join(l.dir, "data") }
+func (l Local) pidFile() string    { return filepath.Join(l.dir, "pid") }
+func (l Local) readyFile() string  { return filepath.Join(l.dir, "ready") }
+func (l Local) logFile() string    { return filepath.Join(l.dir, "local.log") }
+
+// Exists reports whether there is one, running or not.
+func (l Local) Exists() bool { return exists(l.data()) }
+
+// Runs reports whether a process runs it and it serves.
+func (l Local) Runs() bool { return l.PID() != 0 && exists(l.readyFile()) }
+
+// PID of the process that runs it; 0 for none.
+func (l Local) PID() int {
+	content, err := os.ReadFile(l.pidFile())
+	if err != nil {
+		return 0
+	}
+
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return 0
+	}
+
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the number may be another process's by now
+	if err != nil || !strings.Contains(string(line), "\x00"+strings.Join(ServeArguments, "\x00")) {
+		return 0
+	}
+
+	return pid
+}
+
+// checkRuns fails where the server is that of the local management cluster, and no process runs it.
+func (l Local) checkRuns(server string) error {
+	if !l.Exists() || l.PID() != 0 {
+		return nil
+	}
+
+	if own, err := ServerOf(l.Kubeconfig()); err != nil || server != own {
+		return nil //nolint:nilerr // it is another management cluster
+	}
+
+	return errors.New("the local management cluster is stopped; start it with olvmctl local start")
+}
+
+// Build has the programs that it needs; say is called with lines for people.
+func (l Local) Build(ctx context.Context, say func(format string, args ...any)) error {
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	tools.Progress = say
+	if err := tools.Build(ctx, "plane"); err != nil {
+		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
+	}
+
+	_, err = tools.EnsureExecutor(ctx)
+
+	return err
+}
+
+// Launch starts the process that runs it, unless there is one already, and waits until it serves.
+func (l Local) Launch(ctx context.Context) error {
+	ended := make(chan error, 1)
+	if l.PID() == 0 {
+		command, err := l.begin()
+		if err != nil {
+			return err
+		}
+
+		go func() { ended <- command.Wait() }()
+	} else { // a command that was interrupted has begun it
+		go func() {
+			for l.PID() != 0 {
+				time.Sleep(filePollInterval)
+			}
+
+			ended <- nil
+		}()
+	}
+
+	deadline := time.After(localStartLimit)
+
+	for !exists(l.readyFile()) {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("the local management cluster has ended (%w); see %s",
+				errors.Join(err, errors.New("before it was ready")), l.logFile())
+		case <-deadline:
+			return fmt.Errorf("the local management cluster is not ready after %s; see %s", localStartLimit,
+				l.logFile())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(filePollInterval):
+		}
+	}
+
+	return nil
+}
+
+// begin starts the process that runs it.
+func (l Local) begin() (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
+	}
+
+	_ = os.Remove(l.readyFile())
+	log, err := os.OpenFile(l.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the log of the local management cluster: %w", err)
+	}
+	defer log.Close()
+
+	command := exec.Command(program, ServeArguments...) //nolint:noctx // it outlives this command
+	command.Stdout, command.Stderr, command.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return nil, fmt.Errorf("failed to start the local management cluster: %w", err)
+	}
+
+	return command, nil
+}
+
+// Stop ends its processes. What is in it stays.
+func (l Local) Stop(ctx context.Context) error {
+	pid := l.PID()
+	if pid == 0 {
+		return nil
+	}
+
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("failed to stop the local management cluster: %w", err)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, localStopLimit)
+	defer cancel()
+
+	for l.PID() == pid {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the local management cluster has not stopped: process %d", pid)
+		case <-time.After(filePollInterval):
+		}
+	}
+
+	return nil
+}
+
+// Remove ends its processes and removes what is in it.
+func (l Local) Remove(ctx context.Context) error {
+	if err := l.Stop(ctx); err != nil {
+		return err
+	}
+
+	if err := os.RemoveAll(l.dir); err != nil {
+		return fmt.Errorf("failed to remove the local management cluster: %w", err)
+	}
+
+	return nil
+}
+
+// CountClusters is how many OLVMClusters it has.
+func (l Local) CountClusters(ctx context.Context) (int, error) {
+	c, err := Connect(Options{Kubeconfig: l.Kubeconfig()})
+	if err != nil {
+		return 0, err
+	}
+
+	var clusters infrav1.OLVMClusterList
+	if err := c.List(ctx, &clusters); err != nil {
+		return 0, fmt.Errorf("failed to list the clusters of the local management cluster: %w", err)
+	}
+
+	return len(clusters.Items), nil
+}
+
+// Serve runs it until the context ends. managerArguments have this program run the manager; say is called with lines
+// for people.
+func (l Local) Serve(
+	ctx context.Context, managerArguments []string, say func(format string, args ...any),
+) error {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("failed to make a folder: %w", err)
+	}
+
+	lock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("failed to find this program: %w", err)
+	}
+
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	plane, err := localplane.Start(ctx, localplane.Options{
+		Tools:        tools,
+		Dir:          l.dir,
+		DataDir:      l.data(),
+		NoSimulator:  true,
+		Manager:      append([]string{program}, managerArguments...),
+		FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
+		Progress:     say,
+	})
+	if err != nil {
+		return err
+	}
+	defer plane.Stop()
+
+	if err := os.WriteFile(l.readyFile(), nil, 0o600); err != nil {
+		return fmt.Errorf("failed to say that it is ready: %w", err)
+	}
+
+	defer os.Remove(l.readyFile())
+
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(localCheckInterval):
+		}
+
+		if err := plane.Failed(); err != nil {
+			return err
+		}
+	}
+}
+
+// lock writes the file with the number of this process, and keeps other processes from running the same cluster until
+// the file is closed.
+func (l Local) lock() (*os.File, error) {
+	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
+	}
+
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
+	}
+
+	if err = file.Truncate(0); err == nil {
+		_, err = fmt.Fprintln(file, os.Getpid())
+	}
+
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("failed to write the number of the process: %w", err), file.Close())
+	}
+
+	return file, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,55 @@
+package preview
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// CheckEngine looks whether the engine has everything that manifests name, and whether the addresses of their machines
+// are free. It asks for one machine of each owner, and returns all that is wrong.
+func CheckEngine(ctx context.Context, objects []*unstructured.Unstructured, credentials Credentials) []error {
+	manifests, err := LoadObjects(objects)
+	if err != nil {
+		return []error{err}
+	}
+
+	machines, err := manifests.Machines()
+	if err != nil {
+		return []error{err}
+	}
+
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	if errs := CheckNames(ctx, manifests, machines, credentials, sessions); len(errs) > 0 {
+		return errs
+	}
+
+	return Taken(ctx, manifests, machines, credentials, sessions)
+}
+
+// CheckNames looks whether the engine has everything that machines are made of. It returns one error for each owner of
+// machines: those of one owner are made of the same.
+func CheckNames(
+	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
+) []error {
+	var errs []error
+	var failed []string
+
+	for _, machine := range machines {
+		if slices.Contains(failed, machine.From) {
+			continue
+		}
+
+		if _, err := Render(ctx, m, []Machine{machine}, credentials, sessions); err != nil {
+			failed = append(failed, machine.From)
+			errs = append(errs, err)
+		}
+	}
+
+	return errs
+}

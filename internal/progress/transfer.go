@@ -1,0 +1,47 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// Transfer shows how far something is, in bytes: a bar on a terminal, and a line for each tenth elsewhere.
+func Transfer(out io.Writer, what string) func(done, total int64) {
+	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return bar(file, what)
+	}
+
+	tenth := int64(-1)
+
+	return func(done, total int64) {
+		if now := done * 10 / total; now != tenth {
+			tenth = now
+			_, _ = fmt.Fprintf(out, "%s: %d of %d MiB\n", what, done>>20, total>>20)
+		}
+	}
+}
+
+func bar(out io.Writer, what string) func(done, total int64) {
+	var shown *progressbar.ProgressBar
+
+	return func(done, total int64) {
+		if shown == nil {
+			shown = progressbar.NewOptions64(
+				total,
+				progressbar.OptionSetWriter(out),
+				progressbar.OptionSetDescription(what),
+				progressbar.OptionShowBytes(true),
+				progressbar.OptionFullWidth(),
+				progressbar.OptionOnCompletion(func() {
+					_, _ = fmt.Fprintln(out)
+				}),
+			)
+		}
+
+		_ = shown.Set64(done)
+	}
+}
