@@ -285,47 +285,6 @@ func (w *writer) outputs(in Machine) {
 		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 
-// guestFile is an override: Terraform adds it to the VM. It is a file of its own because what a guest was told is not
-// changed later, and no reason to plan.
-func guestFile(in Machine) []byte {
-	file := hclwrite.NewEmptyFile()
-	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
-	body := file.Body().AppendNewBlock("resource", []string{"ovirt_vm", "this"}).Body()
-	if len(in.DNSServers) > 0 {
-		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
-	}
-
-	if len(in.SearchDomains) > 0 {
-		body.SetAttributeValue("initialization_search_domains", texts(in.SearchDomains))
-	}
-
-	for i, guest := range in.Guests {
-		if i > 0 || in.guestDNS() {
-			body.AppendNewline()
-		}
-
-		nic := body.AppendNewBlock("initialization_nic", nil).Body()
-		nic.SetAttributeValue("name", cty.StringVal(guest.Interface))
-		guest.IPv4.write(nic, "ipv4")
-		guest.IPv6.write(nic, "ipv6")
-	}
-
-	return hclwrite.Format(file.Bytes())
-}
-
-// write adds the block of a family that is on.
-func (ip *IP) write(nic *hclwrite.Body, family string) {
-	if ip == nil {
-		return
-	}
-
-	block := nic.AppendNewBlock(family, nil).Body()
-	setText(block, "boot_protocol", ip.BootProtocol)
-	setText(block, "address", ip.Address)
-	setText(block, "netmask", ip.Netmask)
-	setText(block, "gateway", ip.Gateway)
-}
-
 // setText sets an attribute; an empty text leaves it to the engine. It reports whether there was one.
 func setText(body *hclwrite.Body, name, value string) bool {
 	if value != "" {

@@ -122,7 +122,7 @@ type Machine struct {
 	TagIDs []string
 	// NICs of the VM.
 	NICs []NIC
-	// Guests configure network interfaces in the guest; others are up to the user data.
+	// Guests are the network interfaces that have a configuration in the guest.
 	Guests []GuestNIC
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
@@ -166,24 +166,6 @@ type DataDisk struct {
 // DiskAlias is the name of a data disk in the engine.
 func DiskAlias(vmName, diskName string) string { return vmName + "_" + diskName }
 
-// GuestNIC configures a network interface in the guest; families that are nil are off.
-type GuestNIC struct {
-	// Interface is the guest's name of it.
-	Interface  string
-	IPv4, IPv6 *IP
-}
-
-// DHCP is the way to an address beside a static one, as the engine spells it.
-const DHCP = "dhcp"
-
-// IP is an address of a network interface, or the way to it.
-type IP struct {
-	// BootProtocol is empty for a static address.
-	BootProtocol string
-	// Address; Netmask, dotted for IPv4 and the length of the prefix for IPv6; and Gateway, empty for none.
-	Address, Netmask, Gateway string
-}
-
 // MachineFiles renders the configuration of one machine.
 func MachineFiles(in Machine) (Files, error) {
 	switch {
@@ -197,7 +179,7 @@ func MachineFiles(in Machine) (Files, error) {
 
 	files := engineFiles(in.Engine, machineVariables)
 	files[MainFile] = mainFile(in)
-	if len(in.Guests)+len(in.DNSServers)+len(in.SearchDomains) > 0 {
+	if len(in.guests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
 	}
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -32,10 +33,20 @@ func example() Machine {
 		Cores: 2, Sockets: 1, Threads: 1, Memory: 16 << 30,
 		NICs: []NIC{{Name: "nic1", VNICProfileID: "33333333-3333-4333-8333-333333333333"}},
 		Guests: []GuestNIC{
-			{Interface: "enp1s0", IPv4: &IP{Address: "10.20.30.161", Netmask: "255.255.255.0", Gateway: "10.20.30.1"}},
+			{Name: "enp1s0", IPv4: static("10.20.30.161/24", "10.20.30.1")},
 		},
 		UserData: "#cloud-config\nruncmd:\n- echo \"a && b\" > /tmp/${x} <in\n",
 	}
+}
+
+// static is a static address; an empty gateway is none.
+func static(prefix, gateway string) IP {
+	out := IP{Method: Static, Address: netip.MustParsePrefix(prefix)}
+	if gateway != "" {
+		out.Gateway = netip.MustParseAddr(gateway)
+	}
+
+	return out
 }
 
 func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
@@ -99,15 +110,16 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 		"etcd":          "77777777-7777-4777-8777-777777777777",
 	}
 	dual := example()
-	dual.Guests[0].IPv6 = &IP{Address: "fd00::5", Netmask: "64"}
+	dual.Guests[0].IPv6 = static("fd00::5/64", "")
 	networks := example()
 	networks.NICs = append(networks.NICs, NIC{
 		Name:          "nic2",
 		VNICProfileID: "33333333-3333-4333-8333-333333333333",
 	}, NIC{Name: "nic3", VNICProfileID: "33333333-3333-4333-8333-333333333333"})
 	networks.Guests = []GuestNIC{
-		{Interface: "enp1s0", IPv4: &IP{BootProtocol: DHCP}, IPv6: &IP{BootProtocol: DHCP}},
-		{Interface: "enp2s0", IPv6: &IP{Address: "fd00::5", Netmask: "64", Gateway: "fe80::1"}},
+		{Name: "enp1s0", IPv4: IP{Method: DHCP}, IPv6: IP{Method: DHCP}},
+		{Name: "enp2s0", IPv6: static("fd00::5/64", "fe80::1")},
+		{Name: "enp3s0", IPv6: IP{Method: AutoConf}}, // which the engine is not told of
 	}
 
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
@@ -275,7 +287,7 @@ func TestDigestFollowsTheMachineAndNothingElse(t *testing.T) {
 			m.UserData = "other"
 		}, true},
 		"another gateway is too late": {func(m *Machine) {
-			m.Guests[0].IPv4.Gateway = "10.20.30.254"
+			m.Guests[0].IPv4.Gateway = netip.MustParseAddr("10.20.30.254")
 		}, true},
 		"other DNS servers plan no change of hardware, but of the module": {func(m *Machine) {
 			m.DNSServers = []string{"10.20.30.53"}
@@ -321,7 +333,7 @@ func TestAdoptionIsNoChangeOfTheMachine(t *testing.T) {
 
 // everyOption is a machine all of whose texts are the same one.
 func everyOption(text string) Machine {
-	yes, ip := true, &IP{BootProtocol: text, Address: text, Netmask: text, Gateway: text}
+	yes, ip := true, IP{Method: Static, Placeholder: text}
 
 	return Machine{
 		Engine:           Engine{URL: "https://engine.example.com/ovirt-engine/api", Username: text, Password: text},
@@ -349,7 +361,7 @@ func everyOption(text string) Machine {
 			{Name: text, Size: 9, Format: text, Sparse: true, StorageDomainID: text, Interface: text},
 		},
 		TagIDs: []string{text}, NICs: []NIC{{Name: text, VNICProfileID: text, MAC: text, Interface: text}},
-		Guests:         []GuestNIC{{Interface: text, IPv4: ip, IPv6: ip}},
+		Guests:         []GuestNIC{{Name: text, IPv4: ip, IPv6: ip}},
 		DNSServers:     []string{text},
 		SearchDomains:  []string{text},
 		UserData:       text,

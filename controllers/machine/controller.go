@@ -32,6 +32,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -65,7 +66,7 @@ type Reconciler struct {
 	workspaces *workspace.Kind
 	addresses  *addressing.Allocator
 	watcher    *enginepool.VMWatcher
-	digests    digestCache
+	digests    desired.DigestCache
 	limiter    enginepool.ReconcileLimiter
 }
 

@@ -18,14 +18,9 @@ import (
 
 // affinityGroups are the UUIDs of the machine's groups by their names. A machine without a VM waits until its groups
 // are there and have room for it; one that has a VM takes what there is.
-func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (map[string]string, error) {
-	asked := placement.AffinityGroups(scope.olvmCluster.Spec)
-	self, err := placement.MemberOf(ctx, scope.engine.session, scope.olvmCluster, asked, scope.olvmMachine,
-		scope.machine)
-	if err != nil || len(self.Groups) == 0 {
-		return nil, err
-	}
-
+func (r *Reconciler) affinityGroups(
+	ctx context.Context, scope *machineScope, self placement.Member,
+) (map[string]string, error) {
 	ids := map[string]string{}
 
 	for _, m := range scope.workspace.State.Instances("ovirt_vm_affinity_group") {
@@ -54,7 +49,7 @@ func (r *Reconciler) affinityGroups(ctx context.Context, scope *machineScope) (m
 		return nil, err
 	}
 
-	wanted := placement.Groups(asked, members, hosts, nil)
+	wanted := placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec), members, hosts, nil)
 
 	return ids, checkGroups(self, util.IsControlPlaneMachine(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)
@@ -110,19 +105,21 @@ func checkGroups(
 // findLeftGroup reports whether the VM was taken out of one of its groups behind our back. A group that is gone is made
 // again by the OLVMCluster, and has another UUID then.
 func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
-	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.groups) == 0 {
+	if scope.vm.seen == nil || scope.workspace.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
 		return false, nil
 	}
 
+	built := scope.desired.built
+
 	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list is no proof
-		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, engine.ID(scope.desired.names.ClusterID),
+		there, err := r.Engines.AffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {
 			return false, err
 		}
 
 		left := false
-		for _, id := range scope.desired.groups {
+		for _, id := range built.Machine.AffinityGroups {
 			left = left ||
 				slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
 					return g.ID.String() == id &&

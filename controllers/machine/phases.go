@@ -29,6 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -407,12 +408,6 @@ func (r *Reconciler) reconcileConfiguration(
 		return 0, nil
 	}
 
-	groups, err := r.affinityGroups(ctx, scope)
-	if err != nil {
-		scope.desired.err = err
-		return engineRetry, nil // the OLVMCluster wakes the machine when the group is there
-	}
-
 	nodes, err := r.controlPlaneNodes(ctx, scope)
 	if err != nil {
 		return 0, err
@@ -424,8 +419,10 @@ func (r *Reconciler) reconcileConfiguration(
 		return vmSteady, nil
 	}
 
-	machine, resolved, err := desired.Machine(ctx, scope.engine.session, desired.Input{
-		ControlPlane: util.IsControlPlaneMachine(scope.machine), ControlPlaneNodes: nodes, RouterIDs: ids,
+	built, err := desired.Build(ctx, scope.engine.session, desired.Input{
+		ControlPlane:      util.IsControlPlaneMachine(scope.machine),
+		ControlPlaneNodes: nodes,
+		RouterIDs:         ids,
 		KubernetesVersion: scope.machine.Spec.Version,
 		Spec:              scope.olvmMachine.Spec,
 		Cluster:           scope.olvmCluster.Spec,
@@ -435,21 +432,22 @@ func (r *Reconciler) reconcileConfiguration(
 		Addresses:         scope.network.addresses,
 		Bootstrap:         scope.bootstrap,
 		Config:            scope.engine.config,
-		FailureDomain:     scope.machine.Spec.FailureDomain, AffinityGroups: groups,
+		FailureDomain:     scope.machine.Spec.FailureDomain,
+		FindGroups: func(ctx context.Context, self placement.Member) (map[string]string, error) {
+			return r.affinityGroups(ctx, scope, self)
+		},
 	})
 	if err == nil {
-		scope.desired.digest, err = r.digests.of(machine)
+		scope.desired.digest, err = r.digests.Of(built.Machine)
 	}
 
-	scope.desired.names, scope.desired.err = resolved, err
-	if err == nil {
-		scope.desired.machine, scope.desired.groups = &machine, groups
-		scope.desired.leftGroup, err = r.findLeftGroup(ctx, scope)
-	}
+	if scope.desired.err = err; err == nil {
+		scope.desired.built = built
 
-	// What an earlier phase could not ask the engine is not forgotten here.
-	if err != nil && scope.desired.machine != nil {
-		scope.vm.err = err
+		// What an earlier phase could not ask the engine is not forgotten here.
+		if scope.desired.leftGroup, err = r.findLeftGroup(ctx, scope); err != nil {
+			scope.vm.err = err
+		}
 	}
 
 	var field *blocker.Error
@@ -458,7 +456,8 @@ func (r *Reconciler) reconcileConfiguration(
 	}
 
 	if err != nil {
-		return engineRetry, nil // the engine may answer, or have the name, later
+		// The engine may answer, or have the name, later. The OLVMCluster wakes the machine when its group is there.
+		return engineRetry, nil
 	}
 
 	return 0, nil
@@ -517,7 +516,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:   scope.desired.machine != nil && scope.vm.err == nil,
+			Ready:   scope.desired.built != nil && scope.vm.err == nil,
 			Digest:  scope.desired.digest,
 			Drifted: scope.desired.leftGroup,
 			Made:    scope.olvmMachine.Spec.ProviderID != "",

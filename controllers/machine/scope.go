@@ -10,7 +10,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // machineScope holds the facts of one pass, a field for each phase that gathers them.
@@ -79,14 +78,13 @@ type guestFacts struct {
 
 // desiredFacts are what the machine should be in the engine.
 type desiredFacts struct {
-	// machine is nil where it cannot be rendered, and err says why; err is nil, too, where something else is missing.
-	machine *render.Machine
-	err     error
-	// digest identifies the configuration; names are those that were resolved, for the status.
+	// built is nil where the machine cannot be rendered, and err says why; err is nil, too, where something else is
+	// missing.
+	built *desired.Built
+	err   error
+	// digest identifies the configuration.
 	digest string
-	names  *infrav1.OLVMStatus
-	// groups are the UUIDs of the affinity groups by their names. leftGroup reports that the VM is not in one of them.
-	groups    map[string]string
+	// leftGroup reports that the VM is not in one of its affinity groups.
 	leftGroup bool
 }
 

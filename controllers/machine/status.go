@@ -96,9 +96,9 @@ func (s *machineScope) steps() map[string]string {
 // setMachineFacts maps what was resolved and seen.
 func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
-	if scope.desired.names != nil {
+	if scope.desired.built != nil {
 		vm, nicID, ip := ensureOLVM(m).VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress
-		m.Status.OLVM = scope.desired.names
+		m.Status.OLVM = scope.desired.built.Names
 		m.Status.OLVM.VirtualMachine, m.Status.OLVM.VNICID, m.Status.OLVM.IPAddress = vm, nicID, ip
 	}
 
@@ -113,7 +113,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		vm.VMID, vm.VMName, vm.Status = scope.vm.seen.ID.String(), scope.vm.seen.Name, string(scope.vm.seen.Status)
 	}
 
-	if scope.desired.machine != nil {
+	if scope.desired.built != nil {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 

@@ -36,13 +36,9 @@ type machineSubject struct {
 	dataCenter string
 	vmID       engine.ID
 
-	// asked is the configuration, and bootstrap the user data that it was made of. They are only set for Render, like
-	// those below.
-	asked     render.Machine
+	// built is what is asked for, and bootstrap the user data that it was made of. They are only set for Render.
+	built     *desired.Built
 	bootstrap []byte
-	// clusterID of the engine's cluster, and groups the UUIDs of its affinity groups by their names.
-	clusterID engine.ID
-	groups    map[string]string
 }
 
 // subject copies from the scope what a run needs.
@@ -54,13 +50,8 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 		config:     scope.engine.config,
 		dataCenter: scope.olvmCluster.Spec.OLVMDatacenterName,
 		vmID:       scope.vmID(),
-		groups:     scope.desired.groups,
+		built:      scope.desired.built,
 	}
-	if scope.desired.machine != nil {
-		s.asked = *scope.desired.machine
-		s.clusterID = engine.ID(scope.desired.names.ClusterID)
-	}
-
 	if scope.bootstrap != nil {
 		s.bootstrap = scope.bootstrap.Data
 	}
@@ -71,17 +62,11 @@ func (r *Reconciler) subject(scope *machineScope) *machineSubject {
 // Render renders the machine. Until a run has ended well, what an interrupted one may have made is looked for and
 // adopted. The files are not rendered before the turn of the run: a thousand jobs may wait.
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
-	files, err := render.MachineFiles(s.asked)
-	if err != nil {
-		return workspace.Configuration{}, err
-	}
-
 	hadVM := s.owner.Spec.ProviderID != ""
 	out := workspace.Configuration{
-		Files:   files,
 		Owner:   ownerOf(s.owner).Comment(),
-		Secrets: []string{s.config.Password, s.asked.UserData},
-		Names:   []string{s.asked.Name},
+		Secrets: []string{s.config.Password, s.built.Machine.UserData},
+		Names:   []string{s.built.Machine.Name},
 		Fresh:   state == nil && !hadVM,
 		Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
 		Applied: s.recordVM,
@@ -90,17 +75,16 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		out.Secrets = append(out.Secrets, string(s.bootstrap))
 	}
 
-	if state.Complete() {
-		return out, nil
-	}
-
-	found, err := s.existing(ctx, engine.ID(state.ResourceID("ovirt_vm")))
-	if err != nil {
-		return workspace.Configuration{}, err
+	var found *desired.Existing
+	var err error
+	if !state.Complete() {
+		if found, err = s.existing(ctx, engine.ID(state.ResourceID("ovirt_vm"))); err != nil {
+			return workspace.Configuration{}, err
+		}
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Files, err = found.Adopt(ctx, s.session, files, s.clusterID, s.groups)
+	out.Files, err = s.built.Files(ctx, s.session, found)
 
 	return out, err
 }
@@ -108,7 +92,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
 // that the state has is the machine's also where its name was changed.
 func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desired.Existing, error) {
-	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.asked.Name, s.owner.Spec)
+	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.built.Machine.Name, s.owner.Spec)
 	if err != nil {
 		return nil, err
 	}

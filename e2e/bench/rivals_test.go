@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,7 +197,11 @@ func plainMachine(session *engine.Client, config engine.Config) (render.Machine,
 		Memory:     4 << 30,
 		NICs:       []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
 		Guests: []render.GuestNIC{
-			{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}},
+			{Name: "enp1s0", IPv4: render.IP{
+				Method:  render.Static,
+				Address: netip.MustParsePrefix("10.0.0.9/24"),
+				Gateway: netip.MustParseAddr("10.0.0.1"),
+			}},
 		},
 		UserData: "## template: jinja\n#cloud-config\nwrite_files: []\n",
 	}, nil

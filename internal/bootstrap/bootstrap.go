@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // Format of bootstrap data, as the bootstrap Secret names it.
@@ -38,7 +40,7 @@ type Guest struct {
 	HostName string
 	// Interfaces are the guest's network interfaces that have a configuration. The engine configures them where
 	// cloud-init reads the data, Ignition gets them as files of NetworkManager.
-	Interfaces []Interface
+	Interfaces []render.GuestNIC
 	// DNSServers and SearchDomains of the guest, which go the same way.
 	DNSServers    []netip.Addr
 	SearchDomains []string
@@ -57,38 +59,6 @@ type Guest struct {
 	// Extra are configurations of users, in the order in which they are merged.
 	Extra []Extra
 }
-
-// Interface is the configuration of one network interface in the guest.
-type Interface struct {
-	// Name that the guest gives it, such as enp1s0.
-	Name string
-	// IPv4 and IPv6 of it.
-	IPv4, IPv6 IP
-	// DefaultRoute reports that the default routes may be this interface's where it is configured by the network.
-	DefaultRoute bool
-}
-
-// IP is the configuration of one address family.
-type IP struct {
-	// Method is Off where it is zero.
-	Method Method
-	// Address with its prefix, for Static.
-	Address netip.Prefix
-	// Gateway of Static, invalid for none.
-	Gateway netip.Addr
-}
-
-// Method is how an interface gets its address.
-type Method int
-
-// The methods.
-const (
-	Off Method = iota
-	Static
-	DHCP
-	// AutoConf is SLAAC.
-	AutoConf
-)
 
 // Proxy for HTTP.
 type Proxy struct {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
@@ -115,27 +117,27 @@ func TestKeysOfTheDefaultUser(t *testing.T) {
 
 // TestSLAACOfACloudInitGuest: the engine refuses to hand SLAAC to cloud-init, so NetworkManager is told.
 func TestSLAACOfACloudInitGuest(t *testing.T) {
-	static := Interface{
+	static := render.GuestNIC{
 		Name:         "enp1s0",
 		DefaultRoute: true,
-		IPv4: IP{
-			Method:  Static,
+		IPv4: render.IP{
+			Method:  render.Static,
 			Address: netip.MustParsePrefix("10.0.0.5/24"),
 			Gateway: netip.MustParseAddr("10.0.0.1"),
 		},
 	}
 	slaac := static
-	slaac.IPv6.Method = AutoConf
+	slaac.IPv6.Method = render.AutoConf
 	data := []byte("#cloud-config\nruncmd: [last]\n")
 
-	without, err := Merge(data, CloudConfig, Guest{Interfaces: []Interface{static}})
+	without, err := Merge(data, CloudConfig, Guest{Interfaces: []render.GuestNIC{static}})
 	if err != nil || strings.Contains(string(without),
 		"NetworkManager") || !strings.Contains(string(without), "runcmd: [last]") {
 		t.Errorf("a guest without SLAAC: %v\n%s", err, without)
 	}
 
 	merged, err := Merge(data, CloudConfig, Guest{
-		Interfaces: []Interface{slaac},
+		Interfaces: []render.GuestNIC{slaac},
 		DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.53")},
 	})
 	if err != nil {

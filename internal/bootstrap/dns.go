@@ -57,7 +57,7 @@ func (d *DNS) files(hostName string) []File {
 		return File{Path: dnsFolder + "/" + name, Mode: 0o644, Content: content}
 	}
 	out := []File{
-		file("Corefile", render("Corefile", map[string]any{
+		file("Corefile", renderFile("Corefile", map[string]any{
 			"Domain":       d.Domain,
 			"Folder":       dnsPodFolder,
 			"Bind":         join(slices.Concat(d.Addresses, d.Floating), " "),
@@ -83,7 +83,7 @@ func (d *DNS) files(hostName string) []File {
 // zone is a zone file in which a name has addresses.
 func zone(name string, addresses []netip.Addr) string {
 	var out strings.Builder
-	out.WriteString(render("zone", "1"))
+	out.WriteString(renderFile("zone", "1"))
 
 	for _, address := range addresses {
 		kind := "A"

@@ -18,6 +18,8 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 const joinConfiguration = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -105,21 +107,21 @@ func open(t testing.TB, data []byte) opened {
 func ignitionGuest() Guest {
 	return Guest{
 		HostName: "demo-1",
-		Interfaces: []Interface{
+		Interfaces: []render.GuestNIC{
 			{
 				Name:         "enp1s0",
 				DefaultRoute: true,
-				IPv4: IP{
-					Method:  Static,
+				IPv4: render.IP{
+					Method:  render.Static,
 					Address: netip.MustParsePrefix("10.20.30.7/24"),
 					Gateway: netip.MustParseAddr("10.20.30.1"),
 				},
-				IPv6: IP{Method: AutoConf},
+				IPv6: render.IP{Method: render.AutoConf},
 			},
 			{
 				Name: "enp2s0",
-				IPv4: IP{Method: DHCP},
-				IPv6: IP{Method: Static, Address: netip.MustParsePrefix("fd00::7/64")},
+				IPv4: render.IP{Method: render.DHCP},
+				IPv6: render.IP{Method: render.Static, Address: netip.MustParsePrefix("fd00::7/64")},
 			},
 		},
 		DNSServers: []netip.Addr{

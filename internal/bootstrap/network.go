@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // The priorities of NetworkManager profiles. Those for cloud-init guests go before what cloud-init itself writes.
@@ -26,7 +28,7 @@ func (g *Guest) networkFiles() []File {
 // slaac are the profiles of a cloud-init guest that has an interface with SLAAC, and the commands that put them to use;
 // none for other guests. The engine cannot tell cloud-init of SLAAC: it refuses the boot protocol autoconf.
 func (g *Guest) slaac() (files []File, commands []string) {
-	if !slices.ContainsFunc(g.Interfaces, func(i Interface) bool { return i.IPv6.Method == AutoConf }) {
+	if !slices.ContainsFunc(g.Interfaces, func(i render.GuestNIC) bool { return i.IPv6.Method == render.AutoConf }) {
 		return nil, nil
 	}
 
@@ -48,13 +50,13 @@ func (g *Guest) profiles(priority int) []File {
 		var text strings.Builder
 		fmt.Fprintf(&text, "[connection]\nid=%[1]s\ntype=ethernet\ninterface-name=%[1]s\nautoconnect-priority=%[2]d\n",
 			each.Name, priority)
-		each.section(&text, "ipv4", each.IPv4, v4, domains)
-		if each.IPv4.Method != Off {
+		section(&text, each, "ipv4", each.IPv4, v4, domains)
+		if each.IPv4.Method != render.Off {
 			v4, domains = nil, nil // once is enough
 		}
 
-		each.section(&text, "ipv6", each.IPv6, v6, domains)
-		if each.IPv6.Method != Off {
+		section(&text, each, "ipv6", each.IPv6, v6, domains)
+		if each.IPv6.Method != render.Off {
 			v6, domains = nil, nil
 		}
 
@@ -70,22 +72,24 @@ func (g *Guest) profiles(priority int) []File {
 }
 
 // section writes one address family.
-func (i Interface) section(out *strings.Builder, name string, ip IP, servers []netip.Addr, domains []string) {
+func section(
+	out *strings.Builder, of render.GuestNIC, name string, ip render.IP, servers []netip.Addr, domains []string,
+) {
 	fmt.Fprintf(out, "\n[%s]\n", name)
 
 	switch ip.Method {
-	case Off:
+	case render.Off:
 		out.WriteString("method=disabled\n")
 		return
-	case DHCP:
+	case render.DHCP:
 		if name == "ipv6" {
 			out.WriteString("method=dhcp\n")
 		} else {
 			out.WriteString("method=auto\n")
 		}
-	case AutoConf:
+	case render.AutoConf:
 		out.WriteString("method=auto\naddr-gen-mode=eui64\n")
-	case Static:
+	case render.Static:
 		fmt.Fprintf(out, "method=manual\naddress1=%s", ip.Address)
 		if ip.Gateway.IsValid() {
 			fmt.Fprintf(out, ",%s", ip.Gateway)
@@ -94,7 +98,7 @@ func (i Interface) section(out *strings.Builder, name string, ip IP, servers []n
 		out.WriteString("\n")
 	}
 
-	if ip.Method != Static && !i.DefaultRoute {
+	if ip.Method != render.Static && !of.DefaultRoute {
 		out.WriteString("never-default=true\n")
 	}
 

@@ -14,8 +14,8 @@ var serviceFiles embed.FS
 
 var serviceTemplates = template.Must(template.ParseFS(serviceFiles, "files/*"))
 
-// render fills a template of ours. The values are addresses, numbers and checked names.
-func render(name string, values any) string {
+// renderFile fills a template of ours. The values are addresses, numbers and checked names.
+func renderFile(name string, values any) string {
 	var out strings.Builder
 	if err := serviceTemplates.ExecuteTemplate(&out, name, values); err != nil {
 		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
@@ -139,7 +139,7 @@ func (s *Services) files(init bool) []File {
 
 	out = append(out, s.DNS.files(s.HostName)...)
 	if s.Ingress != nil {
-		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, render("check-ingress.sh", nil))
+		add("/etc/keepalived/capolvm-check-ingress.sh", 0o755, renderFile("check-ingress.sh", nil))
 	}
 
 	api := s.API
@@ -148,16 +148,16 @@ func (s *Services) files(init bool) []File {
 	}
 
 	if api.keepalived() {
-		add("/etc/keepalived/capolvm-check-api.sh", 0o755, render("check-api.sh", api))
+		add("/etc/keepalived/capolvm-check-api.sh", 0o755, renderFile("check-api.sh", api))
 	} else {
 		add("/etc/kubernetes/manifests/kube-vip.yaml", 0o600, kubeVIP(s, init))
 	}
 
 	switch api.LoadBalancer {
 	case HAProxy:
-		add("/etc/capolvm/haproxy.cfg", 0o644, render("haproxy.cfg", api))
+		add("/etc/capolvm/haproxy.cfg", 0o644, renderFile("haproxy.cfg", api))
 	case Nginx:
-		add("/etc/capolvm/nginx.conf", 0o644, render("nginx.conf", api))
+		add("/etc/capolvm/nginx.conf", 0o644, renderFile("nginx.conf", api))
 	}
 
 	return out
@@ -181,7 +181,7 @@ func (s *Services) keepalivedConfig() string {
 		values.Ingress = &instance{*s.Ingress, s.Interface, s.Self}
 	}
 
-	return render("keepalived.conf", values)
+	return renderFile("keepalived.conf", values)
 }
 
 func (s *Services) followScript() string {
@@ -200,7 +200,7 @@ func (s *Services) followScript() string {
 		values["HAProxy"], values["Nginx"] = s.API.LoadBalancer == HAProxy, s.API.LoadBalancer == Nginx
 	}
 
-	return render("follow.sh", values)
+	return renderFile("follow.sh", values)
 }
 
 // knownNodes is what is known at the first boot.

@@ -12,6 +12,8 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // needProgram skips a test that asks a program of the images whether it reads what is written for it.
@@ -26,16 +28,16 @@ func TestNetworkManagerReadsItsProfiles(t *testing.T) {
 	needProgram(t, "nmcli", "network-manager")
 	guest := ignitionGuest()
 	guest.Interfaces = append(guest.Interfaces,
-		Interface{
+		render.GuestNIC{
 			Name: "enp3s0",
-			IPv4: IP{Method: Off},
-			IPv6: IP{
-				Method:  Static,
+			IPv4: render.IP{Method: render.Off},
+			IPv6: render.IP{
+				Method:  render.Static,
 				Address: netip.MustParsePrefix("fd00:1::7/64"),
 				Gateway: netip.MustParseAddr("fe80::1"),
 			},
 		},
-		Interface{Name: "enp4s0", IPv4: IP{Method: DHCP}, IPv6: IP{Method: DHCP}, DefaultRoute: true})
+		render.GuestNIC{Name: "enp4s0", IPv4: render.IP{Method: render.DHCP}, IPv6: render.IP{Method: render.DHCP}, DefaultRoute: true})
 	want := map[string][]string{
 		"enp1s0": {
 			"address1=10.20.30.7/24,10.20.30.1",

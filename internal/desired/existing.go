@@ -130,15 +130,11 @@ func (e *Existing) dataDisks(ctx context.Context, session *engine.Client, wanted
 	return nil
 }
 
-// Adopt adds imports of what exists to the files of a machine. groups are the UUIDs of the affinity groups in the
-// engine's cluster that the VM is to be in, by their names. Where nothing exists the files stay as they are.
-func (e *Existing) Adopt(
+// adopt adds imports of what exists to the files of a machine. groups are the UUIDs of the affinity groups in the
+// engine's cluster that the VM is to be in, by their names.
+func (e *Existing) adopt(
 	ctx context.Context, session *engine.Client, files render.Files, clusterID engine.ID, groups map[string]string,
 ) (render.Files, error) {
-	if e == nil {
-		return files, nil
-	}
-
 	if err := e.memberships(ctx, session, clusterID, groups); err != nil {
 		return nil, err
 	}

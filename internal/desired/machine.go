@@ -59,33 +59,52 @@ type Input struct {
 	Config engine.Config
 	// FailureDomain of the Machine; empty for none.
 	FailureDomain string
-	// AffinityGroups are the UUIDs of the VM's affinity groups, by the groups' names.
-	AffinityGroups map[string]string
+	// FindGroups finds the UUIDs of the machine's affinity groups, by the groups' names. It is only called for a
+	// machine that is in groups; nil finds none.
+	FindGroups func(ctx context.Context, self placement.Member) (map[string]string, error)
 }
 
-// Machine resolves the names of a machine and returns what to render, and the names with their UUIDs for the status.
-func Machine(ctx context.Context, client *engine.Client, in Input) (render.Machine, *infrav1.OLVMStatus, error) {
+// Built is a machine as it should be in the engine.
+type Built struct {
+	// Machine is what is rendered. Files are made of it when a run begins, and not before: a thousand runs may wait.
+	Machine render.Machine
+	// Names that were resolved, with their UUIDs, for the status.
+	Names *infrav1.OLVMStatus
+}
+
+// Build resolves the names of a machine, and decides what the engine should have of it. It asks the engine and nothing
+// else. An error that a person can correct is a *blocker.Error.
+func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error) {
 	r := &machineResolver{
 		client: client,
 		in:     in,
 		out: render.Machine{
-			Engine:         connection.RenderEngine(client, in.Config),
-			Name:           in.VMName,
-			Comment:        in.Owner.Comment(),
-			AffinityGroups: in.AffinityGroups,
+			Engine:  connection.RenderEngine(client, in.Config),
+			Name:    in.VMName,
+			Comment: in.Owner.Comment(),
 		},
 	}
 
 	// What needs no engine comes first: bad input is named without one.
 	for _, step := range []func(context.Context) error{
-		r.checkName, r.hardware, r.place, r.template, r.userData, r.devices,
+		r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
 	} {
 		if err := step(ctx); err != nil {
-			return render.Machine{}, nil, err
+			return nil, err
 		}
 	}
 
-	return r.out, r.names, nil
+	return &Built{Machine: r.out, Names: r.names}, nil
+}
+
+// Files renders the machine, with imports of what the engine has of it already; existing is nil for nothing.
+func (b *Built) Files(ctx context.Context, client *engine.Client, existing *Existing) (render.Files, error) {
+	files, err := render.MachineFiles(b.Machine)
+	if err != nil || existing == nil {
+		return files, err
+	}
+
+	return existing.adopt(ctx, client, files, engine.ID(b.Machine.ClusterID), b.Machine.AffinityGroups)
 }
 
 // machineResolver resolves one machine, step by step.
@@ -147,6 +166,23 @@ func (r *machineResolver) place(ctx context.Context) error {
 	r.out.Placement = r.placement.Policy()
 
 	return autoPinning(ctx, r.client, r.in.Spec.VirtualMachine, r.placement, &r.out)
+}
+
+// groups resolves the affinity groups that the machine is to be in.
+func (r *machineResolver) groups(ctx context.Context) error {
+	names, err := placement.GroupNames(placement.AffinityGroups(r.in.Cluster), r.in.Spec, r.in.ControlPlane)
+	if err != nil || len(names) == 0 || r.in.FindGroups == nil {
+		return err
+	}
+
+	r.out.AffinityGroups, err = r.in.FindGroups(ctx, placement.Member{
+		Name:      r.in.Owner.Name,
+		Groups:    names,
+		ClusterID: r.placement.Cluster.ID,
+		HostIDs:   r.placement.HostIDs,
+	})
+
+	return err
 }
 
 // template resolves the template, whose name may have the version of Kubernetes in it.

@@ -15,54 +15,59 @@ import (
 // guests resolves what the guest is told about its network interfaces.
 func guests(in Input, out *render.Machine) error {
 	for _, nic := range in.NICs {
-		g := nic.Guest
-		if g == nil {
+		if nic.Guest == nil {
 			continue
 		}
 
-		made := render.GuestNIC{Interface: g.Interface}
-		if g.DHCPv4 {
-			made.IPv4 = &render.IP{BootProtocol: render.DHCP}
+		made, err := guestNIC(nic, in)
+		if err != nil {
+			return err
 		}
 
-		if g.DHCPv6 {
-			made.IPv6 = &render.IP{BootProtocol: render.DHCP}
-		}
-
-		for _, address := range in.Addresses[nic.VNICName] {
-			family := &made.IPv6
-			if address.Is4() {
-				family = &made.IPv4
-			}
-
-			if *family != nil {
-				return blocker.New(infrav1.AddressRangeInvalidReason,
-					g.Field,
-					"it gets two addresses of one family, %s is the second; give it one source for each family",
-					address.Addr(),
-				)
-			}
-
-			*family = &render.IP{Address: address.Addr().String(), Netmask: address.Netmask()}
-			if address.Gateway.IsValid() {
-				(*family).Gateway = address.Gateway.String()
-			}
-		}
-
-		if in.NamePools && len(g.FromPools) > 0 && made.IPv4 == nil {
-			made.IPv4 = &render.IP{Address: fmt.Sprintf("(of %s %s)", g.FromPools[0].Kind, g.FromPools[0].Name)}
-		}
-
-		// The engine refuses to tell guests of SLAAC; the bootstrap data does. See guestOf.
-		if made.IPv4 != nil || made.IPv6 != nil {
-			out.Guests = append(out.Guests, made)
-		}
-
-		out.DNSServers = union(out.DNSServers, g.DNSServers)
-		out.SearchDomains = union(out.SearchDomains, g.SearchDomains)
+		out.Guests = append(out.Guests, made)
+		out.DNSServers = union(out.DNSServers, nic.Guest.DNSServers)
+		out.SearchDomains = union(out.SearchDomains, nic.Guest.SearchDomains)
 	}
 
 	return clusterDNS(in, out)
+}
+
+// guestNIC is the configuration of a network interface in the guest.
+func guestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
+	g := nic.Guest
+	out := render.GuestNIC{Name: g.Interface, DefaultRoute: g.First}
+	if g.DHCPv4 {
+		out.IPv4.Method = render.DHCP
+	}
+
+	switch {
+	case g.DHCPv6:
+		out.IPv6.Method = render.DHCP
+	case g.AutoConf:
+		out.IPv6.Method = render.AutoConf
+	}
+
+	for _, address := range in.Addresses[nic.VNICName] {
+		family := &out.IPv6
+		if address.Is4() {
+			family = &out.IPv4
+		}
+
+		if family.Method != render.Off {
+			return render.GuestNIC{}, blocker.New(infrav1.AddressRangeInvalidReason, g.Field,
+				"it gets two addresses of one family, %s is the second; give it one source for each family",
+				address.Addr())
+		}
+
+		*family = render.IP{Method: render.Static, Address: address.Prefix, Gateway: address.Gateway}
+	}
+
+	if in.NamePools && len(g.FromPools) > 0 && out.IPv4.Method == render.Off {
+		pool := g.FromPools[0]
+		out.IPv4 = render.IP{Method: render.Static, Placeholder: fmt.Sprintf("(of %s %s)", pool.Kind, pool.Name)}
+	}
+
+	return out, nil
 }
 
 // networks resolves the network interfaces in the engine: the first has the node's address, others follow.

@@ -8,7 +8,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -157,14 +156,10 @@ func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 
 	out := bootstrap.Guest{
 		HostName:      in.VMName,
+		Interfaces:    machine.Guests,
 		SearchDomains: machine.SearchDomains,
 		Extra:         in.Bootstrap.Extra,
 		NodeIPs:       nodeIPs(in),
-	}
-	for _, nic := range in.NICs {
-		if nic.Guest != nil {
-			out.Interfaces = append(out.Interfaces, interfaceOf(nic, in))
-		}
 	}
 
 	for _, server := range machine.DNSServers { // in their order
@@ -183,33 +178,6 @@ func guestOf(in Input, machine render.Machine) bootstrap.Guest {
 			HTTPS:   asked.Proxy.HTTPSProxy,
 			NoProxy: noProxy(in, asked.Proxy.NoProxy),
 		}
-	}
-
-	return out
-}
-
-// interfaceOf is the configuration of a network interface in the guest.
-func interfaceOf(nic addressing.NIC, in Input) bootstrap.Interface {
-	g := nic.Guest
-	out := bootstrap.Interface{Name: g.Interface, DefaultRoute: g.First}
-	if g.DHCPv4 {
-		out.IPv4.Method = bootstrap.DHCP
-	}
-
-	switch {
-	case g.DHCPv6:
-		out.IPv6.Method = bootstrap.DHCP
-	case g.AutoConf:
-		out.IPv6.Method = bootstrap.AutoConf
-	}
-
-	for _, address := range in.Addresses[nic.VNICName] {
-		family := &out.IPv6
-		if address.Is4() {
-			family = &out.IPv4
-		}
-
-		*family = bootstrap.IP{Method: bootstrap.Static, Address: address.Prefix, Gateway: address.Gateway}
 	}
 
 	return out

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go4.org/netipx"
@@ -31,15 +29,6 @@ func (a Address) Addr() netip.Addr { return a.Prefix.Addr() }
 
 // Is4 reports whether it is an IPv4 address.
 func (a Address) Is4() bool { return a.Addr().Is4() }
-
-// Netmask as an engine wants it: dotted for IPv4, the length of the prefix for IPv6.
-func (a Address) Netmask() string {
-	if a.Is4() {
-		return net.IP(net.CIDRMask(a.Prefix.Bits(), 32)).String()
-	}
-
-	return strconv.Itoa(a.Prefix.Bits())
-}
 
 // Pool is the addresses of one family that machines may take.
 type Pool struct {

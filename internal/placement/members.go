@@ -40,8 +40,6 @@ func Members(
 			clusterName, err)
 	}
 
-	asked := AffinityGroups(cluster.Spec)
-
 	for i := range machines.Items {
 		m := &machines.Items[i]
 		name := ownerMachine(m)
@@ -55,7 +53,12 @@ func Members(
 			continue
 		}
 
-		member, err := MemberOf(ctx, session, cluster, asked, m, owner)
+		member, err := MemberOf(ctx, session, cluster.Spec, Candidate{
+			Name:          m.Name,
+			Spec:          m.Spec,
+			ControlPlane:  util.IsControlPlaneMachine(owner),
+			FailureDomain: owner.Spec.FailureDomain,
+		})
 		var field *blocker.Error
 		if errors.As(err, &field) {
 			continue
@@ -65,6 +68,7 @@ func Members(
 			return nil, false, err
 		}
 
+		member.HasVM, member.Created = m.Spec.ProviderID != "", m.CreationTimestamp.Time
 		members = append(members, member)
 	}
 
@@ -82,31 +86,29 @@ func ownerMachine(m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// MemberOf is one machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
+// Candidate is what decides where a machine is placed, and with which others.
+type Candidate struct {
+	// Name of the OLVMMachine, and its specification.
+	Name string
+	Spec infrav1.OLVMMachineSpec
+	// ControlPlane and FailureDomain are the Machine's.
+	ControlPlane  bool
+	FailureDomain string
+}
+
+// MemberOf is a machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
 func MemberOf(
-	ctx context.Context,
-	session *engine.Client,
-	cluster *infrav1.OLVMCluster,
-	asked []infrav1.AffinityGroup,
-	m *infrav1.OLVMMachine,
-	owner *clusterv1.Machine,
+	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	names, err := GroupNames(asked, m.Spec, util.IsControlPlaneMachine(owner))
+	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.ControlPlane)
 	if err != nil {
 		return Member{}, err
 	}
 
-	place, err := Place(ctx, session, m.Spec, cluster.Spec, owner.Spec.FailureDomain)
+	place, err := Place(ctx, session, machine.Spec, cluster, machine.FailureDomain)
 	if err != nil {
 		return Member{}, err
 	}
 
-	return Member{
-		Name:      m.Name,
-		Groups:    names,
-		ClusterID: place.Cluster.ID,
-		HostIDs:   place.HostIDs,
-		HasVM:     m.Spec.ProviderID != "",
-		Created:   m.CreationTimestamp.Time,
-	}, nil
+	return Member{Name: machine.Name, Groups: names, ClusterID: place.Cluster.ID, HostIDs: place.HostIDs}, nil
 }

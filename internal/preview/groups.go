@@ -15,29 +15,10 @@ import (
 // notMade stands in for the UUID of an affinity group that is made with the cluster.
 const notMade = "(made with the cluster)"
 
-// member is the machine as affinity groups see it.
-func member(ctx context.Context, session *engine.Client, machine Machine) (placement.Member, error) {
-	names, err := placement.GroupNames(placement.AffinityGroups(machine.olvmCluster.Spec), machine.spec,
-		machine.controlPlane)
-	if err != nil {
-		return placement.Member{}, err
-	}
-
-	place, err := placement.Place(ctx, session, machine.spec, machine.olvmCluster.Spec, machine.failureDomain)
-	if err != nil {
-		return placement.Member{}, err
-	}
-
-	return placement.Member{Name: machine.Name, Groups: names, ClusterID: place.Cluster.ID, HostIDs: place.HostIDs}, nil
-}
-
 // affinityGroups are the UUIDs of the machine's groups by their names, as far as the engine has them.
-func affinityGroups(ctx context.Context, session *engine.Client, machine Machine) (map[string]string, error) {
-	self, err := member(ctx, session, machine)
-	if err != nil || len(self.Groups) == 0 {
-		return nil, err
-	}
-
+func affinityGroups(
+	ctx context.Context, session *engine.Client, machine Machine, self placement.Member,
+) (map[string]string, error) {
 	there, err := session.AffinityGroups(ctx, self.ClusterID)
 	if err != nil {
 		return nil, err
@@ -82,7 +63,12 @@ func (m *Manifests) checkGroups(
 			return err
 		}
 
-		found, err := member(ctx, engines[c], machine)
+		found, err := placement.MemberOf(ctx, engines[c], c.Spec, placement.Candidate{
+			Name:          machine.Name,
+			Spec:          machine.spec,
+			ControlPlane:  machine.controlPlane,
+			FailureDomain: machine.failureDomain,
+		})
 		if err != nil {
 			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
 				blocker.Explain(err))

@@ -21,6 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -165,27 +166,22 @@ func (m *Manifests) render(
 	}
 
 	in.Config, in.Owner = config, owner
-	if in.AffinityGroups, err = affinityGroups(ctx, session, machine); err != nil {
-		return Rendered{}, err
+	in.FindGroups = func(ctx context.Context, self placement.Member) (map[string]string, error) {
+		return affinityGroups(ctx, session, machine, self)
 	}
 
-	input, names, err := desired.Machine(ctx, session, in)
+	built, err := desired.Build(ctx, session, in)
 	if err != nil {
 		return Rendered{}, err
 	}
 
-	input.UserData = userData
+	built.Machine.UserData = userData
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
-	if out.Files, err = render.MachineFiles(input); err != nil {
-		return Rendered{}, err
-	}
-
 	if state.Complete() {
-		out.State = state.Raw
-		return out, nil
+		out.State, existing = state.Raw, nil
 	}
 
-	out.Files, err = existing.Adopt(ctx, session, out.Files, engine.ID(names.ClusterID), in.AffinityGroups)
+	out.Files, err = built.Files(ctx, session, existing)
 
 	return out, err
 }
@@ -204,6 +200,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		Spec:              machine.spec,
 		Cluster:           machine.olvmCluster.Spec,
 		VMName:            machine.Name,
+		ControlPlane:      machine.controlPlane,
 		NICs:              nics,
 		Addresses:         addresses,
 		NamePools:         true,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,7 +103,11 @@ func newWorld(t *testing.T) *world {
 		Memory:     4 << 30,
 		NICs:       []render.NIC{{Name: "nic1", VNICProfileID: profile.ID.String()}},
 		Guests: []render.GuestNIC{
-			{Interface: "enp1s0", IPv4: &render.IP{Address: "10.0.0.9", Netmask: "255.255.255.0", Gateway: "10.0.0.1"}},
+			{Name: "enp1s0", IPv4: render.IP{
+				Method:  render.Static,
+				Address: netip.MustParsePrefix("10.0.0.9/24"),
+				Gateway: netip.MustParseAddr("10.0.0.1"),
+			}},
 		},
 		UserData: "#cloud-config\nruncmd: ['true && echo <bootstrap-canary>']\n",
 	}

@@ -272,7 +272,7 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 		t.Fatal(err)
 	}
 
-	machine, _, err := desired.Machine(t.Context(), f.client, desired.Input{
+	built, err := desired.Build(t.Context(), f.client, desired.Input{
 		Spec:    spec,
 		Cluster: cluster,
 		VMName:  name,
@@ -284,8 +284,8 @@ func (f *factory) check(t *testing.T, name string, spec infrav1.OLVMMachineSpec)
 		t.Fatal(err)
 	}
 
-	machine.UserData = "#cloud-config\n"
-	files, err := render.MachineFiles(machine)
+	built.Machine.UserData = "#cloud-config\n"
+	files, err := built.Files(t.Context(), f.client, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package machine
+package desired
 
 import (
 	"crypto/sha256"
@@ -9,9 +9,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// digestCache keeps the digests of configurations by what they were rendered from, so that a machine that is only
+// DigestCache keeps the digests of configurations by what they were rendered from, so that a machine that is only
 // looked at is not rendered: that takes a millisecond, too long to repeat for a thousand machines.
-type digestCache struct {
+type DigestCache struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]string
 }
@@ -19,8 +19,8 @@ type digestCache struct {
 // maxDigests bounds what is remembered; beyond it everything is forgotten, and rendered once more.
 const maxDigests = 1 << 14
 
-// of is the digest of a machine's configuration, or why it cannot be rendered.
-func (d *digestCache) of(machine render.Machine) (string, error) {
+// Of is the digest of a machine's configuration, or why it cannot be rendered.
+func (d *DigestCache) Of(machine render.Machine) (string, error) {
 	// What a digest leaves out, the secrets above all, has no place here either.
 	lasting := machine
 	lasting.Engine, lasting.UserData = render.Engine{}, ""
