@@ -302,14 +302,7 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	was.ID = c.store.Active(v).ID
 	c.store.Snapshots.Drop(was.ID)
 	c.store.Keep(was)
-	now := &store.Snapshot{
-		ID:          store.NewID(),
-		VM:          v.ID,
-		Description: store.ActiveText,
-		Kind:        store.SnapshotActive,
-		Status:      store.StatusOK,
-		Date:        time.Now(),
-	}
+	now := store.NewActive(v)
 	c.store.Snapshots.Put(now.ID, now)
 	v.Hardware = found.Hardware.CopyOf()
 	c.store.RestoreDisks(found, false)
@@ -398,14 +391,7 @@ func commitSnapshot(c *call) (*wire.Element, error) {
 
 	c.store.DropNewer(v, shown)
 	c.store.Snapshots.Drop(before.ID)
-	c.store.Keep(&store.Snapshot{
-		ID:          store.NewID(),
-		VM:          v.ID,
-		Description: store.ActiveText,
-		Kind:        store.SnapshotActive,
-		Status:      store.StatusOK,
-		Date:        time.Now(),
-	})
+	c.store.Keep(store.NewActive(v))
 	c.work("Committing the preview of VM "+v.Name, v.ID)
 	c.lockForSnapshot(v)
 

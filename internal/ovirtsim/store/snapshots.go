@@ -14,13 +14,20 @@ func (s *Store) Active(v *VM) *Snapshot {
 		}
 	}
 
+	return activeSnapshot(v, s.IDOf("", "snapshot", v.ID), v.Created)
+}
+
+// NewActive is a new snapshot that is the VM as it is, for the place of one that was dropped.
+func NewActive(v *VM) *Snapshot { return activeSnapshot(v, NewID(), time.Now()) }
+
+func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
 	return &Snapshot{
-		ID:          s.IDOf("", "snapshot", v.ID),
+		ID:          id,
 		VM:          v.ID,
 		Description: ActiveText,
 		Kind:        SnapshotActive,
 		Status:      StatusOK,
-		Date:        v.Created,
+		Date:        date,
 	}
 }
 
