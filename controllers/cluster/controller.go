@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/patch"
-	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -222,8 +221,8 @@ type clusterScope struct {
 	incomplete bool
 	// machines that still exist; set by reconcileDelete.
 	machines []string
-	// blocked says why a deletion must not go on. Set by reconcileDestroy.
-	blocked string
+	// blocked is why a deletion must not go on; nil where it may. Set by reconcileDestroy.
+	blocked *blocker.Error
 }
 
 // Reconcile brings one OLVMCluster forward.
@@ -270,17 +269,8 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *clusterScope) (_
 		}
 	}
 
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmCluster)
-	if err != nil {
+	if ends, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || ends {
 		return ctrl.Result{}, err
-	}
-
-	if isPaused {
-		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
-	}
-
-	if requeue {
-		return ctrl.Result{}, nil
 	}
 
 	leave, ok := r.limiter.Enter(ctx, olvmCluster.Namespace, connection.EngineKey(olvmCluster))
@@ -313,13 +303,9 @@ func (r *Reconciler) patch(
 	updateClusterStatus(scope)
 
 	c := scope.olvmCluster
-	err := helper.Patch(ctx, c, patch.WithOwnedConditions{Conditions: clusterConditions})
-	if !apierrors.IsNotFound(err) {
-		objectstatus.Announce(r.Recorder, c, before, c.Status.Conditions, map[string]string{
-			infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
-		})
-	}
-
+	err := objectstatus.Patch(ctx, helper, r.Recorder, c, before, clusterConditions, map[string]string{
+		infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
+	})
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
@@ -173,7 +174,8 @@ func (r *Reconciler) reconcileDestroy(
 	ctx context.Context, scope *clusterScope,
 ) (gone bool, after time.Duration, err error) {
 	if workspace.Moving(scope.olvmCluster) {
-		scope.blocked = "The object is being moved to another management cluster; its affinity groups stay"
+		scope.blocked = blocker.Deletion(0,
+			"The object is being moved to another management cluster; its affinity groups stay")
 		return false, 0, nil
 	}
 

@@ -304,8 +304,8 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			strings.Join(scope.machines, ", "))
 	} else {
 		switch {
-		case scope.blocked != "":
-			condition.Reason, condition.Message = infrav1.DeletionBlockedReason, scope.blocked
+		case scope.blocked != nil:
+			condition.Reason, condition.Message = scope.blocked.Reason, scope.blocked.Message
 		case ws.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
 			condition.Message = ws.StateErr.Error() + "; repair that Secret, or delete it: then the affinity " +

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/patch"
-	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -228,17 +227,8 @@ func (r *Reconciler) reconcileOwned(ctx context.Context, scope *machineScope) (_
 		}
 	}
 
-	isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, scope.cluster, olvmMachine)
-	if err != nil {
+	if ends, err := scope.workspace.Paused(ctx, scope.cluster); err != nil || ends {
 		return ctrl.Result{}, err
-	}
-
-	if isPaused {
-		return ctrl.Result{}, scope.workspace.UnblockPausedMove(ctx)
-	}
-
-	if requeue {
-		return ctrl.Result{}, nil
 	}
 
 	helper, err := patch.NewHelper(olvmMachine, r.Client)
@@ -264,11 +254,7 @@ func (r *Reconciler) patch(
 	updateMachineStatus(scope)
 
 	m := scope.olvmMachine
-	err := helper.Patch(ctx, m, patch.WithOwnedConditions{Conditions: machineConditions})
-	if !apierrors.IsNotFound(err) {
-		objectstatus.Announce(r.Recorder, m, before.Conditions, m.Status.Conditions, scope.steps())
-	}
-
+	err := objectstatus.Patch(ctx, helper, r.Recorder, m, before.Conditions, machineConditions, scope.steps())
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	if workspace.Moving(scope.olvmMachine) {
-		scope.blocked = "The object is being moved to another management cluster; its VM stays"
+		scope.blocked = blocker.Deletion(0, "The object is being moved to another management cluster; its VM stays")
 		return ctrl.Result{}, nil
 	}
 
@@ -45,8 +45,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 
 	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
 		scope.blocked = whyNoEngine(scope)
-
-		return ctrl.Result{RequeueAfter: vmSteady}, nil
+		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
 	}
 
 	if scope.olvmCluster == nil {
@@ -58,15 +57,15 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	}
 
 	r.reconcileOwnership(ctx, scope)
-	if scope.blocked != "" {
-		return ctrl.Result{RequeueAfter: engineRetry}, nil
+	if scope.blocked != nil {
+		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
 	}
 
 	return r.reconcileDestroy(ctx, scope)
 }
 
 // whyNoEngine tells why it is not known which engine has the VM of a machine whose Cluster is gone, and the remedy.
-func whyNoEngine(scope *machineScope) string {
+func whyNoEngine(scope *machineScope) *blocker.Error {
 	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
 	if len(scope.olvmClusters) > 0 {
@@ -75,7 +74,8 @@ func whyNoEngine(scope *machineScope) string {
 		remedy = "leave the label on the one that names its engine"
 	}
 
-	return fmt.Sprintf("%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
+	return blocker.Deletion(vmSteady,
+		"%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
@@ -102,22 +102,14 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 	// The UID changes when the object is moved to another management cluster; namespace and name do not.
 	found, ok := ownermark.OwnerOf(vm.CommentText())
 	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
-		scope.blocked = fmt.Sprintf(
-			"VM %s (%s) is not marked as this machine's: its comment is %q. To delete it write %q there; to keep it "+
-				"remove the finalizer %s from this object (addresses of IPAM providers are given back then)",
-			vm.Name,
-			vm.ID,
-			vm.CommentText(),
-			ours.Comment(),
-			infrav1.MachineFinalizer,
-		)
+		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
+			"To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM "+
+			"providers are given back then)",
+			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
 		// Before it is powered off for nothing.
-		scope.blocked = fmt.Sprintf(
-			"VM %s (%s) is protected against deletion; to delete it turn Delete Protection off in the engine",
-			vm.Name,
-			vm.ID,
-		)
+		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
+			"Delete Protection off in the engine", vm.Name, vm.ID)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestWhyNoEngine(t *testing.T) {
 				t.Errorf("the OLVMCluster is %s", scope.olvmCluster.Name)
 			}
 
-			if diff := cmp.Diff(tt.why, whyNoEngine(scope)); diff != "" {
+			if diff := cmp.Diff(tt.why, whyNoEngine(scope).Message); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

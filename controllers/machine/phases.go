@@ -108,9 +108,9 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
-		scope.waiting = &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}
+		scope.waiting = waitForData(message)
 
-		return engineRetry, nil
+		return scope.waiting.RetryAfter, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
 	}
@@ -122,7 +122,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 	if waiting != nil {
 		scope.waiting = waiting
-		return engineRetry, nil
+		return waiting.RetryAfter, nil
 	}
 
 	scope.bootstrap = &desired.Bootstrap{
@@ -184,7 +184,7 @@ func (r *Reconciler) readExtra(
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: from.Name}, object)
 	if apierrors.IsNotFound(err) {
 		message := source + " does not exist; create it, or correct the name"
-		return bootstrap.Extra{}, &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}, nil
+		return bootstrap.Extra{}, waitForData(message), nil
 	} else if err != nil {
 		return bootstrap.Extra{}, nil, fmt.Errorf("failed to get %s: %w", source, err)
 	}
@@ -203,7 +203,16 @@ func (r *Reconciler) readExtra(
 
 	message := fmt.Sprintf("%s has no key %q; add it, or correct the key", source, from.Key)
 
-	return bootstrap.Extra{}, &blocker.Error{Reason: infrav1.WaitingForBootstrapDataReason, Message: message}, nil
+	return bootstrap.Extra{}, waitForData(message), nil
+}
+
+// waitForData is why user data cannot be made yet. Secrets and ConfigMaps are not watched.
+func waitForData(message string) *blocker.Error {
+	return &blocker.Error{
+		Reason:     infrav1.WaitingForBootstrapDataReason,
+		Message:    message,
+		RetryAfter: engineRetry,
+	}
 }
 
 // reconcileAddresses allocates the static addresses before anything is rendered, so that a retry renders the same

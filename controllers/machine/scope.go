@@ -38,8 +38,8 @@ type machineScope struct {
 	desired desiredFacts
 	// olvmClusters are the names of several OLVMClusters that could be the machine's, where its Cluster is gone.
 	olvmClusters []string
-	// blocked is why a deletion must not go on; empty where it may. Set by reconcileDelete and reconcileOwnership.
-	blocked string
+	// blocked is why a deletion must not go on; nil where it may. Set by reconcileDelete and reconcileOwnership.
+	blocked *blocker.Error
 }
 
 // engineFacts are how the engine is reached.

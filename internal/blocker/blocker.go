@@ -4,6 +4,7 @@ package blocker
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -17,6 +18,8 @@ type Error struct {
 	Field string
 	// Message says what is wrong, and the remedy.
 	Message string
+	// RetryAfter is when to look again; zero where a change of an object says so.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {
@@ -25,6 +28,15 @@ func (e *Error) Error() string {
 	}
 
 	return e.Field + ": " + e.Message
+}
+
+// Deletion returns the error of an object that must not go yet. The message names the remedy.
+func Deletion(retryAfter time.Duration, format string, args ...any) *Error {
+	return &Error{
+		Reason:     infrav1.DeletionBlockedReason,
+		Message:    fmt.Sprintf(format, args...),
+		RetryAfter: retryAfter,
+	}
 }
 
 // New returns the error of a field.

@@ -1,12 +1,16 @@
 package objectstatus
 
 import (
+	"context"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -16,9 +20,35 @@ import (
 // announcement is the event of a condition that changed; an empty kind is nothing.
 type announcement struct{ kind, reason, text string }
 
-// Announce records an event for each condition that turned into one that users are told of: steps that were reached,
+// object is one with conditions.
+type object interface {
+	client.Object
+	conditions.Getter
+}
+
+// Patch writes an object at the end of a pass, and announces the conditions that have changed since before. owned are
+// the types of conditions that no other controller sets, and steps are those of announce. An object that is gone is not
+// announced: the error is that of the API server.
+func Patch(
+	ctx context.Context,
+	helper *patch.Helper,
+	recorder events.EventRecorder,
+	to object,
+	before []metav1.Condition,
+	owned []string,
+	steps map[string]string,
+) error {
+	err := helper.Patch(ctx, to, patch.WithOwnedConditions{Conditions: owned})
+	if !apierrors.IsNotFound(err) {
+		announce(recorder, to, before, to.GetConditions(), steps)
+	}
+
+	return err
+}
+
+// announce records an event for each condition that turned into one that users are told of: steps that were reached,
 // and whatever is wrong. The conditions are those before and after a pass.
-func Announce(
+func announce(
 	recorder events.EventRecorder, object client.Object, before, after []metav1.Condition, steps map[string]string,
 ) {
 	for _, a := range announcements(before, after, steps) {

@@ -7,8 +7,10 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -72,8 +74,20 @@ func (w *Workspace) unblockMove() bool {
 	return true
 }
 
-// UnblockPausedMove lets clusterctl move an object that is paused; nothing else is written to it.
-func (w *Workspace) UnblockPausedMove(ctx context.Context) error {
+// Paused reports whether the pass ends here: the object or its Cluster is paused, or its Paused condition has just
+// changed, which begins another pass. It writes that condition. An object that is paused can be moved by clusterctl.
+// cluster is nil where the object has no Cluster.
+func (w *Workspace) Paused(ctx context.Context, cluster *clusterv1.Cluster) (ends bool, err error) {
+	isPaused, changed, err := paused.EnsurePausedCondition(ctx, w.runs().Client, cluster, w.object)
+	if err != nil || !isPaused {
+		return changed, err
+	}
+
+	return true, w.unblockPausedMove(ctx)
+}
+
+// unblockPausedMove lets clusterctl move an object that is paused; nothing else is written to it.
+func (w *Workspace) unblockPausedMove(ctx context.Context) error {
 	before := copyOf(w.object)
 	if !w.unblockMove() {
 		return nil

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,7 +62,7 @@ func (k *Kind) Key(object types.NamespacedName) Key {
 
 // Open opens the workspace of an object for one pass. The object is that of the pass, which its controller patches at
 // the end; cluster is the name of its Cluster.
-func (k *Kind) Open(object client.Object, cluster string) *Workspace {
+func (k *Kind) Open(object paused.ConditionSetter, cluster string) *Workspace {
 	return &Workspace{kind: k, object: object, cluster: cluster, key: k.Key(client.ObjectKeyFromObject(object))}
 }
 
@@ -99,7 +100,7 @@ type Workspace struct {
 	Action Action
 
 	kind    *Kind
-	object  client.Object
+	object  paused.ConditionSetter
 	cluster string
 	key     Key
 	// recorded is when the run ended that Observe has handled; zero where there was none.
