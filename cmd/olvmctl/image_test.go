@@ -35,6 +35,12 @@ func rawImage(t *testing.T) (path, sum string) {
 	return path, hex.EncodeToString(whole[:])
 }
 
+// uploadOf are the arguments that upload a file to the disk "node".
+func (s *site) uploadOf(path string) []string {
+	return []string{"image", "upload", path, "--storage-domain", "olvm-data", "--disk", "node",
+		"--server", s.sim.URL(), "--ca-file", s.caFile}
+}
+
 // leftovers are the names of disks and VMs in the engine.
 func (s *site) leftovers() string {
 	s.t.Helper()
@@ -60,22 +66,8 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 		"",
 		append(
 			[]string{
-				"image",
-				"template",
-				"--file",
-				path,
-				"--sha256",
-				sum,
-				"--name",
-				"mine-1.36",
-				"--cluster",
-				"Default",
-				"--storage-domain",
-				"olvm-data",
-				"--os-type",
-				"other_linux",
-				"--size",
-				"25GB",
+				"image", "template", "--file", path, "--sha256", sum, "--name", "mine-1.36", "--cluster", "Default",
+				"--storage-domain", "olvm-data", "--os-type", "other_linux", "--size", "25GB",
 			},
 			server...)...)
 	if code != 0 {
@@ -116,16 +108,8 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 		"",
 		append(
 			[]string{
-				"image",
-				"template",
-				"--file",
-				path,
-				"--name",
-				"mine-1.36",
-				"--cluster",
-				"Default",
-				"--storage-domain",
-				"olvm-data",
+				"image", "template", "--file", path, "--name", "mine-1.36", "--cluster", "Default",
+				"--storage-domain", "olvm-data",
 			},
 			server...)...); code != 1 || !strings.Contains(problems, `there is a template "mine-1.36" already`) ||
 		s.leftovers() != "" {
@@ -167,16 +151,9 @@ func TestATemplateThatFailsLeavesNothing(t *testing.T) {
 		}
 
 		code, _, problems := s.run(
-			"",
-			"image",
-			"template",
-			"--file",
-			path,
-			"-f",
+			"", "image", "template", "--file", path, "-f",
 			s.clusterFile(
-				"ock-1.36",
-				"mine",
-				"olvmDatacenterName: Default",
+				"ock-1.36", "mine", "olvmDatacenterName: Default",
 				"olvmDatacenterName: Default\n    olvmOCK: {storageDomainName: olvm-data, diskName: mine}",
 			),
 		)
@@ -199,19 +176,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	args := []string{
-		"image",
-		"upload",
-		path,
-		"--storage-domain",
-		"olvm-data",
-		"--disk",
-		"node",
-		"--server",
-		s.sim.URL(),
-		"--ca-file",
-		s.caFile,
-	}
+	args := s.uploadOf(path)
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", Nth: 3, Action: "hang"}); err != nil {
 		t.Fatal(err)
 	}
@@ -281,23 +246,8 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 
 	// A template of it leaves it, for it was there.
 	if code, _, problems := s.run(
-		"",
-		"image",
-		"template",
-		"--file",
-		path,
-		"--name",
-		"of-it",
-		"--cluster",
-		"Default",
-		"--disk",
-		"node",
-		"--storage-domain",
-		"olvm-data",
-		"--server",
-		s.sim.URL(),
-		"--ca-file",
-		s.caFile,
+		"", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node",
+		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile,
 	); code != 0 || !strings.Contains(problems, "the disk node has the image already") ||
 		s.leftovers() != "disk node" {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
@@ -353,19 +303,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := rawImage(t)
-	args := []string{
-		"image",
-		"upload",
-		path,
-		"--storage-domain",
-		"olvm-data",
-		"--disk",
-		"node",
-		"--server",
-		s.sim.URL(),
-		"--ca-file",
-		s.caFile,
-	}
+	args := s.uploadOf(path)
 
 	// Both have looked before one of them makes its disk.
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/api/disks$", DelayMillis: 500}); err != nil {
@@ -402,21 +340,6 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")
 	path, sum := rawImage(t)
-	args := func(path string) []string {
-		return []string{
-			"image",
-			"upload",
-			path,
-			"--storage-domain",
-			"olvm-data",
-			"--disk",
-			"node",
-			"--server",
-			s.sim.URL(),
-			"--ca-file",
-			s.caFile,
-		}
-	}
 	if err := s.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "^/images/", DelayMillis: 2000, Count: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -425,7 +348,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	go func() {
 		var said bytes.Buffer
 		command := newCommand(streams{out: io.Discard, err: &said})
-		command.SetArgs(args(path))
+		command.SetArgs(s.uploadOf(path))
 		slow <- fmt.Sprintf("exit code %d: %s", exitCode(command.ExecuteContext(t.Context())), &said)
 	}()
 
@@ -447,7 +370,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if code, _, problems := s.run("", args(elsewhere)...); code != 0 {
+	if code, _, problems := s.run("", s.uploadOf(elsewhere)...); code != 0 {
 		t.Errorf("the other one: exit code %d: %s", code, problems)
 	}
 
