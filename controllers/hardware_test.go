@@ -340,9 +340,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.Machine(strings.Repeat("a", engine.MaxVMName+1), nil)
 	s.ExpectNamed(
-		m,
-		infrav1.InfrastructureAppliedCondition,
-		infrav1.InvalidHardwareReason,
+		m, infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason,
 		[]string{"metadata.name", "65 characters", "takes 64", "shorter name"},
 	)
 	if s.Sim.Summary().VMs != 0 {

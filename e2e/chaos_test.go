@@ -148,21 +148,9 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 func randomFault(random *rand.Rand) ovirtsim.Fault {
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	method, path, _ := strings.Cut(pick(
-		" ^/api",
-		"GET ^/api",
-		"POST ^/api",
-		"GET ^/api/vms$",
-		"POST /vms$",
-		"POST /nics$",
-		"GET /nics",
-		"GET /diskattachments",
-		"POST /start$",
-		"POST /stop$",
-		"GET ^/api/vms/",
-		"DELETE ^/api/vms/",
-		"PUT ^/api/vms/",
-		"POST /affinitygroups",
-		"POST ^/sso",
+		" ^/api", "GET ^/api", "POST ^/api", "GET ^/api/vms$", "POST /vms$", "POST /nics$", "GET /nics",
+		"GET /diskattachments", "POST /start$", "POST /stop$", "GET ^/api/vms/", "DELETE ^/api/vms/",
+		"PUT ^/api/vms/", "POST /affinitygroups", "POST ^/sso",
 	), " ")
 
 	fault := ovirtsim.Fault{Method: method, Path: path, Nth: 1 + random.IntN(3), Count: 1 + random.IntN(4)}
@@ -317,9 +305,7 @@ func (w *wanted) expectConverged() {
 		func() error {
 			var machines clusterv1.MachineList
 			if err := w.plane.Client.List(
-				context.Background(),
-				&machines,
-				client.InNamespace(w.namespace),
+				context.Background(), &machines, client.InNamespace(w.namespace),
 			); err != nil {
 				return err
 			}

@@ -141,9 +141,7 @@ func loseQuickly(t *testing.T, cluster *unstructured.Unstructured) {
 func (w *workload) worker() (*clusterv1.Machine, error) {
 	var machines clusterv1.MachineList
 	err := w.plane.Client.List(
-		context.Background(),
-		&machines,
-		client.InNamespace(w.namespace),
+		context.Background(), &machines, client.InNamespace(w.namespace),
 		client.HasLabels{clusterv1.MachineDeploymentNameLabel},
 	)
 	if err != nil {

@@ -502,12 +502,7 @@ func TestTheJourney(t *testing.T) {
 	j.clusterFile("crowd", 81, 1, "")
 	remove := j.neighbour(suite.plane, j.namespace)
 	if code, _, problems := j.olvmctl(
-		"start",
-		"-f",
-		j.file,
-		"--kubeconfig",
-		suite.plane.Kubeconfig,
-		"--self-managed",
+		"start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
 	); code != 1 || !strings.Contains(problems, "beside crowd there is journey-crowd/neighbour; ") ||
 		len(j.vms()) != 0 {
 		t.Errorf("it would take a neighbour along: %d, %s", code, problems)
@@ -619,15 +614,8 @@ func TestTheJourney(t *testing.T) {
 
 	remove = j.neighbour(own, "elsewhere")
 	if code, _, problems := j.olvmctl(
-		"delete",
-		"trip",
-		"-n",
-		"journey-trip",
-		"--kubeconfig",
-		started.Kubeconfig,
-		"--to-kubeconfig",
-		suite.plane.Kubeconfig,
-		"--yes",
+		"delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig",
+		suite.plane.Kubeconfig, "--yes",
 	); code != 1 ||
 		!strings.Contains(problems, "manages other clusters, too: elsewhere/neighbour; ") {
 		t.Errorf("it would leave a neighbour without a manager: %d, %s", code, problems)

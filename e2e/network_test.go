@@ -50,18 +50,12 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 					unstructured.SetNestedStringSlice(
 						object.Object,
 						[]string{"10.244.0.0/16", "fd01::/48"},
-						"spec",
-						"clusterNetwork",
-						"pods",
-						"cidrBlocks",
+						"spec", "clusterNetwork", "pods", "cidrBlocks",
 					),
 					unstructured.SetNestedStringSlice(
 						object.Object,
 						[]string{"10.96.0.0/12", "fd02::/108"},
-						"spec",
-						"clusterNetwork",
-						"services",
-						"cidrBlocks",
+						"spec", "clusterNetwork", "services", "cidrBlocks",
 					),
 				)
 			case "OLVMCluster":
@@ -81,9 +75,7 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 					unstructured.SetNestedField(
 						object.Object,
 						"{{ .cluster.name }}."+strings.ToLower(object.GetKind()[:1])+".{{ .random }}",
-						"spec",
-						"machineNaming",
-						"template",
+						"spec", "machineNaming", "template",
 					),
 				)
 			case "OLVMMachineTemplate":
@@ -103,13 +95,7 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 				errs = append(
 					errs,
 					unstructured.SetNestedMap(
-						object.Object,
-						network,
-						"spec",
-						"template",
-						"spec",
-						"virtualMachine",
-						"network",
+						object.Object, network, "spec", "template", "spec", "virtualMachine", "network",
 					),
 				)
 			}

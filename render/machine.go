@@ -225,8 +225,7 @@ func (w *writer) rest(in Machine) {
 		ofVM(
 			w.resource(
 				"The engine sizes the CPU by the VM's hosts, and pins it; only while the VM is down.",
-				"ovirt_vm_optimize_cpu_settings",
-				"this",
+				"ovirt_vm_optimize_cpu_settings", "this",
 			),
 		)
 	}
@@ -253,8 +252,7 @@ func (w *writer) rest(in Machine) {
 
 		body := w.resource(
 			"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
-			"ovirt_vm_affinity_group",
-			"this",
+			"ovirt_vm_affinity_group", "this",
 		)
 		forEach(body, groups)
 		body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))

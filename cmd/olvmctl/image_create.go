@@ -43,9 +43,7 @@ or is interrupted, nothing is left behind.`,
 	set := command.Flags()
 	set.StringVar(&version, "version", "", "version of Kubernetes, such as 1.33")
 	set.StringVar(
-		&o.From,
-		"from",
-		"",
+		&o.From, "from", "",
 		"other image: the reference of a container image with a disk below disk/, a file of docker save with one, "+
 			"or a qcow2 or raw file",
 	)

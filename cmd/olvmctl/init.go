@@ -100,8 +100,7 @@ func printNext(out io.Writer, w *survey.Written) error {
 	fmt.Fprintf(
 		&text,
 		"  olvmctl validate -f %[1]s --credentials %[2]s --engine\n  olvmctl start -f %[1]s --credentials %[2]s\n",
-		w.ClusterFile,
-		w.Credentials,
+		w.ClusterFile, w.Credentials,
 	)
 	_, err := io.WriteString(out, text.String())
 

@@ -639,18 +639,8 @@ func TestADataCenterWithoutATemplate(t *testing.T) {
 		"init",
 		"--answers",
 		b.file(
-			"dataCenter",
-			"Lab",
-			"cluster",
-			"Lab",
-			"network",
-			"lab",
-			"vnicProfile",
-			"",
-			"storageDomain",
-			"lab-data",
-			"template",
-			"mine",
+			"dataCenter", "Lab", "cluster", "Lab", "network", "lab", "vnicProfile", "", "storageDomain", "lab-data",
+			"template", "mine",
 		),
 	)
 	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ") ||

@@ -208,9 +208,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 					"olvmDatacenterName: Default",
 					"olvmDatacenterName: Default\n  affinityGroups: [{name: apart, role: Worker, enforcing: Always}]",
 				),
-				"replicas: 2",
-				"replicas: 5",
-				1,
+				"replicas: 2", "replicas: 5", 1,
 			),
 			nil,
 			[]string{
@@ -376,9 +374,7 @@ func (s *site) documented(document, text, dir string) string {
 	script := fmt.Sprintf(
 		"set -e\nmake() { test \"$*\" = build; }\nbin/olvmctl() { %s=1 %q \"$@\"; }\nterraform() { "+
 			"%q \"$@\" -no-color; }\n",
-		asOlvmctl,
-		executable,
-		testenv.Executable(s.t).Path,
+		asOlvmctl, executable, testenv.Executable(s.t).Path,
 	)
 	command := exec.CommandContext(s.t.Context(), "bash", "-c",
 		script+strings.ReplaceAll(blocks[at], "linux_amd64", runtime.GOOS+"_"+runtime.GOARCH))

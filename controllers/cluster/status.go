@@ -227,9 +227,7 @@ func groupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, 
 			fmt.Sprintf(
 				"affinity group %s is not enforced: it has %d machines, for which %d hosts of its cluster that are "+
 					"up are not enough; machines may share a host until hosts are added",
-				g.Name,
-				g.Machines,
-				g.Hosts,
+				g.Name, g.Machines, g.Hosts,
 			),
 		)
 	}

@@ -80,9 +80,7 @@ func checkGroups(
 			return &blocker.Error{Reason: infrav1.EnforcementImpossibleReason, Field: field, Message: fmt.Sprintf(
 				"it keeps apart %d machines, always, and only %d hosts of the engine's cluster are up, so that this "+
 					"%s machine is not created; add hosts, lower the replicas, or set enforcing to Auto",
-				wanted[is].Machines,
-				wanted[is].Hosts,
-				kind,
+				wanted[is].Machines, wanted[is].Hosts, kind,
 			)}
 		case at < 0:
 			return &blocker.Error{

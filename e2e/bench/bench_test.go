@@ -22,8 +22,7 @@ var (
 	sizes = flag.String("machines", "1,20,100,500",
 		"numbers of machines to make at once, divided by commas; empty means none")
 	forkMost = flag.Int(
-		"fork-most",
-		100,
+		"fork-most", 100,
 		"do not make more than that many machines with one Terraform per machine: its cost per machine does not fall",
 	)
 	herd    = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")

@@ -43,13 +43,7 @@ func (c *calm) String() string {
 		c.CallsPerMinute,
 		c.CallsPerMinuteOfOne,
 		c.Core*100,
-		c.MiB,
-		c.BaseMiB,
-		c.KiBPerMachine,
-		c.ReadySeconds,
-		c.RestartSeconds,
-		c.RestartRuns,
-		c.RestartKiBPerMachine,
+		c.MiB, c.BaseMiB, c.KiBPerMachine, c.ReadySeconds, c.RestartSeconds, c.RestartRuns, c.RestartKiBPerMachine,
 	)
 }
 

@@ -162,9 +162,7 @@ func (m *management) shell(dir, script string) (string, error) {
 	stubs := fmt.Sprintf(
 		"set -eo pipefail\nolvmctl() { if [ \"${*: -1}\" = - ]; then cat >/dev/null; fi; }\nmake() { :; "+
 			"}\nkubectl() { %q \"$@\"; }\nclusterctl() { %q \"$@\" --config %q; }\n",
-		kubectl,
-		clusterctl,
-		m.config,
+		kubectl, clusterctl, m.config,
 	)
 	command := exec.CommandContext(m.t.Context(), "bash", "-c", stubs+script)
 	command.Dir = dir

@@ -287,9 +287,7 @@ func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 			script := fmt.Sprintf(
 				"#!/bin/sh\ncase $1 in plan) ;; *) exec %[1]s \"$@\";; esac\n%[1]s \"$@\"\ncode=$?\ntouch "+
 					"%[2]s\nwhile [ ! -e %[3]s ]; do sleep 0.1; done\nexit $code\n",
-				suite.Program.Executor.Path,
-				planned,
-				goOn,
+				suite.Program.Executor.Path, planned, goOn,
 			)
 			if err := os.WriteFile(b.Executor, []byte(script), 0o700); err != nil {
 				t.Fatal(err)

@@ -182,10 +182,8 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 	if m.Spec.ProviderID != before.Spec.ProviderID ||
 		m.Annotations[infrav1.AddressesAnnotation] != before.Annotations[infrav1.AddressesAnnotation] {
 		s.T.Errorf(
-			"VM %s with addresses %s became %s with %s",
-			before.Spec.ProviderID,
-			before.Annotations[infrav1.AddressesAnnotation],
-			m.Spec.ProviderID,
+			"VM %s with addresses %s became %s with %s", before.Spec.ProviderID,
+			before.Annotations[infrav1.AddressesAnnotation], m.Spec.ProviderID,
 			m.Annotations[infrav1.AddressesAnnotation],
 		)
 	}

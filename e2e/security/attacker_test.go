@@ -33,10 +33,7 @@ func (a *attacker) kubeconfig(server, more, user string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
 "clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q%s}}],"users":[{"name":"a","user":{%s}}]}`,
-		server,
-		ca,
-		more,
-		user,
+		server, ca, more, user,
 	)
 }
 

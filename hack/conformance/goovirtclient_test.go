@@ -149,9 +149,7 @@ func TestAVMHasAllThatItWasMadeWith(t *testing.T) {
 	})
 	script := "#cloud-config\nruncmd:\n- echo done\n"
 	made := newVM(
-		t,
-		client,
-		"all-options",
+		t, client, "all-options",
 		ovirt.NewCreateVMParams().MustWithComment("a comment").MustWithDescription("a description").
 			MustWithCPU(ovirt.NewVMCPUParams().MustWithMode(ovirt.CPUModeHostPassthrough).
 				MustWithTopo(ovirt.NewVMCPUTopoParams().MustWithCores(2).MustWithThreads(1).MustWithSockets(2))).
@@ -300,9 +298,7 @@ func TestDisksGrowAndAreAttached(t *testing.T) {
 		t,
 	)(
 		client.CreateDisk(
-			at.domain,
-			ovirt.ImageFormatRaw,
-			gib,
+			at.domain, ovirt.ImageFormatRaw, gib,
 			ovirt.CreateDiskParams().MustWithAlias("data").MustWithSparse(true),
 		),
 	)
@@ -477,9 +473,7 @@ func TestATemplateIsMadeUsedAndRemoved(t *testing.T) {
 		t,
 	)(
 		client.CreateVM(
-			at.cluster,
-			template.ID(),
-			"from-golden",
+			at.cluster, template.ID(), "from-golden",
 			ovirt.NewCreateVMParams().MustWithClone(true).MustWithDisks([]ovirt.OptionalVMDiskParameters{override}),
 		),
 	)

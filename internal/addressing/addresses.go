@@ -271,8 +271,7 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 			if holder := held.On(nic.NetworkName)[address.Addr()]; holder != "" {
 				conflict.Message = fmt.Sprintf(
 					"the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine",
-					address.Addr(),
-					holder,
+					address.Addr(), holder,
 				)
 
 				return conflict

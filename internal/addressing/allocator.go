@@ -466,11 +466,7 @@ func (a *Allocator) claimed(
 			Field:  guest.Field + ".addressesFromPools",
 			Message: fmt.Sprintf(
 				"IPAddress %s of %s %s is unusable: address %q, gateway %q; correct the pool and delete this Machine",
-				given.Name,
-				pool.Kind,
-				pool.Name,
-				given.Spec.Address,
-				given.Spec.Gateway,
+				given.Name, pool.Kind, pool.Name, given.Spec.Address, given.Spec.Gateway,
 			),
 		}
 	}

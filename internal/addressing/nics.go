@@ -350,9 +350,7 @@ func (g *GuestNIC) excludes(virtual []VirtualAddress, addressing infrav1.Address
 				Reason: infrav1.EndpointInAddressPoolReason,
 				Field:  source + field,
 				Message: fmt.Sprintf(
-					"%s %s is inside the machine ranges %s; take it out of the ranges",
-					v.What,
-					v.Address,
+					"%s %s is inside the machine ranges %s; take it out of the ranges", v.What, v.Address,
 					strings.Join(ranges, ", "),
 				),
 			}

@@ -123,12 +123,8 @@ func (s *Source) checkCatalogs() {
 		c := &s.Catalogs[i]
 		if c.Name != "" && seen[c.Name] {
 			s.noteEntry(
-				false,
-				"catalogs",
-				i,
-				"name",
-				"%s: there is another catalog of that name; remove one of them, or rename it",
-				c.Name,
+				false, "catalogs", i, "name",
+				"%s: there is another catalog of that name; remove one of them, or rename it", c.Name,
 			)
 		}
 
@@ -140,12 +136,8 @@ func (s *Source) checkCatalogs() {
 		switch uri, err := url.Parse(c.URI); {
 		case err != nil || uri.Host == "" || !slices.Contains([]string{"http", "https", "oci"}, uri.Scheme):
 			s.noteEntry(
-				false,
-				"catalogs",
-				i,
-				"uri",
-				"%s: it is not a URL with http, https or oci; write for example https://charts.example.com",
-				c.Name,
+				false, "catalogs", i, "uri",
+				"%s: it is not a URL with http, https or oci; write for example https://charts.example.com", c.Name,
 			)
 		default:
 			if err := CheckUser(uri); err != nil {
@@ -179,8 +171,7 @@ func (s *Source) checkApplications() {
 
 	if s.CNI != "" && s.CNI != "none" {
 		s.note(
-			true,
-			"cni",
+			true, "cni",
 			"it is not installed; give its manifests to olvmctl start with --add-on, or its chart with --add-ons",
 		)
 	}

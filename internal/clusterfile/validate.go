@@ -100,8 +100,7 @@ func (s *Source) Validate() []Problem {
 
 	if s.WorkerNodes == 0 && at(s.documents[0].root, "workerNodes").Kind != 0 {
 		s.note(
-			true,
-			"workerNodes",
+			true, "workerNodes",
 			"0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it",
 		)
 	}
@@ -130,8 +129,7 @@ func (s *Source) checkTransport() {
 	switch {
 	case s.OSTransport != "" && !transports.MatchString(s.OSTransport):
 		s.note(
-			false,
-			"osTransport",
+			false, "osTransport",
 			"%q is no way to an image of the operating system; write for example ostree-image-signed:registry",
 			s.OSTransport,
 		)
@@ -274,10 +272,8 @@ func (s *Source) checkPorts() {
 
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
 		s.note(
-			false,
-			"kubeApiServerBindPortAlt",
-			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them",
-			alt,
+			false, "kubeApiServerBindPortAlt",
+			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt,
 			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
 		)
 	}
@@ -483,8 +479,7 @@ func (s *Source) checkUser() {
 
 	if s.Password != "" && !strings.HasPrefix(s.Password, "$") {
 		s.note(
-			false,
-			"password",
+			false, "password",
 			"it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints",
 		)
 	}

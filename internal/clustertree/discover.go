@@ -245,14 +245,9 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) Nod
 		words = append(
 			words,
 			fmt.Sprintf(
-				"%d runs, the last %s %s in %.0f s (+%d ~%d -%d)",
-				t.Runs,
-				run.Operation,
-				strings.ToLower(run.Result),
-				run.CompletionTime.Sub(run.StartTime.Time).Seconds(),
-				run.Added,
-				run.Changed,
-				run.Destroyed,
+				"%d runs, the last %s %s in %.0f s (+%d ~%d -%d)", t.Runs, run.Operation,
+				strings.ToLower(run.Result), run.CompletionTime.Sub(run.StartTime.Time).Seconds(), run.Added,
+				run.Changed, run.Destroyed,
 			),
 		)
 	}

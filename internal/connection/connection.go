@@ -72,8 +72,7 @@ func Config(
 			Field:  path + ".caConfigMap",
 			Message: fmt.Sprintf(
 				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
-				ca.Name,
-				err,
+				ca.Name, err,
 			),
 		}
 	}
@@ -168,10 +167,7 @@ func bundleOf(cluster *infrav1.OLVMCluster, ca *corev1.ConfigMap) ([]byte, error
 func notShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
-		kind,
-		key,
-		namespace,
-		infrav1.AllowedNamespacesAnnotation,
+		kind, key, namespace, infrav1.AllowedNamespacesAnnotation,
 	)
 }
 

@@ -172,8 +172,6 @@ func (e *Existing) Conflict() error {
 	return &blocker.Error{Reason: infrav1.VMNameConflictReason, Field: "metadata.name", Message: fmt.Sprintf(
 		"the engine already has a VM named %q (%s) that does not belong to this machine (its comment is %q); rename "+
 			"or delete it, or delete this Machine",
-		e.VM.Name,
-		e.VM.ID,
-		e.VM.CommentText(),
+		e.VM.Name, e.VM.ID, e.VM.CommentText(),
 	)}
 }

@@ -141,10 +141,7 @@ func resolveNIC(
 				Message: fmt.Sprintf(
 					"data center %q has %d vNIC profiles %q, on the networks %q; correct the name, or name the "+
 						"network as networkName",
-					dc.Name,
-					len(profiles),
-					n.VNICProfileName,
-					names,
+					dc.Name, len(profiles), n.VNICProfileName, names,
 				),
 			}
 		}

@@ -175,8 +175,7 @@ func New(cfg Config) (*Client, error) {
 func noRedirects(request *http.Request, _ []*http.Request) error {
 	return fmt.Errorf(
 		"the engine redirects to %s://%s, and redirects are not followed; write the URL of the engine itself",
-		request.URL.Scheme,
-		abridged(request.URL.Host),
+		request.URL.Scheme, abridged(request.URL.Host),
 	)
 }
 

@@ -194,9 +194,7 @@ func (s *storage) serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(
 			w,
 			`<image_transfer id="%s"><phase>%s</phase><transfer_url>https://127.0.0.1:1/t</transfer_url><proxy_url>%s/data</proxy_url></image_transfer>`,
-			transferID,
-			s.phase,
-			s.server.URL,
+			transferID, s.phase, s.server.URL,
 		)
 	}
 

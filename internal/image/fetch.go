@@ -142,9 +142,7 @@ func (e unfit) Error() string { return string(e) }
 func (o Options) wrongArch(there ...string) error {
 	return unfit(
 		fmt.Sprintf(
-			"%s is not there for %s, but for %s; choose with --arch",
-			o.From,
-			o.Arch,
+			"%s is not there for %s, but for %s; choose with --arch", o.From, o.Arch,
 			cmp.Or(strings.Join(there, ", "), "none"),
 		),
 	)
@@ -174,10 +172,8 @@ func (o Options) unpack(ctx context.Context, image v1.Image, disk string) error 
 
 	return unfit(
 		fmt.Sprintf(
-			"%s has no %s/%s, and no other qcow2 file there: it is no image with the boot disk of a node",
-			o.From,
-			diskFolder,
-			bootDisk,
+			"%s has no %s/%s, and no other qcow2 file there: it is no image with the boot disk of a node", o.From,
+			diskFolder, bootDisk,
 		),
 	)
 }
@@ -211,12 +207,8 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 		case found != "" && base != bootDisk:
 			return false, unfit(
 				fmt.Sprintf(
-					"%s has %s and %s in %s/, and no %s; take the right one out, and give it with --from",
-					o.From,
-					found,
-					base,
-					diskFolder,
-					bootDisk,
+					"%s has %s and %s in %s/, and no %s; take the right one out, and give it with --from", o.From,
+					found, base, diskFolder, bootDisk,
 				),
 			)
 		}

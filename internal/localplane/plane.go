@@ -101,12 +101,8 @@ type Plane struct {
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(
-		clientgoscheme.AddToScheme(scheme),
-		clusterv1.AddToScheme(scheme),
-		bootstrapv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme),
-		ipamv1.AddToScheme(scheme),
-		infrav1.AddToScheme(scheme),
+		clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bootstrapv1.AddToScheme(scheme),
+		controlplanev1.AddToScheme(scheme), ipamv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
 	)
 
 	return scheme, err

@@ -26,9 +26,7 @@ func SetReady(object interface {
 			conditions.GetPriorityFunc(conditions.GetDefaultMergePriorityFunc(negative...)),
 			conditions.ComputeReasonFunc(
 				conditions.GetDefaultComputeMergeReasonFunc(
-					clusterv1.NotReadyReason,
-					clusterv1.ReadyUnknownReason,
-					clusterv1.ReadyReason,
+					clusterv1.NotReadyReason, clusterv1.ReadyUnknownReason, clusterv1.ReadyReason,
 				),
 			),
 		)},

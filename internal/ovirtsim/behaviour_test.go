@@ -1000,9 +1000,7 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	body := func(name, available, domain string) string {
 		return fmt.Sprintf(
 			`{"name":%q,"cluster":{"name":"Default"},"template":{"name":"Blank"},"high_availability":{"enabled":%q},"lease":{"storage_domain":{"name":%q}}}`,
-			name,
-			available,
-			domain,
+			name, available, domain,
 		)
 	}
 	r.refused(409, "A VM lease was defined but high availability option is set to false.", "POST", "/api/vms",

@@ -39,10 +39,7 @@ func TestNoRequestStopsTheEngine(t *testing.T) {
 	}
 
 	r.refused(
-		400,
-		"apidoc",
-		"POST",
-		"/api/vms",
+		400, "apidoc", "POST", "/api/vms",
 		`{"name":"a","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"},"bios":{"x y<":"1"}}`,
 	)
 	r.refused(400, "apidoc", "POST", "/api/vms", strings.Repeat(`{"vm":`, 5000)+"1"+strings.Repeat("}", 5000))
@@ -111,10 +108,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 	}
 
 	r.refused(
-		400,
-		"The relevant Template doesn't exist",
-		"POST",
-		"/api/templates",
+		400, "The relevant Template doesn't exist", "POST", "/api/templates",
 		fmt.Sprintf(
 			`{"name":"t","version":{"base_template":{"id":"6a0d7b86-6c0a-4b9e-8a52-000000000000"}},"vm":{"id":%q}}`,
 			id,
@@ -155,10 +149,7 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 	}
 
 	r.refused(
-		409,
-		"Low disk space on Storage Domain small",
-		"POST",
-		"/api/vms?clone=true",
+		409, "Low disk space on Storage Domain small", "POST", "/api/vms?clone=true",
 		fmt.Sprintf(
 			`{"name":"b","cluster":{"name":"Default"},"template":{"id":%q},"disk_attachments":{"disk_attachment":[%s]}}`,
 			template,

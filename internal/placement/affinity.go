@@ -56,8 +56,7 @@ func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, co
 				Reason: infrav1.AffinityGroupNotFoundReason,
 				Field:  "spec.virtualMachine.placement.affinityGroupNames",
 				Message: fmt.Sprintf(
-					"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group",
-					name,
+					"OLVMCluster spec.affinityGroups has no group %q; %s; correct the name or add the group", name,
 					known(all),
 				),
 			}
@@ -305,9 +304,7 @@ func FindGroups(
 				Message: fmt.Sprintf(
 					"the engine already has an affinity group %q (%s) that does not belong to this OLVMCluster (its "+
 						"description is %q); rename or delete it",
-					found.Name,
-					found.ID,
-					found.DescriptionText(),
+					found.Name, found.ID, found.DescriptionText(),
 				),
 			}
 		}

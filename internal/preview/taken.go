@@ -120,10 +120,8 @@ func (m *Manifests) taken(
 				found = append(
 					found,
 					fmt.Errorf(
-						"%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM",
-						of,
-						address,
-						other.vm.Name,
+						"%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM", of,
+						address, other.vm.Name,
 					),
 				)
 			}

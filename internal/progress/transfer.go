@@ -31,11 +31,8 @@ func bar(out io.Writer, what string) func(done, total int64) {
 	return func(done, total int64) {
 		if shown == nil {
 			shown = progressbar.NewOptions64(
-				total,
-				progressbar.OptionSetWriter(out),
-				progressbar.OptionSetDescription(what),
-				progressbar.OptionShowBytes(true),
-				progressbar.OptionFullWidth(),
+				total, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+				progressbar.OptionShowBytes(true), progressbar.OptionFullWidth(),
 				progressbar.OptionOnCompletion(func() {
 					_, _ = fmt.Fprintln(out)
 				}),

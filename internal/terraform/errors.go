@@ -112,8 +112,6 @@ func (e *StateVersionError) Error() string {
 	return fmt.Sprintf(
 		"the state was written by version %s and this manager runs %s %s, which may not know all that is in it: run "+
 			"that version or a later one",
-		e.Written,
-		e.Executor.Product,
-		e.Executor.Version,
+		e.Written, e.Executor.Product, e.Executor.Version,
 	)
 }

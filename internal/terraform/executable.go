@@ -62,10 +62,8 @@ func Find(ctx context.Context, dirs ...string) (Executable, error) {
 
 	problems := []error{
 		fmt.Errorf(
-			"no Terraform >= %s or OpenTofu >= %s was found: install one, or set %s",
-			MinimumTerraform,
-			MinimumOpenTofu,
-			ExecutableEnv,
+			"no Terraform >= %s or OpenTofu >= %s was found: install one, or set %s", MinimumTerraform,
+			MinimumOpenTofu, ExecutableEnv,
 		),
 	}
 

@@ -77,11 +77,8 @@ func serve(ctx context.Context, served provider.Provider, types []string) (*Endp
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(
 				append(
-					opts,
-					grpc.MaxRecvMsgSize(maxMessage),
-					grpc.MaxSendMsgSize(maxMessage),
-					grpc.WaitForHandlers(true),
-					grpc.UnaryInterceptor(survive),
+					opts, grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+					grpc.WaitForHandlers(true), grpc.UnaryInterceptor(survive),
 				)...)
 		},
 		Test: &plugin.ServeTestConfig{Context: ctx, ReattachConfigCh: configs, CloseCh: closed},

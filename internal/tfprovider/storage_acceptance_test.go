@@ -54,9 +54,7 @@ func TestADiskWithoutSparseIsAsItsStorageNeedsIt(t *testing.T) {
 		fmt.Fprintf(
 			&config,
 			"resource \"ovirt_disk\" %q {\n  format = %q\n  size = 1073741824\n  storage_domain_id = \"$%s\"\n}\n",
-			name,
-			format,
-			domain,
+			name, format, domain,
 		)
 	}
 

@@ -94,14 +94,11 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	s := newSite(t, quick)
 	extended := strings.Replace(
 		strings.Replace(
-			machine,
-			"  memory      = 4294967296\n",
-			"  memory      = 4294967296\n  guaranteed_memory = 1073741824\n  description = \"a <b>\"\n",
-			1,
+			machine, "  memory      = 4294967296\n",
+			"  memory      = 4294967296\n  guaranteed_memory = 1073741824\n  description = \"a <b>\"\n", 1,
 		),
 		"  vnic_profile_id = \"$profile\"\n",
-		"  vnic_profile_id = \"$profile\"\n  mac = \"56:6F:1A:AA:00:01\"\n  interface = \"e1000e\"\n",
-		1,
+		"  vnic_profile_id = \"$profile\"\n  mac = \"56:6F:1A:AA:00:01\"\n  interface = \"e1000e\"\n", 1,
 	)
 	w := newWorkspace(t, s).config(extended)
 	w.apply()

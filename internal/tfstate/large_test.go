@@ -23,9 +23,7 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 	noise := make([]byte, 2<<20) // which nothing packs
 	_, _ = rand.Read(noise)
 	err := store.Save(
-		t.Context(),
-		owner,
-		"demo",
+		t.Context(), owner, "demo",
 		fmt.Appendf(
 			nil,
 			`{"version":4,"serial":2,"lineage":"l","outputs":{"a":{"value":%q}}}`,

@@ -32,9 +32,7 @@ func state(lineage string, serial int, vm string) []byte {
 	return fmt.Appendf(
 		nil,
 		`{"version":4,"terraform_version":"1.11.4","serial":%d,"lineage":%q,"outputs":{},"resources":[%s]}`,
-		serial,
-		lineage,
-		resources,
+		serial, lineage, resources,
 	)
 }
 

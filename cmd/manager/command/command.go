@@ -132,9 +132,7 @@ func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
 	fs.StringVar(
-		&o.watchFilter,
-		"watch-filter",
-		"",
+		&o.watchFilter, "watch-filter", "",
 		fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel),
 	)
 	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060.")
@@ -164,9 +162,7 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir,
 		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
 	fs.BoolVar(
-		&o.requireConfinement,
-		"require-confinement",
-		false,
+		&o.requireConfinement, "require-confinement", false,
 		"Refuse to start where Terraform cannot be confined to its working directory, because the kernel has no "+
 			"Landlock or the executor is a script. Without it the log says so.",
 	)
@@ -175,23 +171,17 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 // addTenantFlags adds the flags of what tenants and their guests may have.
 func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
-		&o.unboundCredentials,
-		"allow-unbound-credentials",
-		false,
+		&o.unboundCredentials, "allow-unbound-credentials", false,
 		"Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster "+
 			"names. Users who may write OLVMClusters learn the passwords of such Secrets.",
 	)
 	fs.BoolVar(
-		&o.approveServing,
-		"approve-kubelet-serving-csrs",
-		true,
+		&o.approveServing, "approve-kubelet-serving-csrs", true,
 		"Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those "+
 			"of their machine; others are left alone.",
 	)
 	fs.StringVar(
-		&o.bootstrapURL,
-		"bootstrap-url",
-		"",
+		&o.bootstrapURL, "bootstrap-url", "",
 		"Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as "+
 			"https://10.20.30.4:9445; empty means not at all.",
 	)
@@ -213,9 +203,7 @@ func (o *options) validate() error {
 		return fmt.Errorf(
 			"--leader-elect-retry-period (%s), --leader-elect-renew-deadline (%s) and --leader-elect-lease-duration "+
 				"(%s) must each be shorter than the next",
-			o.retryPeriod,
-			o.renewDeadline,
-			o.leaseDuration,
+			o.retryPeriod, o.renewDeadline, o.leaseDuration,
 		)
 	}
 

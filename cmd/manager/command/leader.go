@@ -46,9 +46,7 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 
 	l.identity = host + "_" + uuid.NewString()
 	l.lock, err = resourcelock.NewFromKubeconfig(
-		resourcelock.LeasesResourceLock,
-		l.namespace,
-		l.name,
+		resourcelock.LeasesResourceLock, l.namespace, l.name,
 		resourcelock.ResourceLockConfig{
 			Identity: l.identity,
 		},

@@ -120,9 +120,7 @@ func (f *File) Confirm(_ context.Context, ca *x509.Certificate) error {
 			key,
 			"it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare "+
 				"that with the engine's own, and write it",
-			subject,
-			validity,
-			fingerprint,
+			subject, validity, fingerprint,
 		)
 	case plain(text) != plain(fingerprint):
 		return f.problem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",

@@ -173,9 +173,7 @@ func (t *Terminal) Confirm(ctx context.Context, ca *x509.Certificate) error {
   SHA-256  %s
 On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engine/ca.pem
 `,
-		subject,
-		validity,
-		fingerprint,
+		subject, validity, fingerprint,
 	)
 	if err != nil {
 		return err

@@ -198,9 +198,7 @@ func (c *call) refuse(w http.ResponseWriter, err error) {
 		}
 
 		wire.Reply(
-			w,
-			c.r,
-			refused.Status,
+			w, c.r, refused.Status,
 			answer.Add(refused.Beside, wire.FaultDocument(refused.Reason, refused.Detail)).Str("status", "failed"),
 		)
 	default:

@@ -211,8 +211,7 @@ func (c *call) fits(d *store.Disk, domain *store.StorageDomain, needs int64, com
 		}[d.Format] + map[bool]string{true: " Sparse", false: " Preallocated"}[d.Sparse]
 
 		return wire.Conflict(
-			"Cannot %s. Disk configuration (%s backup-None) is incompatible with the storage domain type.",
-			command,
+			"Cannot %s. Disk configuration (%s backup-None) is incompatible with the storage domain type.", command,
 			shape,
 		)
 	}

@@ -16,32 +16,10 @@ type route struct {
 // routes are all calls; those of a kind of object are in its file.
 func routes() []route {
 	return slices.Concat(
-		rootRoutes,
-		catalogRoutes,
-		permissionRoutes,
-		jobRoutes,
-		dataCenterRoutes,
-		clusterRoutes,
-		hostRoutes,
-		hostLifeRoutes,
-		networkRoutes,
-		vnicProfileRoutes,
-		storageDomainRoutes,
-		instanceTypeRoutes,
-		diskRoutes,
-		diskAttachmentRoutes,
-		transferRoutes,
-		templateRoutes,
-		vmRoutes,
-		lifeRoutes,
-		nicRoutes,
-		snapshotRoutes,
-		consoleRoutes,
-		deviceRoutes,
-		watchdogRoutes,
-		tagRoutes,
-		affinityGroupRoutes,
-		affinityLabelRoutes,
+		rootRoutes, catalogRoutes, permissionRoutes, jobRoutes, dataCenterRoutes, clusterRoutes, hostRoutes,
+		hostLifeRoutes, networkRoutes, vnicProfileRoutes, storageDomainRoutes, instanceTypeRoutes, diskRoutes,
+		diskAttachmentRoutes, transferRoutes, templateRoutes, vmRoutes, lifeRoutes, nicRoutes, snapshotRoutes,
+		consoleRoutes, deviceRoutes, watchdogRoutes, tagRoutes, affinityGroupRoutes, affinityLabelRoutes,
 	)
 }
 

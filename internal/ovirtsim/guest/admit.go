@@ -75,8 +75,7 @@ func (c *workloadCluster) admitVersion(joining string) error {
 	if newest != nil && kubeadm.Minor() > newest.Minor()+1 {
 		return fmt.Errorf(
 			"this version of kubeadm (%s) only supports control plane versions from %d.%d on; the cluster has %s",
-			joining,
-			kubeadm.Major(),
+			joining, kubeadm.Major(),
 			kubeadm.Minor()-1,
 			newest,
 		)

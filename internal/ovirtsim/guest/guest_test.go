@@ -417,8 +417,7 @@ func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 		"a template that nothing renders": {
 			data(
 				strings.ReplaceAll(
-					joinData,
-					"nodeRegistration:",
+					joinData, "nodeRegistration:",
 					"nodeRegistration:\n        name: '{{ ds.meta_data.local_hostname }}'",
 				),
 			),

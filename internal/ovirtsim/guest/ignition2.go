@@ -23,8 +23,7 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 			out.warnings = append(
 				out.warnings,
 				fmt.Sprintf(
-					"ignition: %s is on filesystem %q, which the simulated guest does not have",
-					written.Path,
+					"ignition: %s is on filesystem %q, which the simulated guest does not have", written.Path,
 					written.Filesystem,
 				),
 			)

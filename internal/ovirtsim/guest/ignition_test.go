@@ -57,9 +57,7 @@ func (s *site) joinConfig(token string) string {
 	return fmt.Sprintf(
 		"apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n    "+
 			"apiServerEndpoint: %s\n    token: %s\n    caCertHashes: [%q]\n",
-		s.endpoint,
-		token,
-		s.ca.hash(),
+		s.endpoint, token, s.ca.hash(),
 	) + nodeArguments
 }
 

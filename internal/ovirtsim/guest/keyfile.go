@@ -34,9 +34,7 @@ func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error
 			warnings = append(
 				warnings,
 				fmt.Sprintf(
-					"NetworkManager ignores %s: its permissions %04o are insecure, they must be 0600",
-					name,
-					mode,
+					"NetworkManager ignores %s: its permissions %04o are insecure, they must be 0600", name, mode,
 				),
 			)
 			continue

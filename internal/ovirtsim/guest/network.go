@@ -399,11 +399,7 @@ func profileFromNIC(nic api.GuestNIC) (profile, error) {
 		if out.v6, err = newStatic(nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, is6); err != nil {
 			return out, fmt.Errorf(
 				"network: %s has an unusable configuration: IPv6 address %q, prefix %q, gateway %q: %w",
-				nic.Interface,
-				nic.IPv6Address,
-				nic.IPv6Prefix,
-				nic.IPv6Gateway,
-				err,
+				nic.Interface, nic.IPv6Address, nic.IPv6Prefix, nic.IPv6Gateway, err,
 			)
 		}
 	}

@@ -97,46 +97,33 @@ func New(name string, out io.Writer) *cobra.Command {
 func (f *flags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	set.StringVar(
-		&f.ui,
-		"ui",
-		"",
+		&f.ui, "ui", "",
 		"loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080",
 	)
 	set.StringVar(
-		&f.connection,
-		"connection",
-		"",
+		&f.connection, "connection", "",
 		"file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url",
 	)
 	set.StringVar(&f.inventory, "inventory", "", "YAML file with what is in the engine at the beginning")
 	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
 	set.StringVar(
-		&f.state,
-		"state",
-		"",
+		&f.state, "state", "",
 		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
 	)
 	set.StringVar(&f.username, "username", "admin@internal", "the administrator")
 	set.StringVar(
-		&f.password,
-		"password",
-		"",
+		&f.password, "password", "",
 		"the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one",
 	)
 	set.StringArrayVar(
-		&f.faults,
-		"fault",
-		nil,
-		"a fault rule as JSON, as for the control API; can be given several times",
+		&f.faults, "fault", nil, "a fault rule as JSON, as for the control API; can be given several times",
 	)
 	set.Uint64Var(&f.seed, "seed", 0, "seed of faults with a probability; 0 takes a random one")
 	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
 	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
 	set.BoolVar(&f.noGuests, "no-guests", false, "start VMs without anything running in them")
 	set.StringVar(
-		&f.workload,
-		"workload-kubeconfig",
-		"",
+		&f.workload, "workload-kubeconfig", "",
 		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
 			"that add-ons and providers can be installed in them",
 	)

@@ -260,8 +260,7 @@ func (s *schema) shapeValue(e *Element, kind string) error {
 		values := s.enums[kind]
 		if !slices.Contains(values, strings.ToLower(e.Text)) {
 			return InvalidValue(
-				"The string '%s' isn't a valid value for the '%s' enumerated type. Valid values are: '%s'.",
-				e.Text,
+				"The string '%s' isn't a valid value for the '%s' enumerated type. Valid values are: '%s'.", e.Text,
 				kind,
 				strings.Join(values, "', '"),
 			)

@@ -189,9 +189,7 @@ func (m *Manager) start(ctx context.Context) error {
 	line = append(line, fmt.Sprintf("--health-addr=127.0.0.1:%d", ports[0]),
 		fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", ports[1]), "--insecure-diagnostics")
 	m.Process, err = localplane.StartProcess(
-		"manager",
-		m.Dir,
-		line[0],
+		"manager", m.Dir, line[0],
 		line[1:],
 		[]string{terraform.ExecutableEnv + "=" + cmp.Or(m.Executor, m.program.Executor.Path)},
 	)
