@@ -99,7 +99,7 @@ func runSuite(m *testing.M) (int, error) {
 	engines := &enginepool.Pool{Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions}
 	provider := tfprovider.InProcess{Options: tfprovider.Options{Sessions: suite.sessions, ReturnOnStart: true}}
 	executor := terraform.NewExecutor(executable, provider, filepath.Join(suite.workDir, ".init"))
-	runs := workspace.NewRuns(4, time.Minute)
+	runs := workspace.NewRunQueue(4, time.Minute)
 	runs.Executor, runs.WorkDir = executor, suite.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
 	err = (&cluster.Reconciler{

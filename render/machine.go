@@ -131,7 +131,7 @@ func (in *Machine) ignored() []string {
 		"clone",
 		"os_type",
 	}
-	if in.Placement == nil { // the released provider takes what the engine tells for a change
+	if in.Placement == nil { // the released provider takes what the engine reports for a change
 		out = append(out, "placement_policy_affinity", "placement_policy_host_ids")
 	}
 

@@ -112,7 +112,7 @@ type Machine struct {
 	// Clone copies the template's disks; nil leaves it to the engine, which links.
 	Clone *bool
 	// TemplateDisks are how the template's disks are copied, the bootable one first; none leaves it to the engine,
-	// which wants to be told of all or of none.
+	// which takes all or none.
 	TemplateDisks []TemplateDisk
 	// RootDiskSize in bytes to which the root disk is grown; zero leaves it.
 	RootDiskSize int64

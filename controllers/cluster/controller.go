@@ -78,7 +78,7 @@ type Reconciler struct {
 	APIReader client.Reader
 	Engines   *enginepool.Pool
 	// Runs are shared by all controllers.
-	Runs             *workspace.Runs
+	Runs             *workspace.RunQueue
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 

@@ -53,7 +53,7 @@ func TestReconcileGone(t *testing.T) {
 	engines := &enginepool.Pool{Sessions: sessions}
 	engines.Replaced(gone, session)
 
-	runs := workspace.NewRuns(1, time.Minute)
+	runs := workspace.NewRunQueue(1, time.Minute)
 	runs.WorkDir = t.TempDir()
 	r := &Reconciler{
 		Client:     fake.NewClientBuilder().WithScheme(scheme).Build(),

@@ -188,7 +188,7 @@ func (r *Reconciler) reconcileDestroy(
 	}
 
 	err = scope.workspace.Destroy(ctx, workspace.Request{
-		Facts:   workspace.Facts{Ready: ready, Made: requested},
+		Facts:   workspace.Facts{Ready: ready, MayExist: requested},
 		Engine:  connection.EngineKey(scope.olvmCluster),
 		Subject: func() workspace.Subject { return subjectOf(scope) },
 	})

@@ -53,7 +53,7 @@ type Reconciler struct {
 	APIReader client.Reader
 	Engines   *enginepool.Pool
 	// Runs are shared by all controllers.
-	Runs             *workspace.Runs
+	Runs             *workspace.RunQueue
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.

@@ -64,7 +64,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 	return r.reconcileDestroy(ctx, scope)
 }
 
-// whyNoEngine tells why it is not known which engine has the VM of a machine whose Cluster is gone, and the remedy.
+// whyNoEngine is why it is not known which engine has the VM of a machine whose Cluster is gone, and the remedy.
 func whyNoEngine(scope *machineScope) *blocker.Error {
 	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
 	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
@@ -119,7 +119,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 		Facts: workspace.Facts{
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
 			// A submitted run may have created a VM whose ID was not recorded. Only the job looks for it by name.
-			Made:         !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
+			MayExist:     !scope.vm.missing && addressing.MayHaveVM(scope.olvmMachine),
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.subject(scope) },
@@ -248,7 +248,7 @@ func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
 		case vm != nil:
 			seen = true
 			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
-			// look tells what came of it, and the refusal is told when the time is over.
+			// look sees what came of it, and the refusal is an error when the time is over.
 			last = o.removeStep(ctx, session, vm)
 			stopping := !vm.Status.Off() && engine.IsRefused(last)
 			if last != nil && !stopping && !engine.IsTransient(last) {

@@ -525,11 +525,11 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 	state := scope.workspace.State
 	err := scope.workspace.Apply(ctx, workspace.Request{
 		Facts: workspace.Facts{
-			Ready:   scope.desired.built != nil && scope.vm.err == nil,
-			Digest:  scope.desired.digest,
-			Drifted: scope.desired.leftGroup,
-			Made:    scope.olvmMachine.Spec.ProviderID != "",
-			Lost:    scope.vm.missing,
+			Ready:    scope.desired.built != nil && scope.vm.err == nil,
+			Digest:   scope.desired.digest,
+			Drifted:  scope.desired.leftGroup,
+			MayExist: scope.olvmMachine.Spec.ProviderID != "",
+			Lost:     scope.vm.missing,
 		},
 		Engine: connection.EngineKey(scope.olvmCluster),
 		// That a VM may exist must be known before anything can create it.

@@ -42,7 +42,7 @@ func TestGuardLiveMachine(t *testing.T) {
 }
 
 func TestBegun(t *testing.T) {
-	runs := workspace.NewRuns(1, time.Hour)
+	runs := workspace.NewRunQueue(1, time.Hour)
 	machines := workspace.NewKind(workspace.Kind{Name: workspace.MachineKind, Runs: runs})
 	scopeOf := func(name string, machine *infrav1.OLVMMachine) *machineScope {
 		machine.Namespace, machine.Name = "ns", name

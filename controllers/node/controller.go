@@ -60,8 +60,8 @@ type Reconciler struct {
 	limiter    enginepool.ReconcileLimiter
 
 	mu sync.Mutex
-	// told is what was said of the Nodes and requests of a Cluster, by their UID, so that it is said once.
-	told map[client.ObjectKey]map[types.UID]string
+	// reported is what was logged of the Nodes and requests of a Cluster, by their UID, so that it is logged once.
+	reported map[client.ObjectKey]map[types.UID]string
 }
 
 // NewClusterCache connects to the workload clusters that are ours. It holds no more of their Nodes than is asked for
@@ -112,7 +112,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("fields Client, ClusterCache and Recorder must be set")
 	}
 
-	r.told = map[client.ObjectKey]map[types.UID]string{}
+	r.reported = map[client.ObjectKey]map[types.UID]string{}
 	r.limiter.Limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", nodeController)
@@ -175,7 +175,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("failed to reach the workload cluster: %w", err)
 	}
 
-	scope := &nodeScope{cluster: cluster, workload: workload, told: map[types.UID]string{}}
+	scope := &nodeScope{cluster: cluster, workload: workload, reported: map[types.UID]string{}}
 	var machines infrav1.OLVMMachineList
 	err = r.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: cluster.Name,
@@ -196,7 +196,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		errs = append(errs, r.reconcileServingCertificates(ctx, scope))
 	}
 
-	r.remember(req.NamespacedName, scope.told)
+	r.remember(req.NamespacedName, scope.reported)
 	if err := kerrors.NewAggregate(errs); err != nil && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return ctrl.Result{}, err
 	}
@@ -210,8 +210,8 @@ type nodeScope struct {
 	workload client.Client
 	// machines that are not paused; all are those with them.
 	machines, all []*infrav1.OLVMMachine
-	// told is what this pass found to say.
-	told map[types.UID]string
+	// reported is what this pass found, by the UID of the object.
+	reported map[types.UID]string
 }
 
 // watch wakes the Cluster on objects of its workload cluster.
@@ -235,17 +235,17 @@ func (r *Reconciler) watch(
 	return nil
 }
 
-// say records an event on the machine, if there is one, and logs it, once for each object and text.
-func (r *Reconciler) say(
+// reportOnce records an event on the machine, if there is one, and logs it, once for each object and text.
+func (r *Reconciler) reportOnce(
 	ctx context.Context,
 	scope *nodeScope,
 	about client.Object,
 	machine *infrav1.OLVMMachine,
 	reason, action, text string,
 ) {
-	scope.told[about.GetUID()] = text
+	scope.reported[about.GetUID()] = text
 	r.mu.Lock()
-	before := r.told[client.ObjectKeyFromObject(scope.cluster)][about.GetUID()]
+	before := r.reported[client.ObjectKeyFromObject(scope.cluster)][about.GetUID()]
 	r.mu.Unlock()
 	if before == text {
 		return
@@ -257,16 +257,16 @@ func (r *Reconciler) say(
 	}
 }
 
-func (r *Reconciler) remember(cluster client.ObjectKey, told map[types.UID]string) {
+func (r *Reconciler) remember(cluster client.ObjectKey, reported map[types.UID]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told[cluster] = told
+	r.reported[cluster] = reported
 }
 
 func (r *Reconciler) forget(cluster client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.told, cluster)
+	delete(r.reported, cluster)
 }
 
 // reconcileProviderIDs finds the Nodes without one.
@@ -292,7 +292,7 @@ func (r *Reconciler) reconcileProviderIDs(ctx context.Context, scope *nodeScope)
 		machine, problem := machineOfNode(node, scope.machines)
 		switch {
 		case problem != "":
-			r.say(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
+			r.reportOnce(ctx, scope, node, machine, infrav1.NodeNotRecognizedReason, "SetProviderID", problem)
 		case machine != nil:
 			before := node.DeepCopy()
 			node.Spec.ProviderID = machine.Spec.ProviderID
@@ -372,7 +372,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 
 		machine, problem := checkServing(csr, scope.machines, taken)
 		if problem != "" {
-			r.say(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
+			r.reportOnce(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
 				fmt.Sprintf("Certificate signing request %s is not approved: %s", csr.Name, problem))
 			continue
 		}

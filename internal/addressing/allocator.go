@@ -48,7 +48,7 @@ type Allocator struct {
 
 // Allocate returns the static addresses of the machine's network interfaces, and writes down those that are new. What a
 // VM may have been given already is never taken back: where the record of a machine that has its VM is lost, as when
-// its object was made anew, learn tells what the VM was given.
+// its object was made anew, learn returns what the VM was given.
 func (a *Allocator) Allocate(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -278,7 +278,7 @@ func (a *Allocator) hold(out Held, m *infrav1.OLVMMachine, holder string) {
 
 	recorded, err := Recorded(m)
 	if err != nil {
-		return // it is told so itself; who spoils a record must not stop everybody
+		return // its own condition says so; one bad record must not stop all others
 	}
 
 	out.AddMachine(m.Spec, recorded, holder)

@@ -49,7 +49,7 @@ func affinityGroupPath(clusterID, id ID) string {
 	return "/clusters/" + clusterID.segment() + "/affinitygroups/" + id.segment()
 }
 
-// AffinityGroup returns the group of that ID; IsNotFound tells that there is none.
+// AffinityGroup returns the group of that ID; IsNotFound reports that there is none.
 func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*AffinityGroup, error) {
 	var group AffinityGroup
 	if err := c.get(ctx, affinityGroupPath(clusterID, id), nil, &group); err != nil {
@@ -60,7 +60,7 @@ func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*Affinity
 }
 
 // goneGroup makes a refusal a 404 where the group is not there any more, or the VM is not in it. The engine answers 400
-// then, with words of its own code, so that only the list of the cluster tells. vmID is empty where no member is asked
+// then, with words of its own code, so that only the list of the cluster shows it. vmID is empty where no member is asked
 // for.
 func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
@@ -155,7 +155,7 @@ func (c *Client) UpdateAffinityGroup(
 	return &updated, nil
 }
 
-// DeleteAffinityGroup deletes a group; its VMs stay. IsNotFound tells that there is none.
+// DeleteAffinityGroup deletes a group; its VMs stay. IsNotFound reports that there is none.
 func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) error {
 	if err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, id), nil, nil, nil); err != nil {
 		return fmt.Errorf("failed to delete affinity group %s: %w", id, c.goneGroup(ctx, clusterID, id, "", err))
@@ -165,7 +165,7 @@ func (c *Client) DeleteAffinityGroup(ctx context.Context, clusterID, id ID) erro
 }
 
 // AddToAffinityGroup puts a VM into a group. Two additions to the same group at once may refuse each other. IsNotFound
-// tells that there is no such group.
+// reports that there is no such group.
 func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	type vm struct {
 		XMLName xml.Name `xml:"vm"`
@@ -180,7 +180,7 @@ func (c *Client) AddToAffinityGroup(ctx context.Context, clusterID, groupID, vmI
 	return nil
 }
 
-// RemoveFromAffinityGroup takes a VM out of a group. IsNotFound tells that it is not in it, or that there is no such
+// RemoveFromAffinityGroup takes a VM out of a group. IsNotFound reports that it is not in it, or that there is no such
 // group.
 func (c *Client) RemoveFromAffinityGroup(ctx context.Context, clusterID, groupID, vmID ID) error {
 	err := c.do(ctx, http.MethodDelete, affinityGroupPath(clusterID, groupID)+"/vms/"+vmID.segment(), nil, nil, nil)

@@ -490,7 +490,7 @@ func (c *Client) refusal(method, path string, response *http.Response, isPage bo
 	}
 
 	if isPage {
-		if response.StatusCode == http.StatusInternalServerError { // so an engine tells of an error of its own
+		if response.StatusCode == http.StatusInternalServerError { // so an engine reports an error of its own
 			return &Fault{
 				Method:     method,
 				Path:       path,

@@ -95,7 +95,7 @@ func attachmentPath(vmID, id ID) string {
 	return vmPath(vmID) + "/diskattachments/" + id.segment()
 }
 
-// Disk returns the disk of that ID; IsNotFound tells that there is none.
+// Disk returns the disk of that ID; IsNotFound reports that there is none.
 func (c *Client) Disk(ctx context.Context, id ID) (*Disk, error) {
 	var disk Disk
 	if err := c.get(ctx, diskPath(id), nil, &disk); err != nil {
@@ -223,7 +223,7 @@ func (c *Client) DeleteDisk(ctx context.Context, id ID) error {
 	return nil
 }
 
-// DiskAttachments lists the disks of a VM; IsNotFound tells that there is no such VM.
+// DiskAttachments lists the disks of a VM; IsNotFound reports that there is no such VM.
 func (c *Client) DiskAttachments(ctx context.Context, vmID ID) ([]DiskAttachment, error) {
 	attached, err := c.diskAttachments(ctx, vmPath(vmID), "VM "+vmID.String())
 	if err == nil && len(attached) == 0 { // so answers an engine for a VM that is gone

@@ -241,7 +241,7 @@ func mayPass(err error) bool {
 }
 
 // AnswerLost reports whether the engine may have done what it was asked although err came back: there was no answer, or
-// one from which nothing can be told.
+// one from which nothing can be learned.
 func AnswerLost(err error) bool {
 	var unreachable *UnreachableError
 	var fault *Fault

@@ -75,7 +75,7 @@ func policyOf(vm *VM) MemoryPolicy {
 	return *vm.MemoryPolicy
 }
 
-// cpuOf is what a request says of a CPU; nil where the engine tells nothing.
+// cpuOf is what a request says of a CPU; nil where the engine reports nothing.
 func cpuOf(vm *VM) *CPU {
 	if vm.CPU == nil || vm.CPU.Topology == nil {
 		return nil

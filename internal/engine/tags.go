@@ -21,7 +21,7 @@ type tagList struct {
 	Items   []Tag    `xml:"tag"`
 }
 
-// Tag returns the tag of that ID; IsNotFound tells that there is none.
+// Tag returns the tag of that ID; IsNotFound reports that there is none.
 func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
 	var tag Tag
 	if err := c.get(ctx, "/tags/"+id.segment(), nil, &tag); err != nil {

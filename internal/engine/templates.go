@@ -28,7 +28,7 @@ type templateRequest struct {
 
 func templatePath(id ID) string { return "/templates/" + id.segment() }
 
-// TemplateByID returns the template of that ID; IsNotFound tells that there is none.
+// TemplateByID returns the template of that ID; IsNotFound reports that there is none.
 func (c *Client) TemplateByID(ctx context.Context, id ID) (*Template, error) {
 	var template Template
 	if err := c.get(ctx, templatePath(id), nil, &template); err != nil {

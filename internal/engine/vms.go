@@ -76,7 +76,7 @@ func (c *Client) FindVMs(ctx context.Context, name string) ([]VM, error) {
 	return slices.DeleteFunc(list.Items, func(vm VM) bool { return vm.Name != name }), nil
 }
 
-// VM returns the VM of that ID, without its initialization; IsNotFound tells that there is none.
+// VM returns the VM of that ID, without its initialization; IsNotFound reports that there is none.
 func (c *Client) VM(ctx context.Context, id ID) (*VM, error) {
 	return c.vm(ctx, vmPath(id), id, nil)
 }

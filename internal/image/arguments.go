@@ -23,7 +23,7 @@ var (
 	optionsLine = regexp.MustCompile(`^options[ \t]`)
 )
 
-// Arguments are what a kernel is to be told.
+// Arguments are those of a kernel.
 type Arguments struct {
 	// Platform is Ignition's name of where the configuration comes from.
 	Platform string

@@ -27,7 +27,7 @@ type Options struct {
 	// Output is the file to make; Force replaces one that is there.
 	Output string
 	Force  bool
-	// Say is told each step. Progress makes the function that is told how much of what was read.
+	// Say is called with each step. Progress makes the function that is called with how much of what was read.
 	Say      func(format string, args ...any)
 	Progress func(name string) func(done, total int64)
 }
@@ -75,7 +75,7 @@ func Create(ctx context.Context, o Options) (err error) {
 	return os.Rename(disk, o.Output)
 }
 
-// diskFormat is qcow2 or raw. It is told to guestfish, for which guessing it would be a risk: a raw disk can begin with
+// diskFormat is qcow2 or raw. guestfish is given it, for which guessing it would be a risk: a raw disk can begin with
 // a header that names files of this machine.
 func diskFormat(path string) (string, error) {
 	file, err := os.Open(path)
@@ -116,7 +116,7 @@ func (o Options) write(ctx context.Context, path, name string, from io.Reader, t
 	return err
 }
 
-// reader tells how far it is.
+// reader reports how far it is.
 type reader struct {
 	from        io.Reader
 	done, total int64

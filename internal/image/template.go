@@ -93,7 +93,7 @@ func MakeTemplate(
 type subject struct {
 	engine   render.Engine
 	template Template
-	// run is a UUID, which tells what this run makes from what others made.
+	// run is a UUID, which marks what this run makes.
 	run string
 	// made is the UUID of the template, once it exists.
 	made string

@@ -9,7 +9,7 @@
 // page). The package itself puts them together.
 //
 // What happens inside a VM is behind the Guest interface; internal/ovirtsim/guest
-// turns a started VM into a Kubernetes node. Nothing but the engine tells it.
+// turns a started VM into a Kubernetes node. It learns everything from the engine.
 //
 // The package is for tests, the demo and cmd/ovirtsim; the manager never
 // imports it.

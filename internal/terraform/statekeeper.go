@@ -22,7 +22,7 @@ type stateKeeper struct {
 	seen []byte // last that was whole
 	last []byte // last that was saved
 	err  error
-	// reported reports that the executor told of a resource that it applied: then there must be a state.
+	// reported reports that the executor named a resource that it applied: then there must be a state.
 	reported bool
 }
 

@@ -67,7 +67,7 @@ type diskModel struct {
 	TotalSize       types.Int64  `tfsdk:"total_size"`
 }
 
-// observe takes over what the engine tells. A size that is larger than what was asked for is no drift: it cannot be
+// observe takes over what the engine reports. A size that is larger than what was asked for is no drift: it cannot be
 // undone, and another resource may have asked for it.
 func (m *diskModel) observe(disk *engine.Disk) {
 	m.ID, m.Alias = idValue(disk.ID), types.StringValue(disk.AliasText())

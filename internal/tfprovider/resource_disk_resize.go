@@ -30,7 +30,7 @@ type resizeResource struct {
 	owner string
 	// about are the descriptions of the resource, its owner and its size.
 	about, aboutOwner, aboutSize string
-	// disks finds what is resized; IsNotFound tells that the owner is gone.
+	// disks finds what is resized; IsNotFound reports that the owner is gone.
 	disks func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error)
 }
 

@@ -167,7 +167,7 @@ func (r *vmResource) Create(ctx context.Context, req resource.CreateRequest, res
 // attached later, by the CSI driver for one, and are not ours to destroy.
 const ownDisks = "own_disks"
 
-// disksNow are the disks of a VM as JSON; null where they cannot be told.
+// disksNow are the disks of a VM as JSON; null where they are not known.
 func (r *vmResource) disksNow(ctx context.Context, id engine.ID) []byte {
 	attached, err := r.client.DiskAttachments(ctx, id)
 	if err != nil || len(attached) == 0 { // no record is left; an engine may show them a moment later

@@ -62,7 +62,7 @@ func (r *optimizeCPUResource) Create(ctx context.Context, req resource.CreateReq
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read reports that the setting is gone where the engine tells another one.
+// Read reports that the setting is gone where the engine has another one.
 func (r *optimizeCPUResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[optimizeCPUModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {

@@ -65,7 +65,7 @@ func powerOff(ctx context.Context, client *engine.Client, id engine.ID, graceful
 	})
 }
 
-// refusalOf is why the engine refused, to be told beside what is waited for.
+// refusalOf is why the engine refused, for the message beside what is waited for.
 func refusalOf(err error) string {
 	var fault *engine.Fault
 	if !errors.As(err, &fault) || fault.Detail == "" {

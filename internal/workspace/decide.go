@@ -25,9 +25,9 @@ type Facts struct {
 	Digest string
 	// Drifted reports that the engine has something else than was applied.
 	Drifted bool
-	// Made reports that the engine may have, or once had, what the workspace is for, whatever the state says: a run was
-	// submitted.
-	Made bool
+	// MayExist reports that the engine may have, or once had, what the workspace is for, whatever the state says: a run
+	// was submitted.
+	MayExist bool
 	// Lost reports that the engine answered, and what was made is not there.
 	Lost bool
 	// ShutdownLeft is how long the guest may still take to shut down by itself; 0 where no run waits for it.
@@ -144,7 +144,7 @@ func lost(o observed) (Action, bool) {
 		Kind:    Block,
 		Reason:  infrav1.VirtualMachineNotFoundReason,
 		Message: "The VM is gone from the engine, and is not made again; delete the Machine",
-	}, o.Made && o.Lost
+	}, o.MayExist && o.Lost
 }
 
 func inputsMissing(o observed) (Action, bool) {
@@ -170,7 +170,7 @@ func settled(o observed) (Action, bool) {
 }
 
 func nothingLeft(o observed) (Action, bool) {
-	return Action{Kind: Release}, o.stateEmpty && !o.Made
+	return Action{Kind: Release}, o.stateEmpty && !o.MayExist
 }
 
 func backingOff(o observed) (Action, bool) {

@@ -50,10 +50,10 @@ func TestApplyRules(t *testing.T) {
 			stateInvalid: true,
 		}, Block, infrav1.StateInvalidReason},
 		"the VM is lost: it is not made again": {observed{
-			Facts: Facts{Ready: true, Digest: "b", Made: true, Lost: true},
+			Facts: Facts{Ready: true, Digest: "b", MayExist: true, Lost: true},
 		}, Block, infrav1.VirtualMachineNotFoundReason},
 		"the VM is lost, also where nothing changed": {observed{
-			Facts:   Facts{Ready: true, Digest: "a", Made: true, Lost: true},
+			Facts:   Facts{Ready: true, Digest: "a", MayExist: true, Lost: true},
 			applied: "a",
 		}, Block, infrav1.VirtualMachineNotFoundReason},
 		"the last try just failed": {observed{
@@ -72,7 +72,7 @@ func TestApplyRules(t *testing.T) {
 			failure: Failure{Count: 3, At: now, Digest: "b"},
 		}, Apply, infrav1.ApplyingReason},
 		"a lost VM outweighs that inputs are missing": {observed{
-			Facts: Facts{Made: true, Lost: true},
+			Facts: Facts{MayExist: true, Lost: true},
 		}, Block, infrav1.VirtualMachineNotFoundReason},
 	}
 	for name, test := range tests {
@@ -108,7 +108,7 @@ func TestDestroyRules(t *testing.T) {
 		}, Wait},
 		"nothing was ever created, and no engine is needed": {observed{stateEmpty: true}, Release},
 		"the state is empty and a VM may exist": {observed{
-			Facts:      Facts{Ready: true, Made: true, Digest: destroyDigest},
+			Facts:      Facts{Ready: true, MayExist: true, Digest: destroyDigest},
 			stateEmpty: true,
 		}, Destroy},
 		"the state describes something": {observed{Facts: Facts{Ready: true, Digest: destroyDigest}}, Destroy},

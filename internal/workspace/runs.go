@@ -13,8 +13,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
-// Runs are the Terraform runs of all workspaces of a process. They share one bound, because they share its memory.
-type Runs struct {
+// RunQueue has the Terraform runs of all workspaces of a process. They share one bound, because they share its memory.
+type RunQueue struct {
 	Executor Executor
 	// WorkDir holds a working directory per workspace, in a folder per namespace.
 	WorkDir string
@@ -37,9 +37,9 @@ type Runs struct {
 	woken   map[string]chan event.GenericEvent // by kind
 }
 
-// NewRuns returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
-func NewRuns(concurrency int, limit time.Duration) *Runs {
-	r := &Runs{failures: map[Key]Failure{}, counted: map[Key]time.Time{}, woken: map[string]chan event.GenericEvent{}}
+// NewRunQueue returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
+func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
+	r := &RunQueue{failures: map[Key]Failure{}, counted: map[Key]time.Time{}, woken: map[string]chan event.GenericEvent{}}
 	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
 		r.countJobs()
 		r.Wake(parseKey(key))
@@ -51,7 +51,7 @@ func NewRuns(concurrency int, limit time.Duration) *Runs {
 
 // Start waits for the end of the manager, and lets the runs save their state while the manager still serves. It is a
 // Runnable of the manager, which bounds it.
-func (r *Runs) Start(ctx context.Context) error {
+func (r *RunQueue) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Shutdown(math.MaxInt64)
 
@@ -60,17 +60,17 @@ func (r *Runs) Start(ctx context.Context) error {
 
 // Shutdown starts no more runs, interrupts those that are going, and waits for as long as the grace until their state
 // is saved. The manager does not wait for its Runnables when it has lost the lease, so main calls this too.
-func (r *Runs) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
+func (r *RunQueue) Shutdown(grace time.Duration) bool { return r.runner.Shutdown(grace) }
 
 // Busy reports whether runs go or are queued.
-func (r *Runs) Busy() bool {
+func (r *RunQueue) Busy() bool {
 	queued, running := r.runner.Active()
 
 	return queued+running > 0
 }
 
 // mayAct asks the fence.
-func (r *Runs) mayAct(ctx context.Context) error {
+func (r *RunQueue) mayAct(ctx context.Context) error {
 	if r.Fence == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *Runs) mayAct(ctx context.Context) error {
 }
 
 // submit queues a job. It ignores the refusal of a process that is shutting down.
-func (r *Runs) submit(job terraform.Job) error {
+func (r *RunQueue) submit(job terraform.Job) error {
 	_, err := r.runner.Submit(job)
 	r.countJobs()
 	if errors.Is(err, terraform.ErrShuttingDown) {
@@ -90,21 +90,21 @@ func (r *Runs) submit(job terraform.Job) error {
 }
 
 // inFlight reports whether a job of a workspace is queued or running.
-func (r *Runs) inFlight(key Key) bool {
+func (r *RunQueue) inFlight(key Key) bool {
 	status, ok := r.runner.Observe(key.String())
 
 	return ok && status.Phase != terraform.Done
 }
 
 // ended is the job of a workspace that is done, and not forgotten yet.
-func (r *Runs) ended(key Key) (terraform.Status, bool) {
+func (r *RunQueue) ended(key Key) (terraform.Status, bool) {
 	status, ok := r.runner.Observe(key.String())
 
 	return status, ok && status.Phase == terraform.Done
 }
 
 // failure is the last run of a workspace, where it failed.
-func (r *Runs) failure(key Key) Failure {
+func (r *RunQueue) failure(key Key) Failure {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
@@ -113,7 +113,7 @@ func (r *Runs) failure(key Key) Failure {
 
 // count counts how a run ended, and returns the failure that it was; zero where it succeeded. first is false where the
 // run was counted before, because the patch of its object failed since.
-func (r *Runs) count(key Key, run terraform.Status) (failure Failure, first bool) {
+func (r *RunQueue) count(key Key, run terraform.Status) (failure Failure, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first = !r.counted[key].Equal(run.Ended)
@@ -128,14 +128,14 @@ func (r *Runs) count(key Key, run terraform.Status) (failure Failure, first bool
 }
 
 // forget drops what is known of the failures of a workspace.
-func (r *Runs) forget(key Key) {
+func (r *RunQueue) forget(key Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, key)
 	delete(r.counted, key)
 }
 
-func (r *Runs) countJobs() {
+func (r *RunQueue) countJobs() {
 	queued, running := r.runner.Active()
 	jobs.WithLabelValues("queued").Set(float64(queued))
 	jobs.WithLabelValues("running").Set(float64(running))

@@ -44,7 +44,7 @@ func TestAbandonKeepsNothing(t *testing.T) {
 		return names
 	}
 
-	runs := NewRuns(1, time.Hour)
+	runs := NewRunQueue(1, time.Hour)
 	runs.WorkDir = filepath.Dir(folder)
 	kind := NewKind(Kind{Name: "Thing", Runs: runs})
 	object := types.NamespacedName{Namespace: filepath.Base(folder), Name: "m"}
@@ -91,7 +91,7 @@ func TestPrioritizeWoken(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()
 	queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "new"}})
-	runs := NewRuns(1, time.Hour)
+	runs := NewRunQueue(1, time.Hour)
 	runs.Wake(Key{Kind: "Thing", Namespace: "ns", Name: "begun"})
 	PrioritizeWoken.Generic(t.Context(), <-runs.Woken("Thing"), queue)
 

@@ -38,7 +38,7 @@ func parseKey(text string) Key {
 }
 
 // Woken is the channel of objects of a kind to reconcile: their run has ended, or Wake was called.
-func (r *Runs) Woken(kind string) chan event.GenericEvent {
+func (r *RunQueue) Woken(kind string) chan event.GenericEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.woken[kind] == nil {
@@ -49,7 +49,7 @@ func (r *Runs) Woken(kind string) chan event.GenericEvent {
 }
 
 // Wake has the controller look at an object. It never waits.
-func (r *Runs) Wake(key Key) {
+func (r *RunQueue) Wake(key Key) {
 	object := &metav1.PartialObjectMetadata{}
 	object.Namespace = key.Namespace
 	object.Name = key.Name

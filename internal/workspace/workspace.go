@@ -34,8 +34,8 @@ type Kind struct {
 	// Prefix keeps states and working directories apart from those of objects of other kinds with the same names; at
 	// most one kind has none.
 	Prefix string
-	Runs   *Runs
-	// Recorder tells the users how runs ended.
+	Runs   *RunQueue
+	// Recorder records events about how runs ended.
 	Recorder events.EventRecorder
 	// Status returns the address of the part of an object's status that is about Terraform.
 	Status func(object client.Object) **infrav1.TerraformStatus
@@ -107,7 +107,7 @@ type Workspace struct {
 	recorded time.Time
 }
 
-func (w *Workspace) runs() *Runs { return w.kind.Runs }
+func (w *Workspace) runs() *RunQueue { return w.kind.Runs }
 
 // Key names the workspace.
 func (w *Workspace) Key() Key { return w.key }
@@ -272,7 +272,7 @@ func (w *Workspace) Apply(ctx context.Context, request Request) error {
 func (w *Workspace) Destroy(ctx context.Context, request Request) error {
 	request.Digest = destroyDigest
 	if w.Ended != nil && w.Ended.Err == nil && w.Ended.Operation == terraform.Destroy {
-		request.Made = false // the run left nothing
+		request.MayExist = false // the run left nothing
 	}
 
 	w.Action = decide(destroyRules, w.observed(request.Facts))

@@ -136,7 +136,7 @@ func newBench(t *testing.T) *bench {
 			WithObjects(object, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}).Build(),
 	}
 
-	runs := NewRuns(1, time.Minute)
+	runs := NewRunQueue(1, time.Minute)
 	t.Cleanup(func() { runs.Shutdown(time.Minute) })
 	runs.Executor, runs.WorkDir, runs.Client, runs.APIReader = b.executor, t.TempDir(), b.client, b.client
 	b.kind = NewKind(Kind{
@@ -166,7 +166,7 @@ func (b *bench) observe() *Workspace {
 
 func (b *bench) request(digest string) Request {
 	return Request{
-		Facts:   Facts{Ready: true, Digest: digest, Made: b.object.Annotations["made"] != ""},
+		Facts:   Facts{Ready: true, Digest: digest, MayExist: b.object.Annotations["made"] != ""},
 		Subject: func() Subject { return b.subject },
 	}
 }
@@ -337,7 +337,7 @@ func TestDestroyWithoutState(t *testing.T) {
 
 			w := b.observe()
 			request := b.request("")
-			request.Made = test.made
+			request.MayExist = test.made
 			if err := w.Destroy(t.Context(), request); err != nil || w.Action.Kind != test.want {
 				t.Fatalf("the action is %+v, %v", w.Action, err)
 			}

@@ -287,7 +287,7 @@ func run(ctx context.Context, o options) error {
 
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
-	runs := workspace.NewRuns(o.terraformRuns, o.terraformLimit)
+	runs := workspace.NewRunQueue(o.terraformRuns, o.terraformLimit)
 	if leads != nil {
 		runs.Fence = leads.fence(mgr.GetAPIReader())
 	}
@@ -309,7 +309,7 @@ func run(ctx context.Context, o options) error {
 }
 
 // addCare adds the probes, and the release of memory after bursts unless GOGC says how memory is to be used.
-func addCare(mgr ctrl.Manager, runs *workspace.Runs) error {
+func addCare(mgr ctrl.Manager, runs *workspace.RunQueue) error {
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.Busy}); err != nil {
 			return fmt.Errorf("failed to add the care for memory: %w", err)
@@ -329,7 +329,7 @@ func addCare(mgr ctrl.Manager, runs *workspace.Runs) error {
 
 // serve runs the manager until it ends, and waits until the state of each run is saved: a manager that has lost its
 // lease does not wait for its Runnables.
-func serve(ctx context.Context, mgr ctrl.Manager, runs *workspace.Runs, leads *leadership, o options) error {
+func serve(ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options) error {
 	err := mgr.Start(ctx)
 	grace := shutdownTimeout
 	if err != nil && leads != nil && ctx.Err() == nil {
@@ -450,7 +450,7 @@ func addControllers(
 	o options,
 	executable terraform.Executable,
 	sessions *engine.Sessions,
-	runs *workspace.Runs,
+	runs *workspace.RunQueue,
 	userData *userdataserver.Server,
 ) error {
 	reader := mgr.GetAPIReader()
@@ -503,7 +503,7 @@ func addControllers(
 
 // newExecutor returns the executor of all runs, and prepares it while the manager starts.
 func newExecutor(
-	mgr ctrl.Manager, executable terraform.Executable, sessions *engine.Sessions, runs *workspace.Runs, o options,
+	mgr ctrl.Manager, executable terraform.Executable, sessions *engine.Sessions, runs *workspace.RunQueue, o options,
 ) (*terraform.Executor, error) {
 	provider := tfprovider.InProcess{
 		Options: tfprovider.Options{Sessions: sessions, ReturnOnStart: true, Fence: runs.Fence},

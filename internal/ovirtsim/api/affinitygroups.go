@@ -39,7 +39,7 @@ func groupFields() fields[*store.AffinityGroup] {
 	}
 }
 
-// ruleElement shows a rule. Of one that is off the sign is not told.
+// ruleElement shows a rule. Of one that is off the sign is not shown.
 func ruleElement(name string, r store.Rule) *wire.Element {
 	return wire.El(name).Flag("enabled", r.Enabled).Flag("enforcing", r.Enforcing).
 		Flag("positive", r.Enabled && r.Positive)

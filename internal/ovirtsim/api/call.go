@@ -370,7 +370,7 @@ type methodRefusal struct{ allowed []string }
 
 func (m *methodRefusal) Error() string { return "method not allowed" }
 
-// optionsAnswer tells the methods that a path has.
+// optionsAnswer names the methods that a path has.
 type optionsAnswer struct{ allowed []string }
 
 func (o *optionsAnswer) Error() string { return strings.Join(o.allowed, ", ") }
@@ -471,7 +471,7 @@ func (c *call) readBody() error {
 	return err
 }
 
-// collections gives the element of each collection whose name does not tell it.
+// collections gives the element of each collection whose name does not have it.
 var collections = map[string]string{
 	"affinitygroups":          "affinity_group",
 	"affinitylabels":          "affinity_label",

@@ -22,7 +22,7 @@ var consoleRoutes = []route{
 	{"POST", "/vms/{vm}/graphicsconsoles/{id}/ticket", ofConsole(ticketVM)},
 }
 
-// consoleDocument shows a console. Where to reach it is told only to who asks for the current run.
+// consoleDocument shows a console. Where to reach it is shown only with the parameter current.
 func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *wire.Element {
 	out := wire.Object("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
 		Str("protocol", g.Protocol)

@@ -38,12 +38,12 @@ type Settings struct {
 
 // Engine answers as an oVirt engine does, from the objects in its store, and has their statuses change with time.
 type Engine struct {
-	settings Settings
-	version  string
-	mux      *http.ServeMux
-	ctx      context.Context
-	cancel   context.CancelFunc
-	told     chan func() // to the guests
+	settings   Settings
+	version    string
+	mux        *http.ServeMux
+	ctx        context.Context
+	cancel     context.CancelFunc
+	guestCalls chan func() // in their order
 
 	// mu guards the store.
 	mu    sync.Mutex
@@ -61,10 +61,10 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Engine{
 		settings: settings, version: cmp.Or(inventory.Version, defaultVersion), store: from, ctx: ctx, cancel: cancel,
-		sessions: map[string]session{}, told: make(chan func(), 1<<16),
+		sessions: map[string]session{}, guestCalls: make(chan func(), 1<<16),
 	}
 	s.mux = newMux()
-	go s.telling()
+	go s.runGuestCalls()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

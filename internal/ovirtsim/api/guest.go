@@ -24,9 +24,9 @@ type Guest interface {
 	// Boot runs the guest until ctx ends, or returns why it did not come up. It calls ready once its network is
 	// configured, with what the guest agent reports.
 	Boot(ctx context.Context, machine GuestVM, ready func([]store.ReportedInterface)) error
-	// Halted tells that the VM was powered off, or that it crashed.
+	// Halted is called when the VM was powered off, or that it crashed.
 	Halted(vmID string)
-	// Removed tells that the VM does not exist any more.
+	// Removed is called when the VM does not exist any more.
 	Removed(vmID string)
 	// Node is the Kubernetes node that the VM became; false while it is none.
 	Node(vmID string) (GuestNode, bool)
@@ -125,7 +125,7 @@ func (s *Engine) boot(v *store.VM) {
 			s.settings.Changed()
 		}
 	}
-	s.tell(func() {
+	s.callGuest(func() {
 		go s.runGuest(ctx, v, machine, quiet, update)
 	})
 }
@@ -146,23 +146,23 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	s.settings.Changed()
 }
 
-// tell queues what guests are told, so that they hear it in the order in which it happened, and not under the lock.
-func (s *Engine) tell(what func()) {
+// callGuest queues a call of the guest: guests get them in the order in which things happened, and not under the lock.
+func (s *Engine) callGuest(what func()) {
 	if s.settings.Guest == nil {
 		return
 	}
 
 	select {
-	case s.told <- what:
+	case s.guestCalls <- what:
 	case <-s.ctx.Done():
 	}
 }
 
-// telling runs what is told.
-func (s *Engine) telling() {
+// runGuestCalls makes the calls that are queued.
+func (s *Engine) runGuestCalls() {
 	for {
 		select {
-		case what := <-s.told:
+		case what := <-s.guestCalls:
 			what()
 		case <-s.ctx.Done():
 			return
@@ -229,5 +229,5 @@ func (s *Engine) halt(v *store.VM) {
 	}
 
 	id := v.ID
-	s.tell(func() { s.settings.Guest.Halted(id) })
+	s.callGuest(func() { s.settings.Guest.Halted(id) })
 }

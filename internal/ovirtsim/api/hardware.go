@@ -216,7 +216,7 @@ const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;` +
 	`scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
 	`extra_cpu_flags=^([+-]?[a-zA-Z0-9_-]+)(,[+-]?[a-zA-Z0-9_-]+)*$`
 
-// knownProperties are the custom properties that VMs may have. mdev_type is taken although it is not told.
+// knownProperties are the custom properties that VMs may have. mdev_type is taken although the engine does not list it.
 var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{"mdev_type": regexp.MustCompile(".*")}
 

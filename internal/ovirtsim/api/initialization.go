@@ -56,7 +56,7 @@ func checkInitialization(e *wire.Element, fail failure) error {
 	return nil
 }
 
-// shownInitialization is the initialization of a VM as the engine tells it: passwords as stars, and what was left out
+// shownInitialization is the initialization of a VM as the engine shows it: passwords as stars, and what was left out
 // as what it means.
 func shownInitialization(there *wire.Element) *wire.Element {
 	if there == nil || len(there.Kids) == 0 {

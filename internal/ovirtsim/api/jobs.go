@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file has what the engine tells about its own work: jobs and events.
+// This file has what the engine reports about its own work: jobs and events.
 
 var jobRoutes = []route{
 	{"GET", "/events", listEvents},
@@ -165,7 +165,7 @@ func eventDocument(c *call, e *store.Event) *wire.Element {
 	return out
 }
 
-// eventFields are what events are found by. They are told by the objects that they are about.
+// eventFields are what events are found by. They are found by the objects that they are about.
 func eventFields(c *call) fields[*store.Event] {
 	severities := map[string]string{"normal": "0", "warning": "1", "error": "2", "alert": "10"}
 

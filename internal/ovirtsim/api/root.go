@@ -116,7 +116,7 @@ func rootDocument(c *call) (*wire.Element, error) {
 		wire.Ref("effective_user", "users", c.user.ID)), nil
 }
 
-// options are settings of the engine that clients ask for by name, for one version of clusters; others are not told.
+// options are settings of the engine that clients ask for by name, for one version of clusters; others are not shown.
 var options = map[string]string{"PredefinedVMProperties": predefinedProperties, "UserDefinedVMProperties": ""}
 
 func getOption(c *call) (*wire.Element, error) {

@@ -35,7 +35,8 @@ type condition struct {
 
 var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
-// errSearch reports that the engine does not understand a search. It does not tell the client: it finds nothing.
+// errSearch reports that the engine does not understand a search. The client does not learn it: the search finds
+// nothing.
 var errSearch = errors.New("the search is not understood")
 
 // parseSearch understands the engine's language: FIELD OPERATOR VALUE joined by "and" and "or", where "and" binds

@@ -48,7 +48,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 		return out
 	}
 
-	// The VM is told as it is, apart from its hardware, and is no link.
+	// The VM is shown as it is, apart from its hardware, and is no link.
 	then := *v
 	then.Hardware, then.Next = shown.Hardware, nil
 	document := vmDocument(c, &then)

@@ -297,7 +297,7 @@ func unauthorized(w http.ResponseWriter, text string) {
 	errorPage(w, http.StatusUnauthorized, text)
 }
 
-// errorPage is how the servlet container tells an error.
+// errorPage is how the servlet container reports an error.
 func errorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)

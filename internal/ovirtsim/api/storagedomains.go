@@ -24,7 +24,7 @@ var storageDomainRoutes = []route{
 	{"GET", "/storagedomains/{id}/permissions", permissionsOf("storage_domain", "storagedomains", "id")},
 }
 
-// storageDomainDocument shows a storage domain. Its status is told only where it is seen through its data center.
+// storageDomainDocument shows a storage domain. Its status is shown only where it is seen through its data center.
 func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 	used, committed := c.store.Usage(d.ID)
 

@@ -64,7 +64,7 @@ func getTag(c *call) (*wire.Element, error) {
 
 const maxTagName = 50
 
-// changeTag applies a request to a tag. A parent that is not there is told as if the name were taken.
+// changeTag applies a request to a tag. A parent that is not there is refused as if the name were taken.
 func (c *call) changeTag(t *store.Tag) error {
 	in, next := c.body, *t
 	if in.Has("name") {

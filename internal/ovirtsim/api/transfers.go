@@ -36,7 +36,7 @@ func (s *Engine) transferURL(t *store.ImageTransfer) string {
 	return "https://" + s.settings.Address + imagesPath + t.Ticket
 }
 
-// hasTicket are the phases in which data can be sent, and the URLs are told.
+// hasTicket are the phases in which data can be sent, and the URLs are shown.
 var hasTicket = []string{
 	store.PhaseTransferring,
 	store.PhaseResuming,
@@ -260,7 +260,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	})
 }
 
-// steered is an action on a transfer. One that is not there, or has ended, is told as if it were done.
+// steered is an action on a transfer. One that is not there, or has ended, is answered as if it were done.
 func steered(act func(c *call, t *store.ImageTransfer) error) operation {
 	return func(c *call) (*wire.Element, error) {
 		if t := c.store.Transfers.Get(c.id("id")); t != nil {

@@ -22,7 +22,7 @@ func inStatus(v *store.VM, command string) error {
 	return wire.Conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
 }
 
-// actionVM is the VM of the path, for an action. One that is not there is told by the action, and not by the path.
+// actionVM is the VM of the path, for an action. The action reports one that is not there, and not the path.
 func (c *call) actionVM(command string) (*store.VM, error) {
 	if v := c.store.VMs.Get(c.id("vm")); v != nil {
 		return v, nil
@@ -186,7 +186,7 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 }
 
 // stopVM powers off; a VM that is down stays down, which the engine counts as success. The VM reads as before until its
-// host tells that it has ended, and the host refuses a second stop meanwhile.
+// host reports that it has ended, and the host refuses a second stop meanwhile.
 func stopVM(c *call) (*wire.Element, error) {
 	v, err := c.actionVM("stop VM")
 	if err != nil {

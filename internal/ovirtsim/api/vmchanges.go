@@ -398,5 +398,5 @@ func (s *Engine) forget(v *store.VM) {
 	s.store.VMs.Drop(v.ID)
 	s.finish(v.ID)
 	id := v.ID
-	s.tell(func() { s.settings.Guest.Removed(id) })
+	s.callGuest(func() { s.settings.Guest.Removed(id) })
 }

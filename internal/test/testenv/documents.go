@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Documents are where people are told what to type, by path in the checkout.
+// Documents have the commands that people type, by path in the checkout.
 func Documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := Toolchain(t).Root()
