@@ -372,8 +372,10 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 
 		machine, problem := checkServing(csr, scope.machines, taken)
 		if problem != "" {
-			r.reportOnce(ctx, scope, csr, machine, infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
+			r.reportOnce(ctx, scope, csr, machine,
+				infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
 				fmt.Sprintf("Certificate signing request %s is not approved: %s", csr.Name, problem))
+
 			continue
 		}
 

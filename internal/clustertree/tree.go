@@ -38,8 +38,8 @@ type Machine struct {
 	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 }
 
-// Trouble is what is wrong with a cluster that is not there yet: of the parts that others wait for, the first that is not
-// ready.
+// Trouble is what is wrong with a cluster that is not there yet: of the parts that others wait for, the first that is
+// not ready.
 func (n *Node) Trouble() string {
 	_, machine := n.Machines()
 	var others []string

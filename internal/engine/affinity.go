@@ -60,8 +60,8 @@ func (c *Client) AffinityGroup(ctx context.Context, clusterID, id ID) (*Affinity
 }
 
 // goneGroup makes a refusal a 404 where the group is not there any more, or the VM is not in it. The engine answers 400
-// then, with words of its own code, so that only the list of the cluster shows it. vmID is empty where no member is asked
-// for.
+// then, with words of its own code, so that only the list of the cluster shows it. vmID is empty where no member is
+// asked for.
 func (c *Client) goneGroup(ctx context.Context, clusterID, id, vmID ID, err error) error {
 	if !hasStatus(err, http.StatusBadRequest) {
 		return err

@@ -119,8 +119,8 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 }
 
-// Read distinguishes a VM that is down from one that is not. Any other live status in the state would plan something for a VM
-// that is just rebooting or migrating.
+// Read distinguishes a VM that is down from one that is not. Any other live status in the state would plan something
+// for a VM that is just rebooting or migrating.
 func (r *vmStartResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	model, ok := load[vmStartModel](ctx, req.State, &resp.Diagnostics)
 	if !ok {

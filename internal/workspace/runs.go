@@ -39,7 +39,11 @@ type RunQueue struct {
 
 // NewRunQueue returns a queue that runs at most concurrency jobs at once, and interrupts each after limit.
 func NewRunQueue(concurrency int, limit time.Duration) *RunQueue {
-	r := &RunQueue{failures: map[Key]Failure{}, counted: map[Key]time.Time{}, woken: map[string]chan event.GenericEvent{}}
+	r := &RunQueue{
+		failures: map[Key]Failure{},
+		counted:  map[Key]time.Time{},
+		woken:    map[string]chan event.GenericEvent{},
+	}
 	r.runner = terraform.NewRunner(concurrency, limit, func(key string) {
 		r.countJobs()
 		r.Wake(parseKey(key))
