@@ -32,6 +32,7 @@ test-unit: executor ## Run unit tests, under a minute
 # These build and run programs, which go test does not see when it decides whether an earlier result still holds.
 test-conformance: ## Let software that others wrote use the simulator; libgovirt only where it is installed
 	go -C hack/conformance test ./... -count=1 -timeout 5m
+	go -C e2e/specs test -run '^TestWriteRepository$$' -count=1 .
 
 .PHONY: test-integration
 test-integration: tools ## Run the controllers against a real kube-apiserver, and the Terraform provider under a real executor
