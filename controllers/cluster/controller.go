@@ -307,7 +307,7 @@ func (r *Reconciler) patch(
 		infrav1.EngineAvailableCondition: "The engine " + c.Spec.OLVMOvirtAPIServer.ServerURL + " can be used",
 	})
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return objectstatus.IgnoreGone(err)
 	}
 
 	scope.workspace.Recorded()

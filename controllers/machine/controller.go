@@ -256,7 +256,7 @@ func (r *Reconciler) patch(
 	m := scope.olvmMachine
 	err := objectstatus.Patch(ctx, helper, r.Recorder, m, before.Conditions, machineConditions, scope.steps())
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return objectstatus.IgnoreGone(err)
 	}
 
 	countMachine(scope, ptr.Deref(before.Initialization.Provisioned, false), before.Conditions)

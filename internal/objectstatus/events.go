@@ -2,12 +2,14 @@ package objectstatus
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -28,7 +30,7 @@ type object interface {
 
 // Patch writes an object at the end of a pass, and announces the conditions that have changed since before. owned are
 // the types of conditions that no other controller sets, and steps are those of announce. An object that is gone is not
-// announced: the error is that of the API server.
+// announced; see IgnoreGone for its error.
 func Patch(
 	ctx context.Context,
 	helper *patch.Helper,
@@ -39,11 +41,22 @@ func Patch(
 	steps map[string]string,
 ) error {
 	err := helper.Patch(ctx, to, patch.WithOwnedConditions{Conditions: owned})
-	if !apierrors.IsNotFound(err) {
+	if err == nil || IgnoreGone(err) != nil {
 		announce(recorder, to, before, to.GetConditions(), steps)
 	}
 
 	return err
+}
+
+// IgnoreGone returns nil for the error of a patch.Helper whose object is not there any more. That is an aggregate, which
+// client.IgnoreNotFound does not look into.
+func IgnoreGone(err error) error {
+	var all kerrors.Aggregate
+	if errors.As(err, &all) && kerrors.FilterOut(all, apierrors.IsNotFound) == nil {
+		return nil
+	}
+
+	return client.IgnoreNotFound(err)
 }
 
 // announce records an event for each condition that turned into one that users are told of: steps that were reached,

@@ -1,0 +1,54 @@
+package objectstatus
+
+import (
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// TestPatchOfAnObjectThatIsGone deletes an object between its pass and its patch, as clusterctl move and people do.
+func TestPatchOfAnObjectThatIsGone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := infrav1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+
+	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(machine).WithStatusSubresource(machine).Build()
+	helper, err := patch.NewHelper(machine, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	conditions.Set(machine, metav1.Condition{
+		Type: infrav1.InfrastructureAppliedCondition, Status: "False", Reason: infrav1.TemplateNotFoundReason, Message: "m",
+	})
+	machine.Labels = map[string]string{"changed": "too"}
+	if err := c.Delete(t.Context(), machine.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+
+	recorder := events.NewFakeRecorder(1)
+	err = Patch(t.Context(), helper, recorder, machine, nil, []string{infrav1.InfrastructureAppliedCondition}, nil)
+	if err == nil || IgnoreGone(err) != nil {
+		t.Errorf("got %v, want an error that is ignored", err)
+	}
+
+	select {
+	case event := <-recorder.Events:
+		t.Errorf("an object that is gone has the event %s", event)
+	default:
+	}
+
+	if other := errors.New("no"); !errors.Is(IgnoreGone(other), other) {
+		t.Error("another error is ignored, too")
+	}
+}
