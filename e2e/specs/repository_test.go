@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/cluster-api/test/framework/clusterctl"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
 // providerVersion is that of our provider in the repository and in the management cluster.
@@ -64,6 +67,19 @@ const nodeMetadata = `metadata:
   labels: {node.cluster.x-k8s.io/specs: from-the-class}
   annotations: {node.cluster.x-k8s.io/specs: from-the-class}
 `
+
+// TestWriteRepository makes the templates of the specs without running any: the specs take too long for each change, and
+// a change of a template that they cannot follow must show all the same. It comes before TestSpecs, which takes gomega and
+// the folder for temporary files over.
+func TestWriteRepository(t *testing.T) {
+	gomega.RegisterTestingT(t)
+	tools, err := toolchain.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	writeRepository(tools.Root(), t.TempDir())
+}
 
 // writeRepository makes a repository of clusterctl with our templates, and returns the configuration that names it. The
 // specs take templates from it and nothing else, so there are no components, and no other providers.
