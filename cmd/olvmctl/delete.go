@@ -1,18 +1,23 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 func newDeleteCommand(s streams) *cobra.Command {
 	var management managementFlags
+	var file clusterFileFlags
 	var to mgmtcluster.Options
 	var yes bool
 	command := &cobra.Command{
-		Use:   "delete CLUSTER",
+		Use:   "delete CLUSTER | -f FILE",
 		Short: "Delete a cluster with its VMs, and wait until all is gone",
 		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the
 engine their VMs, and removes what start has made beside them: the Secret with the credentials, the
@@ -22,14 +27,23 @@ A cluster that manages itself cannot delete itself: its objects are moved to the
 of --to-kubeconfig first, or to one that runs as processes of this machine for as long as that
 takes. One that manages other clusters, too, is not deleted.
 
+With -f the name and the namespace are those of the cluster file.
+
 It asks before; --yes answers, and is needed where there is no terminal.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
+  olvmctl delete -f cluster.yaml
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
+			name, err := clusterToDelete(args, file, &management.Options)
+			if err != nil {
+				return err
+			}
+
 			return lifecycle.Delete(command.Context(), lifecycle.DeleteOptions{
 				Common:  management.common(s),
-				Name:    args[0],
+				Name:    name,
 				To:      to,
 				Confirm: func(question, word string) error { return confirm(s, yes, question, word) },
 			})
@@ -39,9 +53,43 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	management.addFlags(set)
 	management.addProviderFlags(set)
 	management.addDriverFlags(set)
+	set.StringVarP(&file.path, "filename", "f", "", "cluster file, in place of the name")
+	file.addDefaultsFlag(set)
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",
 		"kubeconfig of the management cluster that deletes a cluster that manages itself")
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
 
 	return command
+}
+
+// clusterToDelete is the name of the cluster: the argument, or that of a cluster file, which has the namespace, too. A
+// file that has become invalid still names the cluster.
+func clusterToDelete(args []string, file clusterFileFlags, management *mgmtcluster.Options) (string, error) {
+	switch {
+	case len(args) == 1 && file.path == "":
+		return args[0], nil
+	case len(args) == 1:
+		return "", errors.New("give the name of a cluster or a cluster file with -f, not both")
+	case file.path == "":
+		return "", errors.New("give the name of a cluster, or a cluster file with -f")
+	}
+
+	source, err := clusterfile.Read(file.path, file.defaults)
+	if err != nil {
+		return "", err
+	}
+
+	namespace := source.Providers.OLVM.Namespace
+
+	switch {
+	case source.Name == "":
+		return "", fmt.Errorf("%s: name: it is needed", file.path)
+	case management.Namespace != "" && management.Namespace != namespace:
+		return "", fmt.Errorf("--namespace %s: the cluster of %s is in namespace %s; leave --namespace away",
+			management.Namespace, file.path, namespace)
+	}
+
+	management.Namespace = namespace
+
+	return source.Name, nil
 }

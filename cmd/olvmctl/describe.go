@@ -12,9 +12,10 @@ func newDescribeCommand(s streams) *cobra.Command {
 	var management managementFlags
 	var output string
 	command := &cobra.Command{
-		Use:   "describe CLUSTER",
-		Short: "Show a cluster with its machines, their VMs and Terraform runs",
-		Args:  cobra.ExactArgs(1),
+		Use:               "describe CLUSTER",
+		Short:             "Show a cluster with its machines, their VMs and Terraform runs",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
 				return err

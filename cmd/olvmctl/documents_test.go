@@ -285,7 +285,7 @@ func checkSynopsis(t *testing.T, block string) {
 
 	for line := range strings.SplitSeq(block, "\n") {
 		words := strings.Fields(line)
-		command, _, err := wholeCommand().Find(words[1:2])
+		command, _, err := wholeCommand().Find(words[1:min(3, len(words))])
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue

@@ -3,28 +3,36 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
 func newGetCommand(s streams) *cobra.Command {
-	command := &cobra.Command{Use: "get", Short: "Get something of a cluster"}
+	command := &cobra.Command{Use: "get", Short: "Get clusters, or the kubeconfig of one"}
+	command.AddCommand(newGetKubeconfigCommand(s), newGetClustersCommand(s))
+
+	return command
+}
+
+func newGetKubeconfigCommand(s streams) *cobra.Command {
 	var management managementFlags
-	get := &cobra.Command{
-		Use:   "kubeconfig CLUSTER",
-		Short: "Print the kubeconfig of a cluster",
-		Args:  cobra.ExactArgs(1),
+	command := &cobra.Command{
+		Use:               "kubeconfig CLUSTER",
+		Short:             "Print the kubeconfig of a cluster",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			return getKubeconfig(command.Context(), s, management.Options, args[0])
 		},
 	}
-	management.addFlags(get.Flags())
-	command.AddCommand(get)
+	management.addFlags(command.Flags())
 
 	return command
 }
@@ -50,4 +58,53 @@ func getKubeconfig(ctx context.Context, s streams, management mgmtcluster.Option
 	_, err = s.out.Write(content)
 
 	return err
+}
+
+func newGetClustersCommand(s streams) *cobra.Command {
+	var management managementFlags
+	var all bool
+	var output string
+	command := &cobra.Command{
+		Use:   "clusters",
+		Short: "List the clusters of a management cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
+				return err
+			}
+
+			return getClusters(command.Context(), s, management.Options, all, output)
+		},
+	}
+	set := command.Flags()
+	management.addFlags(set)
+	set.BoolVarP(&all, "all-namespaces", "A", false, "the clusters of all namespaces")
+	set.StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
+
+	return command
+}
+
+func getClusters(ctx context.Context, s streams, management mgmtcluster.Options, all bool, output string) error {
+	in, err := mgmtcluster.Connect(management)
+	if err != nil {
+		return err
+	}
+
+	namespace := in.Namespace
+	if all {
+		namespace = ""
+	}
+
+	list, err := clustertree.List(ctx, in.Client, namespace)
+	switch {
+	case err != nil:
+		return err
+	case output != "table":
+		return encode(s.out, output, list)
+	case len(list) == 0 && !all:
+		_, err := fmt.Fprintf(s.err, "there are no clusters in namespace %s; -A lists those of all\n", namespace)
+		return err
+	}
+
+	return clustertree.PrintList(s.out, list, time.Now())
 }

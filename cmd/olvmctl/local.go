@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/lifecycle"
@@ -51,7 +53,33 @@ Clusters that it manages run without it, but nothing looks after their machines 
 				return local.Stop(command.Context())
 			})
 		},
+	}, &cobra.Command{
+		Use: "status", Short: "Say whether it runs, and what is in it", Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return printLocalStatus(command.Context(), s, local)
+		},
 	})
 
 	return command
+}
+
+func printLocalStatus(ctx context.Context, s streams, local mgmtcluster.Local) error {
+	var err error
+
+	switch {
+	case !local.Exists():
+		_, err = fmt.Fprintln(s.out, "there is no local management cluster; olvmctl local start makes one")
+	case !local.Runs():
+		_, err = fmt.Fprintln(s.out, "the local management cluster is stopped; olvmctl local start starts it")
+	default:
+		count, failed := local.CountClusters(ctx)
+		if failed != nil {
+			return failed
+		}
+
+		_, err = fmt.Fprintf(s.out, "the local management cluster runs, as process %d, with %s\n"+
+			"  export KUBECONFIG=%s\n", local.PID(), english.Plural(count, "cluster", ""), local.Kubeconfig())
+	}
+
+	return err
 }

@@ -30,8 +30,9 @@ what they changed, or why they failed, and what the conditions went through. The
 events for an hour; the last run is kept with the machine, and is shown always.
 
 With --manager the lines of the manager's log about the machine are among them.`,
-		Example: "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeMachines,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := checkOutput(f.output, "text", "json"); err != nil {
 				return err

@@ -51,6 +51,7 @@ func newCommand(s streams) *cobra.Command {
 		newLogsCommand(s),
 		newDeleteCommand(s),
 		newLocalCommand(s),
+		newVersionCommand(s),
 		simcommand.New("olvmctl sim", s.out),
 	)
 

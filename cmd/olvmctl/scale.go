@@ -17,8 +17,9 @@ func newScaleCommand(s streams) *cobra.Command {
 		Short: "Change the number of machines of a cluster",
 		Long: `scale writes replicas of the KubeadmControlPlane and of a MachineDeployment, or of
 the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl describe.`,
-		Example: "  olvmctl scale prod --workers 5",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  olvmctl scale prod --workers 5",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			o.Management, o.Name = management.Options, args[0]
 			if command.Flags().Changed("control-plane") {

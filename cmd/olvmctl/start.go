@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addon"
@@ -113,8 +114,8 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return encode(s.out, f.output, created)
 	}
 
-	_, err = fmt.Fprintf(s.out, "The cluster %s has %d nodes. Look at it with:\n  export KUBECONFIG=%s\n",
-		created.Name, created.Nodes, created.Kubeconfig)
+	_, err = fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  export KUBECONFIG=%s\n",
+		created.Name, english.Plural(created.Nodes, "node", ""), created.Kubeconfig)
 
 	return err
 }

@@ -38,7 +38,8 @@ follows the version by itself.
 Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would change; 1 error.`,
 		Example: `  olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --dry-run
   olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --yes`,
-		Args: cobra.ExactArgs(1),
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.management.completeClusters,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := f.validate(); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -298,8 +299,8 @@ func setClusterDeletingCondition(scope *clusterScope) {
 	}
 	if len(scope.machines) > 0 {
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = fmt.Sprintf("Waiting for %d machines to be deleted: %s", len(scope.machines),
-			strings.Join(scope.machines, ", "))
+		condition.Message = fmt.Sprintf("Waiting for %s to be deleted: %s",
+			english.Plural(len(scope.machines), "machine", ""), strings.Join(scope.machines, ", "))
 	} else {
 		switch {
 		case scope.blocked != nil:

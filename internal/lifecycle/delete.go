@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -248,8 +249,8 @@ func (d *deletion) confirm(ctx context.Context) error {
 	}
 
 	return d.Confirm(fmt.Sprintf(
-		"Delete the cluster %s in namespace %s with its %d machines and their disks? Type its name: ",
-		d.Name, d.management.Namespace, len(machines.Items)), d.Name)
+		"Delete the cluster %s in namespace %s with %s and their disks? Type its name: ",
+		d.Name, d.management.Namespace, english.Plural(len(machines.Items), "machine", "")), d.Name)
 }
 
 // findSecret finds the Secret with the credentials of the engine, while the OLVMCluster names it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
@@ -67,7 +68,8 @@ func (m *management) leave(o *Common) []step {
 			run: func(ctx context.Context) error {
 				left, err := m.local.CountClusters(ctx)
 				if left > 0 {
-					o.Display.Say("the local management cluster goes on: it has %d other clusters", left)
+					o.Display.Say("the local management cluster goes on: it has %s",
+						english.Plural(left, "other cluster", ""))
 				}
 
 				m.unused = left == 0

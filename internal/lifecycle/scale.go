@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -162,7 +163,7 @@ func scaleObject(
 		return fmt.Errorf("failed to scale %s: %w", object.GetName(), err)
 	}
 
-	say(fmt.Sprintf("%s is to have %d machines", object.GetName(), replicas))
+	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(replicas), "machine", "")))
 
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,7 +77,7 @@ func checkGone(ctx context.Context, in *mgmtcluster.Cluster, name string) error 
 		trouble = "; " + trouble
 	}
 
-	return fmt.Errorf("%d machines are left%s", machines, trouble)
+	return fmt.Errorf("%s left%s", english.Plural(machines, "machine is", "machines are"), trouble)
 }
 
 // checkMachinesGone succeeds when no OLVMMachine of the cluster is left.
@@ -90,7 +91,7 @@ func checkMachinesGone(ctx context.Context, in *mgmtcluster.Cluster, name string
 	}
 
 	if len(machines.Items) > 0 {
-		return fmt.Errorf("%d OLVMMachines are left", len(machines.Items))
+		return fmt.Errorf("%s left", english.Plural(len(machines.Items), "OLVMMachine is", "OLVMMachines are"))
 	}
 
 	return nil

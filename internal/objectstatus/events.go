@@ -48,8 +48,8 @@ func Patch(
 	return err
 }
 
-// IgnoreGone returns nil for the error of a patch.Helper whose object is not there any more. That is an aggregate, which
-// client.IgnoreNotFound does not look into.
+// IgnoreGone returns nil for the error of a patch.Helper whose object is not there any more. That is an aggregate,
+// which client.IgnoreNotFound does not look into.
 func IgnoreGone(err error) error {
 	var all kerrors.Aggregate
 	if errors.As(err, &all) && kerrors.FilterOut(all, apierrors.IsNotFound) == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -230,7 +231,8 @@ func (c OwnerChange) String() string {
 	}
 
 	if c.Machines != c.Replicas {
-		words = append(words, fmt.Sprintf("scales from %d to %d machines", c.Machines, c.Replicas))
+		to := english.Plural(int(c.Replicas), "machine", "")
+		words = append(words, fmt.Sprintf("scales from %d to %s", c.Machines, to))
 	}
 
 	return fmt.Sprintf("%s/%s of cluster %s %s", c.Namespace, c.From, c.Cluster, strings.Join(words, ", and "))

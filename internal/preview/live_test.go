@@ -193,7 +193,7 @@ func TestARolloutIsShownAsOne(t *testing.T) {
 		"more workers": {before + "kind: MachineDeployment\n" + strings.Replace(md, "replicas: 2", "replicas: 3", 1),
 			0, "scales from 2 to 3 machines"},
 		"fewer workers": {before + "kind: MachineDeployment\n" + strings.Replace(md, "replicas: 2", "replicas: 1", 1),
-			0, "scales from 2 to 1 machines"},
+			0, "scales from 2 to 1 machine"},
 		"another configuration of the control plane": {sample(t, "certSANs: [localhost, 127.0.0.1]",
 			"certSANs: [localhost, 127.0.0.2]"), 1,
 			"rolls out 1 of 1 machines (spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs[1] changes)"},

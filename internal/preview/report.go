@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Report is what manifests would change.
@@ -38,11 +40,12 @@ func NewReport(machines []*Result, owners []OwnerChange, offline bool) Report {
 
 // total is the last line of a report.
 func (r Report) total() string {
+	machines := english.Plural(len(r.Machines), "machine", "")
 	if r.offline && r.Changed == 0 {
-		return fmt.Sprintf("%d machines; what would change is not known offline", len(r.Machines))
+		return machines + "; what would change is not known offline"
 	}
 
-	return fmt.Sprintf("%d machines, %d would change", len(r.Machines), r.Changed)
+	return fmt.Sprintf("%s, %d would change", machines, r.Changed)
 }
 
 // WriteText writes the report for a terminal.

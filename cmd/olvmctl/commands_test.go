@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/adrg/xdg"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+)
+
+func TestClusterToDelete(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	content := "name: prod\nprovider: olvm\nproviders:\n  olvm:\n    namespace: ns\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, test := range map[string]struct {
+		args            []string
+		file, namespace string
+		wantName        string
+		wantNamespace   string
+		fail            string
+	}{
+		"by its name":                     {args: []string{"prod"}, namespace: "a", wantName: "prod", wantNamespace: "a"},
+		"by its file":                     {file: file, wantName: "prod", wantNamespace: "ns"},
+		"by its file, with its namespace": {file: file, namespace: "ns", wantName: "prod", wantNamespace: "ns"},
+		"by both":                         {args: []string{"prod"}, file: file, fail: "not both"},
+		"by nothing":                      {fail: "a cluster file with -f"},
+		"by a file that is not there":     {file: "none.yaml", fail: "none.yaml"},
+		"in another namespace":            {file: file, namespace: "a", fail: "is in namespace ns; leave --namespace away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			management := mgmtcluster.Options{Namespace: test.namespace}
+			got, err := clusterToDelete(test.args, clusterFileFlags{path: test.file}, &management)
+			if test.fail != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fail) {
+					t.Errorf("got %v, want %q", err, test.fail)
+				}
+
+				return
+			}
+
+			if err != nil || got != test.wantName || management.Namespace != test.wantNamespace {
+				t.Errorf("got %s in %s, %v, want %s in %s", got, management.Namespace, err, test.wantName,
+					test.wantNamespace)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	s := newSite(t)
+
+	code, out, problems := s.run("", "version", "-o", "json")
+	var got versions
+	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v: %s%s", code, err, out, problems)
+	}
+
+	if got.Version == "" || got.Go == "" || got.Platform == "" || got.Executor == "" {
+		t.Errorf("something is missing: %+v", got)
+	}
+
+	if _, out, _ := s.run("", "version"); !strings.HasPrefix(out, "olvmctl "+got.Version) {
+		t.Errorf("in text: %s", out)
+	}
+}
+
+func TestStatusOfTheLocalManagementCluster(t *testing.T) {
+	t.Cleanup(xdg.Reload) // after the environment is back
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	xdg.Reload()
+	s := &site{t: t}
+
+	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "olvmctl local start makes one") {
+		t.Errorf("there is none: exit code %d: %s", code, out)
+	}
+
+	folder := filepath.Dir(mgmtcluster.LocalOfUser().Kubeconfig())
+	if err := os.MkdirAll(filepath.Join(folder, "data"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "is stopped") {
+		t.Errorf("it is stopped: exit code %d: %s", code, out)
+	}
+}
+
+// TestAPlanWhoseTerminalGoesLeavesNothing ends a plan as a terminal does that is closed, while the engine does not
+// answer: its working directory, which gets the password, must not stay.
+func TestAPlanWhoseTerminalGoesLeavesNothing(t *testing.T) {
+	s := newSite(t)
+	if err := s.sim.Inject(ovirtsim.Fault{Method: "GET", Path: "/api/vms", Action: "hang"}); err != nil {
+		t.Fatal(err)
+	}
+
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	temporary := t.TempDir()
+	command := exec.CommandContext(t.Context(), executable, "plan", "-f", "-", "--ca-file", s.caFile)
+	command.Env = append(os.Environ(), asOlvmctl+"=1", "TMPDIR="+temporary)
+	command.Stdin = strings.NewReader(s.manifests)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	left := func() []string {
+		entries, err := filepath.Glob(filepath.Join(temporary, "olvmctl-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		return entries
+	}
+	for begin := time.Now(); len(left()) == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > patient {
+			_ = command.Process.Kill()
+			t.Fatal("the plan does not come to its working directory")
+		}
+	}
+
+	if err := command.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+
+	_ = command.Wait()
+	if code := command.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1: %s", code, command.ProcessState)
+	}
+
+	if there := left(); len(there) > 0 {
+		t.Errorf("left behind: %v", there)
+	}
+}

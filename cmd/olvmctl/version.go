@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
+)
+
+// versions is what the version command prints.
+type versions struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	// Executor is the Terraform or OpenTofu that plan and image template run; empty where none is found.
+	Executor string `json:"executor,omitempty"`
+}
+
+func newVersionCommand(s streams) *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and the Terraform or OpenTofu that is found",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkOutput(output, "text", "json", "yaml"); err != nil {
+				return err
+			}
+
+			return printVersion(command.Context(), s, output)
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "text", "output: text, json or yaml")
+
+	return command
+}
+
+func printVersion(ctx context.Context, s streams, output string) error {
+	out := versions{
+		Version:  version.Version,
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
+
+	tools, err := toolchain.Embedded()
+	if err != nil {
+		return err
+	}
+
+	executor, missing := tools.FindExecutor(ctx)
+	if missing == nil {
+		out.Executor = executor.String()
+	}
+
+	if output != "text" {
+		return encode(s.out, output, out)
+	}
+
+	_, err = fmt.Fprintf(s.out, "olvmctl %s (%s, %s)\n", out.Version, out.Go, out.Platform)
+	if err != nil {
+		return err
+	}
+
+	if missing != nil {
+		_, err = fmt.Fprintf(s.out, "no executor: %v\n", missing)
+		return err
+	}
+
+	_, err = fmt.Fprintln(s.out, out.Executor)
+
+	return err
+}

@@ -1,0 +1,64 @@
+package clustertree
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func TestListOfClusters(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cluster := func(namespace, name string) *clusterv1.Cluster {
+		return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+			Namespace:         namespace,
+			Name:              name,
+			CreationTimestamp: metav1.NewTime(now.Add(-3 * time.Hour)),
+		}}
+	}
+	ready := cluster("b", "prod")
+	ready.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
+	ready.Status.Phase = "Provisioned"
+	ready.Status.Conditions = condition(clusterv1.ClusterAvailableCondition, true, "Available", "")
+	ready.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
+		DesiredReplicas: ptr.To[int32](3), ReadyReplicas: ptr.To[int32](3)}
+	ready.Status.Workers = &clusterv1.WorkersStatus{DesiredReplicas: ptr.To[int32](2), ReadyReplicas: ptr.To[int32](1)}
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ready, cluster("a", "new")).Build()
+
+	for name, test := range map[string]struct{ namespace, want string }{
+		"all namespaces": {"", `NAMESPACE   NAME   PHASE         CONTROL PLANE   WORKERS   AVAILABLE   ENDPOINT        AGE
+a           new                  0/0             0/0       no                          3h
+b           prod   Provisioned   3/3             1/2       yes         10.0.0.5:6443   3h
+`},
+		"one namespace": {"a", `NAMESPACE   NAME   PHASE   CONTROL PLANE   WORKERS   AVAILABLE   ENDPOINT   AGE
+a           new            0/0             0/0       no                     3h
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list, err := List(t.Context(), c, test.namespace)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var out bytes.Buffer
+			if err := PrintList(&out, list, now); err != nil {
+				t.Fatal(err)
+			}
+
+			if diff := cmp.Diff(test.want, out.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
