@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -46,16 +47,24 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	}
 
 	o := m.Status.OLVM
-	if o == nil || o.IPAddress != "10.0.0.10" || o.VMTemplateName != "ol9-k8s" || o.VNICID == "" ||
-		o.VirtualMachine.Status != "up" || o.VirtualMachine.CreationStatus != "Created" {
-		t.Errorf("status.olvm: %+v", o)
+	if o == nil {
+		t.Fatal("o is nil")
 	}
 
-	states := s.States()
-	if len(states) != 1 || states[0].Labels["tfstateSecretSuffix"] != "one" || len(states[0].OwnerReferences) != 1 ||
-		!slices.Contains(states[0].Finalizers, tfstate.Finalizer) {
-		t.Errorf("state Secrets: %+v", states)
+	check.Equal(t, "o.IPAddress", o.IPAddress, "10.0.0.10")
+	check.Equal(t, "o.VMTemplateName", o.VMTemplateName, "ol9-k8s")
+	if o.VNICID == "" {
+		t.Errorf("o.VNICID == \"\": %v", o.VNICID)
 	}
+
+	check.Equal(t, "o.VirtualMachine.Status", o.VirtualMachine.Status, "up")
+	check.Equal(t, "o.VirtualMachine.CreationStatus", o.VirtualMachine.CreationStatus, "Created")
+
+	states := s.States()
+	check.Length(t, "states", states, 1)
+	check.Equal(t, `states[0].Labels["tfstateSecretSuffix"]`, states[0].Labels["tfstateSecretSuffix"], "one")
+	check.Length(t, "states[0].OwnerReferences", states[0].OwnerReferences, 1)
+	check.Equal(t, "slices.Contains(states[0].Finalizers, tfstate.Finalizer)", slices.Contains(states[0].Finalizers, tfstate.Finalizer), true)
 
 	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 4 {
 		t.Errorf("status.terraform: %+v", m.Status.Terraform)

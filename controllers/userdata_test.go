@@ -22,6 +22,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // stockIgnition is Ignition 2.3, as stock Cluster API writes it.
@@ -211,8 +212,21 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	})
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	ids, err := desired.RecordedRouterIDs(s.OLVM)
-	if err != nil || ids.API == 0 || ids.Ingress == 0 || ids.API == ids.Ingress {
-		t.Fatalf("router IDs %+v, %v", ids, err)
+	check.Error(t, err, "")
+	if ids.API == 0 {
+		t.Errorf("ids.API == 0: %v", ids.API)
+	}
+
+	if ids.Ingress == 0 {
+		t.Errorf("ids.Ingress == 0: %v", ids.Ingress)
+	}
+
+	if ids.API == ids.Ingress {
+		t.Errorf("ids.API == ids.Ingress: %v", ids.API)
+	}
+
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
@@ -351,11 +365,11 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	worker := s.Machine("worker", dual)
 	s.Expect(worker, infrav1.ReadyCondition, "True/Ready")
 	got := s.written("worker", "/etc/capolvm/dns/Corefile")
-	if !strings.Contains(got, "forward . 10.0.0.5 fd00::5 10.0.0.1") || !strings.Contains(got, " "+self4+" ") ||
-		!strings.Contains(got, " "+self6+" ") || strings.Contains(got, "nodes.zone") ||
-		strings.Contains(got, "bind 10.0.0.5") {
-		t.Errorf("a worker's:\n%s", got)
-	}
+	check.Contains(t, "got", got, "forward . 10.0.0.5 fd00::5 10.0.0.1")
+	check.Contains(t, "got", got, " "+self4+" ")
+	check.Contains(t, "got", got, " "+self6+" ")
+	check.Lacks(t, "got", got, "nodes.zone")
+	check.Lacks(t, "got", got, "bind 10.0.0.5")
 
 	leased := s.Machine("leased", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{DHCP: true}

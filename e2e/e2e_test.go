@@ -33,6 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -550,10 +551,11 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	before, md, _ := strings.Cut(w.manifests, "kind: MachineDeployment\n")
 	newer := before + "kind: MachineDeployment\n" + strings.Replace(md, "version: v1.36.1", "version: v1.36.2", 1)
 	plan, code := w.plan(t, newer, "--kubeconfig", w.plane.Kubeconfig)
-	if code != 2 || len(plan.Machines) != 5 || len(plan.Owners) != 1 || len(plan.Owners[0].Replaced) != 2 ||
-		plan.Owners[0].Reasons[0] != "version v1.36.1 becomes v1.36.2" {
-		t.Errorf("an upgrade of the workers: exit code %d, %+v", code, plan)
-	}
+	check.Equal(t, "code", code, 2)
+	check.Length(t, "plan.Machines", plan.Machines, 5)
+	check.Length(t, "plan.Owners", plan.Owners, 1)
+	check.Length(t, "plan.Owners[0].Replaced", plan.Owners[0].Replaced, 2)
+	check.Equal(t, "plan.Owners[0].Reasons[0]", plan.Owners[0].Reasons[0], "version v1.36.1 becomes v1.36.2")
 }
 
 // planOfDrift has an administrator rename a network interface, which a plan must show.

@@ -28,6 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
@@ -540,9 +541,12 @@ func TestTheJourney(t *testing.T) {
 		Nodes                                  int
 	}
 	err := json.Unmarshal([]byte(out), &started)
-	if err != nil || started.Name != "trip" || started.Nodes != 2 ||
-		started.ManagementKubeconfig != started.Kubeconfig {
-		t.Fatalf("%v: %s", err, out)
+	check.Error(t, err, "")
+	check.Equal(t, "started.Name", started.Name, "trip")
+	check.Equal(t, "started.Nodes", started.Nodes, 2)
+	check.Equal(t, "started.ManagementKubeconfig", started.ManagementKubeconfig, started.Kubeconfig)
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	info, err := os.Stat(started.Kubeconfig)
@@ -566,11 +570,10 @@ func TestTheJourney(t *testing.T) {
 
 	var credentials corev1.Secret
 	err = own.Client.Get(t.Context(), client.ObjectKey{Namespace: "ovirt-csi", Name: "ovirt-csi-creds"}, &credentials)
-	if err != nil || string(credentials.Data["ovirt_password"]) != "of-the-storage-driver" ||
-		string(credentials.Data["ovirt_username"]) != "storage@internal" ||
-		string(credentials.Data["ovirt_url"]) != j.connection.URL+"/api" {
-		t.Errorf("the credentials of the storage driver: %v, %v", err, credentials.Data)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, `string(credentials.Data["ovirt_password"])`, string(credentials.Data["ovirt_password"]), "of-the-storage-driver")
+	check.Equal(t, `string(credentials.Data["ovirt_username"])`, string(credentials.Data["ovirt_username"]), "storage@internal")
+	check.Equal(t, `string(credentials.Data["ovirt_url"])`, string(credentials.Data["ovirt_url"]), j.connection.URL+"/api")
 
 	err = own.Client.Get(t.Context(), client.ObjectKey{
 		Namespace: "ovirt-csi",

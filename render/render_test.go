@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -412,10 +414,10 @@ func FuzzNothingBecomesConfiguration(f *testing.F) {
 		literalAdoptions(t, text)
 		literalModules(t, text)
 		err = json.Unmarshal(files[SecretsFile], &secrets)
-		if err != nil || secrets["user_data"] != text || secrets["ovirt_password"] != text ||
-			secrets["ovirt_username"] != text {
-			t.Errorf("the secrets became %q, %v", secrets, err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, `secrets["user_data"]`, secrets["user_data"], text)
+		check.Equal(t, `secrets["ovirt_password"]`, secrets["ovirt_password"], text)
+		check.Equal(t, `secrets["ovirt_username"]`, secrets["ovirt_username"], text)
 	})
 }
 

@@ -66,8 +66,20 @@ func TestVersion(t *testing.T) {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, problems)
 	}
 
-	if got.Version == "" || got.Go == "" || got.Platform == "" || got.Executor == "" {
-		t.Errorf("something is missing: %+v", got)
+	if got.Version == "" {
+		t.Errorf("got.Version == \"\": %v", got.Version)
+	}
+
+	if got.Go == "" {
+		t.Errorf("got.Go == \"\": %v", got.Go)
+	}
+
+	if got.Platform == "" {
+		t.Errorf("got.Platform == \"\": %v", got.Platform)
+	}
+
+	if got.Executor == "" {
+		t.Errorf("got.Executor == \"\": %v", got.Executor)
 	}
 
 	if _, out, _ := s.run("", "version"); !strings.HasPrefix(out, "olvmctl "+got.Version) {

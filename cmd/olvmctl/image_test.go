@@ -18,6 +18,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // rawImage is a file with a raw image of 3 MiB.
@@ -87,9 +88,14 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 	code, out, problems := s.run("", append([]string{"image", "list", "-o", "json"}, server...)...)
 	var list []listedTemplate
 	err := json.Unmarshal([]byte(out), &list)
-	if code != 0 || err != nil || len(list) != 3 || list[0].Name != "mine-1.36" ||
-		list[0].ID != strings.TrimSpace(id) || list[0].UserData != "cloud-init" {
-		t.Fatalf("exit code %d: %+v, %v, %s", code, list, err, problems)
+	check.Equal(t, "code", code, 0)
+	check.Error(t, err, "")
+	check.Length(t, "list", list, 3)
+	check.Equal(t, "list[0].Name", list[0].Name, "mine-1.36")
+	check.Equal(t, "list[0].ID", list[0].ID, strings.TrimSpace(id))
+	check.Equal(t, "list[0].UserData", list[0].UserData, "cloud-init")
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if code, out, _ := s.run("", append([]string{"image", "list"}, server...)...); code != 0 ||

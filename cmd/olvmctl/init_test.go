@@ -33,6 +33,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // asOlvmctl makes the test binary be olvmctl, for what a process alone has: a terminal of its own, signals, trust.
@@ -529,10 +530,12 @@ func TestWhatInitWrites(t *testing.T) {
 		"scope":             "ovirt-app-api",
 		"allowedServerURLs": b.sim.URL(),
 	}
-	if secret.Kind != "Secret" || secret.Name != "prod-ovirt-credentials" || secret.Namespace != "ocne" || !labelled ||
-		move != "" || !maps.Equal(secret.StringData, want) {
-		t.Errorf("%+v", secret)
-	}
+	check.Equal(t, "secret.Kind", secret.Kind, "Secret")
+	check.Equal(t, "secret.Name", secret.Name, "prod-ovirt-credentials")
+	check.Equal(t, "secret.Namespace", secret.Namespace, "ocne")
+	check.Equal(t, "labelled", labelled, true)
+	check.Equal(t, "move", move, "")
+	check.Equal(t, "maps.Equal(secret.StringData, want)", maps.Equal(secret.StringData, want), true)
 
 	read, err := clusterfile.Read("site.yaml", "")
 	if err != nil {

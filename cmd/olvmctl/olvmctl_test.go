@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -109,9 +110,13 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	err := json.Unmarshal([]byte(out), &plan)
-	if err != nil || code != 2 || plan.Changed != 3 || len(plan.Machines) != 3 || len(plan.Machines[0].Changes) != 4 ||
-		plan.Machines[0].Plan.FormatVersion == "" {
-		t.Errorf("exit code %d, %v, %s\n%s", code, err, problems, out)
+	check.Error(t, err, "")
+	check.Equal(t, "code", code, 2)
+	check.Equal(t, "plan.Changed", plan.Changed, 3)
+	check.Length(t, "plan.Machines", plan.Machines, 3)
+	check.Length(t, "plan.Machines[0].Changes", plan.Machines[0].Changes, 4)
+	if plan.Machines[0].Plan.FormatVersion == "" {
+		t.Errorf("plan.Machines[0].Plan.FormatVersion == \"\": %v", plan.Machines[0].Plan.FormatVersion)
 	}
 
 	if strings.Contains(out, s.sim.Password()) {
@@ -663,18 +668,12 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		}
 	}
 
-	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
-	if code != 1 ||
-		!strings.Contains(
-			out,
-			"network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old",
-		) ||
-		!strings.Contains(
-			out,
-			"the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder",
-		) || strings.Contains(out, "apart") || strings.Contains(out, "own,") {
-		t.Errorf("exit code %d: %s%s", code, out, problems)
-	}
+	code, out, _ := s.run("", "validate", "-f", s.clusterFile(), "--engine")
+	check.Equal(t, "code", code, 1)
+	check.Contains(t, "out", out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old")
+	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder")
+	check.Lacks(t, "out", out, "apart")
+	check.Lacks(t, "out", out, "own,")
 }
 
 func TestVersionsOfWhichThereAreReleases(t *testing.T) {

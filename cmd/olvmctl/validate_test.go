@@ -6,10 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // TestProblemsAsJSON has files that cannot be read at all: what reads the JSON wants some then, too.
@@ -43,14 +43,22 @@ func TestProblemsAsJSON(t *testing.T) {
 				Problems []clusterfile.Problem
 			}
 			decoding := json.Unmarshal(out.Bytes(), &said)
-			if decoding != nil || !errors.Is(err, errInvalid) || said.Valid || len(said.Problems) != 1 {
-				t.Fatalf("%v, %v\n%s", err, decoding, out.String())
+			if decoding != nil {
+				t.Errorf("decoding is there: %v", decoding)
+			}
+
+			check.Equal(t, "errors.Is(err, errInvalid)", errors.Is(err, errInvalid), true)
+			check.Equal(t, "said.Valid", said.Valid, false)
+			check.Length(t, "said.Problems", said.Problems, 1)
+			if t.Failed() {
+				t.FailNow()
 			}
 
 			p := said.Problems[0]
-			if p.File != path || p.Line != test.line || p.Path != "file" || !strings.Contains(p.Message, test.want) {
-				t.Errorf("%+v, want %q in line %d", p, test.want, test.line)
-			}
+			check.Equal(t, "p.File", p.File, path)
+			check.Equal(t, "p.Line", p.Line, test.line)
+			check.Equal(t, "p.Path", p.Path, "file")
+			check.Contains(t, "p.Message", p.Message, test.want)
 		})
 	}
 }

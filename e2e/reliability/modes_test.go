@@ -24,6 +24,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
@@ -557,8 +558,8 @@ func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
 	}
 
 	container := deployment.Spec.Template.Spec.Containers[0].SecurityContext
-	if !*container.RunAsNonRoot || !*container.ReadOnlyRootFilesystem || *container.AllowPrivilegeEscalation ||
-		container.Capabilities.Drop[0] != "ALL" {
-		t.Errorf("the Deployment has %+v", container)
-	}
+	check.Equal(t, "*container.RunAsNonRoot", *container.RunAsNonRoot, true)
+	check.Equal(t, "*container.ReadOnlyRootFilesystem", *container.ReadOnlyRootFilesystem, true)
+	check.Equal(t, "*container.AllowPrivilegeEscalation", *container.AllowPrivilegeEscalation, false)
+	check.Equal(t, "container.Capabilities.Drop[0]", container.Capabilities.Drop[0], "ALL")
 }

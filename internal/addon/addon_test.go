@@ -13,6 +13,7 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestAListOfAddOnsThatIsWrong(t *testing.T) {
@@ -81,10 +82,13 @@ func TestAListOfAddOns(t *testing.T) {
 	}
 
 	said := list[1]
-	if said.chart == nil || said.chart.Namespace != "default" || said.chart.content.Metadata.Version != "1.0.0" ||
-		len(said.objects) != 0 {
-		t.Errorf("a chart: %+v", said)
+	if said.chart == nil {
+		t.Fatal("said.chart is nil")
 	}
+
+	check.Equal(t, "said.chart.Namespace", said.chart.Namespace, "default")
+	check.Equal(t, "said.chart.content.Metadata.Version", said.chart.content.Metadata.Version, "1.0.0")
+	check.Length(t, "said.objects", said.objects, 0)
 }
 
 func TestApplicationsOfAClusterFile(t *testing.T) {
@@ -119,10 +123,10 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 	}
 
 	c := list[0].chart
-	if c.Name != "mine" || c.Namespace != "apps" || c.content.Metadata.Version != "1.2.3" || !sameValues(c.Values,
-		wanted.Values) {
-		t.Errorf("%+v", c)
-	}
+	check.Equal(t, "c.Name", c.Name, "mine")
+	check.Equal(t, "c.Namespace", c.Namespace, "apps")
+	check.Equal(t, "c.content.Metadata.Version", c.content.Metadata.Version, "1.2.3")
+	check.Equal(t, "sameValues(c.Values, wanted.Values)", sameValues(c.Values, wanted.Values), true)
 
 	wanted.Version = "9.9.9"
 	_, err = Sources{}.Load(t.Context(), []clusterfile.Chart{wanted})
@@ -174,10 +178,13 @@ func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.entry.Name, test.entry.Release, test.entry.Namespace = "said", "said", "default"
 			_, err := Sources{Manifests: test.from}.Load(t.Context(), []clusterfile.Chart{test.entry})
-			if err == nil || !strings.Contains(err.Error(),
-				test.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "token1") {
-				t.Errorf("%v, want %q", err, test.want)
+			if err == nil {
+				t.Fatal("there is no error")
 			}
+
+			check.Contains(t, "err.Error()", err.Error(), test.want)
+			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
+			check.Lacks(t, "err.Error()", err.Error(), "token1")
 		})
 	}
 }

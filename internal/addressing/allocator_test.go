@@ -24,6 +24,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // addressBook is an allocator on an API server in memory, with an IPAM provider of one pool beside it.
@@ -478,10 +479,11 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 
 	claim := b.claim("one-0-0")
-	if claim.Spec.ClusterName != "a" || claim.Labels[clusterv1.ClusterNameLabel] != "a" ||
-		claim.Spec.PoolRef != pool[0] || !metav1.IsControlledBy(claim, m) || len(claim.Finalizers) != 1 {
-		t.Errorf("the claim is %+v", claim)
-	}
+	check.Equal(t, "claim.Spec.ClusterName", claim.Spec.ClusterName, "a")
+	check.Equal(t, "claim.Labels[clusterv1.ClusterNameLabel]", claim.Labels[clusterv1.ClusterNameLabel], "a")
+	check.Equal(t, "claim.Spec.PoolRef", claim.Spec.PoolRef, pool[0])
+	check.Equal(t, "metav1.IsControlledBy(claim, m)", metav1.IsControlledBy(claim, m), true)
+	check.Length(t, "claim.Finalizers", claim.Finalizers, 1)
 
 	b.fulfil()
 	nics, err := NICs(m.Spec, b.clusters["a"].Spec)
@@ -490,9 +492,12 @@ func TestAddressesOfPoolsAreClaimedAndGivenBack(t *testing.T) {
 	}
 
 	given, err := b.allocator.Allocate(t.Context(), m, b.clusters["a"], nics, b.learn)
-	if err != nil || given["nic1"][0].Prefix.Bits() != 24 || given["nic1"][0].Gateway.String() != "10.0.0.1" ||
-		given["nic2"][0].Gateway.IsValid() {
-		t.Fatalf("got %+v, %v: the first interface has the default route, and no other", given, err)
+	check.Error(t, err, "")
+	check.Equal(t, `given["nic1"][0].Prefix.Bits()`, given["nic1"][0].Prefix.Bits(), 24)
+	check.Equal(t, `given["nic1"][0].Gateway.String()`, given["nic1"][0].Gateway.String(), "10.0.0.1")
+	check.Equal(t, `given["nic2"][0].Gateway.IsValid()`, given["nic2"][0].Gateway.IsValid(), false)
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if err := b.allocator.Release(t.Context(), m); err != nil {
@@ -735,9 +740,11 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			}
 
 			claim = b.claim("one-0-0")
-			if !metav1.IsControlledBy(claim, m) || len(claim.OwnerReferences) != 1 || len(claim.Finalizers) != 1 ||
-				claim.OwnerReferences[0].BlockOwnerDeletion != nil {
-				t.Errorf("the claim is %+v", claim)
+			check.Equal(t, "metav1.IsControlledBy(claim, m)", metav1.IsControlledBy(claim, m), true)
+			check.Length(t, "claim.OwnerReferences", claim.OwnerReferences, 1)
+			check.Length(t, "claim.Finalizers", claim.Finalizers, 1)
+			if claim.OwnerReferences[0].BlockOwnerDeletion != nil {
+				t.Errorf("claim.OwnerReferences[0].BlockOwnerDeletion is there: %v", claim.OwnerReferences[0].BlockOwnerDeletion)
 			}
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // cloudConfig as the kubeadm bootstrap provider writes it, with what users add.
@@ -71,16 +73,16 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 	}
 
 	before, after := read(t, []byte(initData)), read(t, merged)
-	if len(after.WriteFiles) != 3 || after.WriteFiles[0] != before.WriteFiles[0] ||
-		after.WriteFiles[1].Permissions != "0640" || len(after.Users) != 1 {
-		t.Errorf("files or users changed:\n%s", merged)
-	}
+	check.Length(t, "after.WriteFiles", after.WriteFiles, 3)
+	check.Equal(t, "after.WriteFiles[0]", after.WriteFiles[0], before.WriteFiles[0])
+	check.Equal(t, "after.WriteFiles[1].Permissions", after.WriteFiles[1].Permissions, "0640")
+	check.Length(t, "after.Users", after.Users, 1)
 
-	if len(after.RunCmd) != 3 || !strings.HasPrefix(after.RunCmd[0], "sed -i ") ||
-		!strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml") ||
-		after.RunCmd[1] != before.RunCmd[0] || after.RunCmd[2] != before.RunCmd[1] {
-		t.Errorf("commands: %q", after.RunCmd)
-	}
+	check.Length(t, "after.RunCmd", after.RunCmd, 3)
+	check.Equal(t, `strings.HasPrefix(after.RunCmd[0], "sed -i ")`, strings.HasPrefix(after.RunCmd[0], "sed -i "), true)
+	check.Equal(t, `strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml")`, strings.HasSuffix(after.RunCmd[0], " /run/kubeadm/kubeadm.yaml"), true)
+	check.Equal(t, "after.RunCmd[1]", after.RunCmd[1], before.RunCmd[0])
+	check.Equal(t, "after.RunCmd[2]", after.RunCmd[2], before.RunCmd[1])
 
 	decoder := yaml.NewDecoder(strings.NewReader(after.WriteFiles[1].Content))
 	var cluster, init struct {

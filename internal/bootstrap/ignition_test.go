@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/cloudinit"
 	"sigs.k8s.io/cluster-api/bootstrap/kubeadm/pkg/ignition"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -209,10 +210,10 @@ func TestStockIgnitionBecomesOneOfTheThirdGeneration(t *testing.T) {
 	}
 
 	unit := got.Systemd.Units[0]
-	if unit.Name != kubeadmUnit || !*unit.Enabled || !strings.Contains(*unit.Contents,
-		"ExecStart=/bin/bash /etc/kubeadm.sh") || len(unit.Dropins) != 1 {
-		t.Errorf("the unit of kubeadm: %+v", unit)
-	}
+	check.Equal(t, "unit.Name", unit.Name, kubeadmUnit)
+	check.Equal(t, "*unit.Enabled", *unit.Enabled, true)
+	check.Contains(t, "*unit.Contents", *unit.Contents, "ExecStart=/bin/bash /etc/kubeadm.sh")
+	check.Length(t, "unit.Dropins", unit.Dropins, 1)
 }
 
 func TestEverythingIsMergedIntoIgnition(t *testing.T) {

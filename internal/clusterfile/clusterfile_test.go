@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -147,25 +148,27 @@ func TestBothFormatsSayTheSame(t *testing.T) {
 
 	m := decoded[infrav1.OLVMMachineTemplate](t, objects, "OLVMMachineTemplate", "demo-md-0").Spec.Template.Spec
 	network := m.VirtualMachine.Network
-	if m.OLVMOvirtClusterName != "Default" || m.OLVMNetwork.VNICName != "nic-1" ||
-		network.IPv4.Subnet != "10.20.30.0/24" || network.IPv4.IPAddresses[0] != "10.20.30.161/24" ||
-		network.Gateway != "10.20.30.1" || network.Interface != "enp1s0" {
-		t.Errorf("%+v", m)
-	}
+	check.Equal(t, "m.OLVMOvirtClusterName", m.OLVMOvirtClusterName, "Default")
+	check.Equal(t, "m.OLVMNetwork.VNICName", m.OLVMNetwork.VNICName, "nic-1")
+	check.Equal(t, "network.IPv4.Subnet", network.IPv4.Subnet, "10.20.30.0/24")
+	check.Equal(t, "network.IPv4.IPAddresses[0]", network.IPv4.IPAddresses[0], "10.20.30.161/24")
+	check.Equal(t, "network.Gateway", network.Gateway, "10.20.30.1")
+	check.Equal(t, "network.Interface", network.Interface, "enp1s0")
 
 	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
-	if cluster.OLVMOvirtAPIServer.CAConfigMap.Name != "demo-ovirt-ca" ||
-		cluster.UserData.Proxy.HTTPSProxy != "http://proxy.example.com:3128" || len(cluster.UserData.Extra) != 2 ||
-		!strings.Contains(cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250") {
-		t.Errorf("%+v", cluster)
-	}
+	check.Equal(t, "cluster.OLVMOvirtAPIServer.CAConfigMap.Name", cluster.OLVMOvirtAPIServer.CAConfigMap.Name, "demo-ovirt-ca")
+	check.Equal(t, "cluster.UserData.Proxy.HTTPSProxy", cluster.UserData.Proxy.HTTPSProxy, "http://proxy.example.com:3128")
+	check.Length(t, "cluster.UserData.Extra", cluster.UserData.Extra, 2)
+	check.Contains(t, "cluster.UserData.Extra[1].Inline", cluster.UserData.Extra[1].Inline, "nameserver 10.20.30.250")
 }
 
 func TestFlavorsOfAClusterFile(t *testing.T) {
 	flavors := Flavors()
-	if !slices.Contains(flavors, "default") || !slices.Contains(flavors, "ock") ||
-		slices.Contains(flavors, "topology") || len(flavors) < 9 {
-		t.Errorf("flavors %q", flavors)
+	check.Equal(t, `slices.Contains(flavors, "default")`, slices.Contains(flavors, "default"), true)
+	check.Equal(t, `slices.Contains(flavors, "ock")`, slices.Contains(flavors, "ock"), true)
+	check.Equal(t, `slices.Contains(flavors, "topology")`, slices.Contains(flavors, "topology"), false)
+	if len(flavors) < 9 {
+		t.Errorf("len(flavors) < 9: %v", len(flavors))
 	}
 
 	s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
@@ -377,11 +380,11 @@ func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 	secret := decoded[corev1.Secret](t, objects, "Secret", "ovirt-csi-creds")
 	var configuration map[string]any
 	err = kyaml.Unmarshal(secret.Data["ovirt-config.yaml"], &configuration)
-	if err != nil || configuration["ovirt_password"] != "secret: #1" || configuration["ovirt_insecure"] != false ||
-		configuration["ovirt_url"] != "https://engine.example.com/ovirt-engine/api" ||
-		configuration["ovirt_cafile"] != csiCA {
-		t.Errorf("the configuration of the driver: %v, %v", err, configuration)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, `configuration["ovirt_password"]`, configuration["ovirt_password"], "secret: #1")
+	check.Equal(t, `configuration["ovirt_insecure"]`, configuration["ovirt_insecure"], false)
+	check.Equal(t, `configuration["ovirt_url"]`, configuration["ovirt_url"], "https://engine.example.com/ovirt-engine/api")
+	check.Equal(t, `configuration["ovirt_cafile"]`, configuration["ovirt_cafile"], csiCA)
 
 	ca := decoded[corev1.ConfigMap](t, objects, "ConfigMap", "ovirt-csi-ca.crt")
 	if ca.Namespace != "ovirt-csi" || !strings.Contains(ca.Data["ca.crt"], "BEGIN CERTIFICATE") {
@@ -457,10 +460,10 @@ func TestDefaultsOfAUser(t *testing.T) {
 	}
 
 	problems := texts(s.Validate())
-	if s.Registry != "registry.example.com" || s.Name != "demo" || s.Providers.OLVM.Namespace != "mine" ||
-		s.Providers.OLVM.DatacenterName != "Default" {
-		t.Errorf("%+v", s.File)
-	}
+	check.Equal(t, "s.Registry", s.Registry, "registry.example.com")
+	check.Equal(t, "s.Name", s.Name, "demo")
+	check.Equal(t, "s.Providers.OLVM.Namespace", s.Providers.OLVM.Namespace, "mine")
+	check.Equal(t, "s.Providers.OLVM.DatacenterName", s.Providers.OLVM.DatacenterName, "Default")
 
 	want := "defaults.yaml:7: providers.olvm.selfmanaged: there is no such key; did you mean selfManaged?"
 	if !strings.Contains(problems, want) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestCapacityIsWhatTheVMGets(t *testing.T) {
@@ -40,10 +41,10 @@ func TestCapacityIsWhatTheVMGets(t *testing.T) {
 	for name, test := range tests {
 		spec := infrav1.OLVMMachineSpec{VirtualMachine: test.vm}
 		capacity, err := Capacity(spec)
-		if err != nil || len(capacity) != 2 || capacity.Cpu().String() != test.cpu ||
-			capacity.Memory().String() != test.memory {
-			t.Errorf("%s: got %v, %v", name, capacity, err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, name+": len(capacity)", len(capacity), 2)
+		check.Equal(t, name+": capacity.Cpu().String()", capacity.Cpu().String(), test.cpu)
+		check.Equal(t, name+": capacity.Memory().String()", capacity.Memory().String(), test.memory)
 
 		if info := NodeInfo(spec); info != test.info {
 			t.Errorf("%s: got %+v", name, info)

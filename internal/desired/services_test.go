@@ -6,14 +6,35 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	asked := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"}
 	first, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil)
-	if err != nil || first.API == 0 || first.Ingress == 0 || first.API == first.Ingress || first.API > 255 ||
-		first.Ingress > 255 {
-		t.Fatalf("%+v, %v", first, err)
+	check.Error(t, err, "")
+	if first.API == 0 {
+		t.Errorf("first.API == 0: %v", first.API)
+	}
+
+	if first.Ingress == 0 {
+		t.Errorf("first.Ingress == 0: %v", first.Ingress)
+	}
+
+	if first.API == first.Ingress {
+		t.Errorf("first.API == first.Ingress: %v", first.API)
+	}
+
+	if first.API > 255 {
+		t.Errorf("first.API > 255: %v", first.API)
+	}
+
+	if first.Ingress > 255 {
+		t.Errorf("first.Ingress > 255: %v", first.Ingress)
+	}
+
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if again, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil); err != nil || again != first {
@@ -21,8 +42,17 @@ func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	}
 
 	other, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, []int{first.API, first.Ingress})
-	if err != nil || other.API == first.API || other.Ingress == first.Ingress || other.API == other.Ingress {
-		t.Errorf("IDs that others have: %+v, %v", other, err)
+	check.Error(t, err, "")
+	if other.API == first.API {
+		t.Errorf("other.API == first.API: %v", other.API)
+	}
+
+	if other.Ingress == first.Ingress {
+		t.Errorf("other.Ingress == first.Ingress: %v", other.Ingress)
+	}
+
+	if other.API == other.Ingress {
+		t.Errorf("other.API == other.Ingress: %v", other.API)
 	}
 
 	kept, err := ChooseRouterIDs("ns/a", asked, RouterIDs{API: 7, Ingress: 9}, []int{first.API})

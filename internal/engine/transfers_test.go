@@ -19,6 +19,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // qcow2 is a header, and what is wrong with it.
@@ -299,10 +300,13 @@ func TestAWaitSaysWhatItSawLast(t *testing.T) {
 		cancel()
 		return false, "powering_up", nil
 	}, func(seen string) { reported = append(reported, seen) })
-	if err == nil || !strings.Contains(err.Error(), "the VM to start") ||
-		!strings.Contains(err.Error(), "powering_up") || len(reported) != 1 {
-		t.Errorf("got %v, reported %q", err, reported)
+	if err == nil {
+		t.Fatal("there is no error")
 	}
+
+	check.Contains(t, "err.Error()", err.Error(), "the VM to start")
+	check.Contains(t, "err.Error()", err.Error(), "powering_up")
+	check.Length(t, "reported", reported, 1)
 }
 
 // uploads is an engine with a storage domain, and an image to upload.

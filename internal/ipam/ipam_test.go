@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // newPool makes a pool of the family of its ranges.
@@ -223,9 +225,20 @@ func FuzzNewPool(f *testing.F) {
 
 		free, err := pool.Free(nil)
 		got := pool.Address(free)
-		if err != nil || got.Addr() == pool.Gateway || !pool.Contains(free) || got.Is4() != pool.Is4() ||
-			pool.Size().Sign() <= 0 || !got.Prefix.IsValid() {
-			t.Fatalf("pool of %q gave %+v, %v", ranges, got, err)
+		check.Error(t, err, "")
+		if got.Addr() == pool.Gateway {
+			t.Errorf("got.Addr() == pool.Gateway: %v", got.Addr())
+		}
+
+		check.Equal(t, "pool.Contains(free)", pool.Contains(free), true)
+		check.Equal(t, "got.Is4()", got.Is4(), pool.Is4())
+		if pool.Size().Sign() <= 0 {
+			t.Errorf("pool.Size().Sign() <= 0: %v", pool.Size().Sign())
+		}
+
+		check.Equal(t, "got.Prefix.IsValid()", got.Prefix.IsValid(), true)
+		if t.Failed() {
+			t.FailNow()
 		}
 	})
 }

@@ -3,6 +3,8 @@ package mgmtcluster
 import (
 	"strings"
 	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestLinesAboutAMachine(t *testing.T) {
@@ -12,7 +14,8 @@ func TestLinesAboutAMachine(t *testing.T) {
 		`not a line of a log about "ns/m-1"`,
 	}, "\n")
 	lines, err := linesAbout(strings.NewReader(log), "ns/m-1")
-	if err != nil || len(lines) != 1 || !strings.Contains(lines[0].Message, "added=4") || lines[0].Time.Second() != 0 {
-		t.Errorf("%+v, %v", lines, err)
-	}
+	check.Error(t, err, "")
+	check.Length(t, "lines", lines, 1)
+	check.Contains(t, "lines[0].Message", lines[0].Message, "added=4")
+	check.Equal(t, "lines[0].Time.Second()", lines[0].Time.Second(), 0)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // doc is a JSON document of the API.
@@ -252,9 +253,10 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if parsed.ID != id || *parsed.Comment != `<&> "quoted" é` || parsed.Cores != 2 || len(parsed.Properties) != 1 {
-		t.Errorf("XML: %+v", parsed)
-	}
+	check.Equal(t, "parsed.ID", parsed.ID, id)
+	check.Equal(t, "*parsed.Comment", *parsed.Comment, `<&> "quoted" é`)
+	check.Equal(t, "parsed.Cores", parsed.Cores, 2)
+	check.Length(t, "parsed.Properties", parsed.Properties, 1)
 
 	for _, link := range parsed.Links { // every link leads somewhere
 		if status, _ := r.do("GET", strings.TrimPrefix(link.Href, "/ovirt-engine"), ""); status != http.StatusOK {

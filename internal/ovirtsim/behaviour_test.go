@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // stubGuest comes up with the leases that it is offered, or with the addresses that it was configured with.
@@ -173,10 +174,10 @@ func TestGroupsAndTagsKeepTheirMembers(t *testing.T) {
 	id := r.newVM("a", "")
 	path := r.group("g", `"description":"<d>","priority":"5.0"`, id)
 	group := r.ok("GET", path, "")
-	if group.at("vms", "vm", 0, "id") != id || group.at("priority") != "5" || group.at("description") != "<d>" ||
-		group.at("hosts_rule", "enabled") != "false" {
-		t.Errorf("group %v", group)
-	}
+	check.Equal(t, `group.at("vms", "vm", 0, "id")`, group.at("vms", "vm", 0, "id"), id)
+	check.Equal(t, `group.at("priority")`, group.at("priority"), "5")
+	check.Equal(t, `group.at("description")`, group.at("description"), "<d>")
+	check.Equal(t, `group.at("hosts_rule", "enabled")`, group.at("hosts_rule", "enabled"), "false")
 
 	r.refused(400, "Duplicate VM", "POST", path+"/vms", fmt.Sprintf(`{"id":%q}`, id))
 	r.refused(400, "The selected VM does not exist", "POST", path+"/vms",
@@ -741,10 +742,10 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 	}
 
 	d := disk(raw.at("id"))
-	if d.at("format") != "raw" || d.at("sparse") != "false" ||
-		d.at("storage_domains", "storage_domain", 0, "id") != second || d.at("total_size") != fmt.Sprint(20<<30) {
-		t.Errorf("the disk of a copy: %v", d)
-	}
+	check.Equal(t, `d.at("format")`, d.at("format"), "raw")
+	check.Equal(t, `d.at("sparse")`, d.at("sparse"), "false")
+	check.Equal(t, `d.at("storage_domains", "storage_domain", 0, "id")`, d.at("storage_domains", "storage_domain", 0, "id"), second)
+	check.Equal(t, `d.at("total_size")`, d.at("total_size"), fmt.Sprint(20<<30))
 
 	for name, test := range map[string]struct{ query, extra, detail string }{
 		"a linked disk elsewhere": {"",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // everything reads all collections of the API but jobs and events.
@@ -209,11 +210,11 @@ users:
 	r := newRawWith(t, ovirtsim.Options{Inventory: inventory, Timings: fast})
 	vms := r.ok("GET", "/api/vms?follow=nics,tags", "")
 	got := vms.each("vm", "name")
-	if fmt.Sprint(got) != "[a b]" || vms.at("vm", 0, "status") != "up" ||
-		vms.at("vm", 0, "nics", "nic", 0, "name") != "nic1" || vms.at("vm", 0, "tags", "tag", 0, "name") != "blue" ||
-		vms.at("vm", 1, "delete_protected") != "true" {
-		t.Errorf("VMs: %v", vms)
-	}
+	check.Equal(t, "fmt.Sprint(got)", fmt.Sprint(got), "[a b]")
+	check.Equal(t, `vms.at("vm", 0, "status")`, vms.at("vm", 0, "status"), "up")
+	check.Equal(t, `vms.at("vm", 0, "nics", "nic", 0, "name")`, vms.at("vm", 0, "nics", "nic", 0, "name"), "nic1")
+	check.Equal(t, `vms.at("vm", 0, "tags", "tag", 0, "name")`, vms.at("vm", 0, "tags", "tag", 0, "name"), "blue")
+	check.Equal(t, `vms.at("vm", 1, "delete_protected")`, vms.at("vm", 1, "delete_protected"), "true")
 
 	labels := r.ok("GET", "/api/affinitylabels?follow=hosts", "")
 	if labels.at("affinity_label", 0, "hosts", "host", 0, "name") != "h1" {

@@ -12,6 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // upHosts are hosts of cluster c that are up, and one that is not.
@@ -177,10 +178,11 @@ func TestHowHardAGroupIs(t *testing.T) {
 
 		g := groups[0]
 		waiting := g.Waiting
-		if g.Hard != test.hard || g.Short != test.short || !slices.Equal(waiting,
-			test.waiting) || g.Machines != len(test.members) || g.Hosts != test.hosts {
-			t.Errorf("%s: %+v, want hard %t, short %t, waiting %v", name, g, test.hard, test.short, test.waiting)
-		}
+		check.Equal(t, name+": g.Hard", g.Hard, test.hard)
+		check.Equal(t, name+": g.Short", g.Short, test.short)
+		check.Equal(t, name+": slices.Equal(waiting, test.waiting)", slices.Equal(waiting, test.waiting), true)
+		check.Equal(t, name+": g.Machines", g.Machines, len(test.members))
+		check.Equal(t, name+": g.Hosts", g.Hosts, test.hosts)
 	}
 }
 

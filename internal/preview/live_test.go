@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -199,10 +200,11 @@ func TestARolloutIsShownAsOne(t *testing.T) {
 			"rolls out 1 of 1 machines (spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs[1] changes)"},
 	} {
 		replaced, replaces, owners, err := expand(t, test.manifests)
-		if err != nil || len(replaced) != test.replaced || len(replaces) != test.replaced || len(owners) != 1 ||
-			!strings.Contains(owners[0].String(), test.want) {
-			t.Errorf("%s: %v, %v, %v, %v", name, replaced, replaces, owners, err)
-		}
+		check.Error(t, err, "")
+		check.Length(t, name+": replaced", replaced, test.replaced)
+		check.Length(t, name+": replaces", replaces, test.replaced)
+		check.Length(t, name+": owners", owners, 1)
+		check.Contains(t, name+": owners[0].String()", owners[0].String(), test.want)
 	}
 }
 
@@ -229,8 +231,9 @@ func TestOfflineSaysWhatMachinesWouldBe(t *testing.T) {
 	}
 
 	results, err := Offline(m, machines)
-	if err != nil || len(results) != 3 || results[0].Changed() || !strings.Contains(results[0].Text, "of memory and") ||
-		len(results[1].Addresses) != 1 {
-		t.Errorf("%+v, %v", results, err)
-	}
+	check.Error(t, err, "")
+	check.Length(t, "results", results, 3)
+	check.Equal(t, "results[0].Changed()", results[0].Changed(), false)
+	check.Contains(t, "results[0].Text", results[0].Text, "of memory and")
+	check.Length(t, "results[1].Addresses", results[1].Addresses, 1)
 }

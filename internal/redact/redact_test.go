@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 const (
@@ -39,10 +40,10 @@ func TestEachFormOfASecretIsFound(t *testing.T) {
 		"base64 of user data, as in a log": base64.StdEncoding.EncodeToString([]byte(userData)),
 	} {
 		got := r.Text("the engine says: " + text + " and no more")
-		if !strings.Contains(got, redact.Mark) || strings.Contains(got, text) ||
-			!strings.HasPrefix(got, "the engine says: ") || !strings.HasSuffix(got, " and no more") {
-			t.Errorf("%s: %q became %q", name, text, got)
-		}
+		check.Contains(t, name+": got", got, redact.Mark)
+		check.Lacks(t, name+": got", got, text)
+		check.Equal(t, name+`: strings.HasPrefix(got, "the engine says: ")`, strings.HasPrefix(got, "the engine says: "), true)
+		check.Equal(t, name+`: strings.HasSuffix(got, " and no more")`, strings.HasSuffix(got, " and no more"), true)
 	}
 
 	for _, text := range []string{

@@ -15,6 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -341,10 +342,13 @@ func TestAPlanIsShownToPeopleAndPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if len(plan.Changes) != 3 || !strings.Contains(plan.Text, "ovirt_vm.this will be created") || plan.JSON == nil ||
-		len(plan.JSON.ResourceChanges) != 3 {
-		t.Errorf("changes %+v\n%s", plan.Changes, plan.Text)
+	check.Length(t, "plan.Changes", plan.Changes, 3)
+	check.Contains(t, "plan.Text", plan.Text, "ovirt_vm.this will be created")
+	if plan.JSON == nil {
+		t.Fatal("plan.JSON is nil")
 	}
+
+	check.Length(t, "plan.JSON.ResourceChanges", plan.JSON.ResourceChanges, 3)
 
 	encoded, err := json.Marshal(plan.JSON)
 	if err != nil {

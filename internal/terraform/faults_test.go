@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
@@ -128,10 +129,13 @@ func TestAnExecutorThatIsKilledIsToldFromOneThatFails(t *testing.T) {
 		Dir:     t.TempDir(),
 		Secrets: []string{"hunter2-hunter2"},
 	})
-	if err == nil || errors.As(err, &killed) || !strings.Contains(err.Error(), "oops") ||
-		strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("the run ended with %v", err)
+	if err == nil {
+		t.Fatal("there is no error")
 	}
+
+	check.Equal(t, "errors.As(err, &killed)", errors.As(err, &killed), false)
+	check.Contains(t, "err.Error()", err.Error(), "oops")
+	check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 }
 
 // TestHugeOutputDoesNotFillTheMemory has the executor write 100 MB to each of its outputs.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/redact"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // ended waits for the notification of a job.
@@ -190,10 +191,14 @@ func TestOneJobPerWorkspaceAndBoundedConcurrency(t *testing.T) {
 	}
 
 	status, ok := r.Observe("3")
-	if !ok || status.Phase != Done || status.Summary.Added != 1 || status.Err != nil ||
-		status.Ended.Before(status.Started) {
-		t.Errorf("status %+v, %t", status, ok)
+	check.Equal(t, "ok", ok, true)
+	check.Equal(t, "status.Phase", status.Phase, Done)
+	check.Equal(t, "status.Summary.Added", status.Summary.Added, 1)
+	if status.Err != nil {
+		t.Errorf("status.Err is there: %v", status.Err)
 	}
+
+	check.Equal(t, "status.Ended.Before(status.Started)", status.Ended.Before(status.Started), false)
 
 	r.Forget("3", status.Ended.Add(-time.Second))
 	if _, ok := r.Observe("3"); !ok {
@@ -321,10 +326,12 @@ func TestOutputOfAnySizeIsReadInBoundedMemory(t *testing.T) {
 	}
 
 	text := (&DiagnosticError{Phase: "plan", Diagnostics: w.diagnostics}).Error()
-	if strings.Contains(text, "hunter2") || strings.Contains(text, "line two") ||
-		strings.Contains(text, "0123456789") || !strings.Contains(text, "error 0 with (redacted)") ||
-		len(text) > maxDiagnostics*(maxDiagnostic+200) {
-		t.Errorf("%d bytes: %.300s", len(text), text)
+	check.Lacks(t, "text", text, "hunter2")
+	check.Lacks(t, "text", text, "line two")
+	check.Lacks(t, "text", text, "0123456789")
+	check.Contains(t, "text", text, "error 0 with (redacted)")
+	if len(text) > maxDiagnostics*(maxDiagnostic+200) {
+		t.Errorf("len(text) > maxDiagnostics*(maxDiagnostic+200): %v", len(text))
 	}
 }
 

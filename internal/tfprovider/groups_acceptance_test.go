@@ -7,6 +7,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestATagFromCreationToDestruction(t *testing.T) {
@@ -90,10 +91,18 @@ data "ovirt_affinity_group" "g" {
 	cluster, id, vm := s.ids["$cluster"], w.text("ovirt_affinity_group.g", "id"), w.text("ovirt_vm.a", "id")
 	seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 	must(t, err)
-	if seen.Priority == nil || *seen.Priority != 3 || seen.Enforcing == nil || !*seen.Enforcing ||
-		!seen.Has(engine.ID(vm)) || seen.DescriptionText() != "<apart> & more" {
-		t.Errorf("the engine has %+v", seen)
+	if seen.Priority == nil {
+		t.Fatal("seen.Priority is nil")
 	}
+
+	check.Equal(t, "*seen.Priority", *seen.Priority, 3)
+	if seen.Enforcing == nil {
+		t.Fatal("seen.Enforcing is nil")
+	}
+
+	check.Equal(t, "*seen.Enforcing", *seen.Enforcing, true)
+	check.Equal(t, "seen.Has(engine.ID(vm))", seen.Has(engine.ID(vm)), true)
+	check.Equal(t, "seen.DescriptionText()", seen.DescriptionText(), "<apart> & more")
 
 	if got := w.text("data.ovirt_affinity_group.g", "id"); got != id {
 		t.Errorf("the data source found %q", got)

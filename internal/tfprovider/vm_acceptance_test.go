@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -106,10 +107,10 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	vm := s.vm(t, "a")
 	nics, err := s.client.NICs(t.Context(), vm.ID)
 	must(t, err)
-	if *vm.MemoryPolicy.Guaranteed != 1<<30 || vm.DescriptionText() != "a <b>" ||
-		nics[0].MAC.Address != "56:6f:1a:aa:00:01" || nics[0].Interface != "e1000e" {
-		t.Errorf("the VM is %+v with %+v and %+v", vm, vm.MemoryPolicy, nics)
-	}
+	check.Equal(t, "*vm.MemoryPolicy.Guaranteed", *vm.MemoryPolicy.Guaranteed, 1<<30)
+	check.Equal(t, "vm.DescriptionText()", vm.DescriptionText(), "a <b>")
+	check.Equal(t, "nics[0].MAC.Address", nics[0].MAC.Address, "56:6f:1a:aa:00:01")
+	check.Equal(t, "nics[0].Interface", nics[0].Interface, "e1000e")
 
 	w.config(strings.Replace(strings.Replace(extended, "1073741824", "2147483648", 1), "a <b>", "c", 1))
 	if got := w.plans()["ovirt_vm.a"]; got != "update" {
@@ -427,10 +428,14 @@ func TestWhatWaitsForTheNextStartIsNoDifferenceAndNotForgotten(t *testing.T) { /
 	must(t, s.client.StopVM(t.Context(), engine.ID(id), true))
 	waitFor(t, func() bool { return settings().Now.Status == engine.VMDown && *settings().Now.Memory == 32<<30 })
 	now := settings().Now
-	if now.Console.Enabled || *now.Soundcard || *now.MemoryPolicy.Ballooning || *now.MemoryPolicy.Max < 32<<30 ||
-		now.CommentText() != "third" {
-		t.Errorf("after the run the VM is %+v with %+v", now, now.MemoryPolicy)
+	check.Equal(t, "now.Console.Enabled", now.Console.Enabled, false)
+	check.Equal(t, "*now.Soundcard", *now.Soundcard, false)
+	check.Equal(t, "*now.MemoryPolicy.Ballooning", *now.MemoryPolicy.Ballooning, false)
+	if *now.MemoryPolicy.Max < 32<<30 {
+		t.Errorf("*now.MemoryPolicy.Max < 32<<30: %v", *now.MemoryPolicy.Max)
 	}
+
+	check.Equal(t, "now.CommentText()", now.CommentText(), "third")
 
 	w.apply() // it is started again
 	w.settled()

@@ -18,6 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func state(lineage string, serial int, vm string) []byte {
@@ -76,9 +78,13 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 	}
 
 	loaded, err := store.Load(ctx, owner)
-	if err != nil || loaded.Serial != 3 || loaded.ResourceID("ovirt_vm") != "vm-1" || loaded.Empty() ||
-		loaded.AppliedDigest != "digest" {
-		t.Fatalf("read %+v, %v", loaded, err)
+	check.Error(t, err, "")
+	check.Equal(t, "loaded.Serial", loaded.Serial, 3)
+	check.Equal(t, `loaded.ResourceID("ovirt_vm")`, loaded.ResourceID("ovirt_vm"), "vm-1")
+	check.Equal(t, "loaded.Empty()", loaded.Empty(), false)
+	check.Equal(t, "loaded.AppliedDigest", loaded.AppliedDigest, "digest")
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	var secret corev1.Secret
@@ -393,9 +399,10 @@ func TestAStateIsSavedAlthoughOthersWriteToItsSecret(t *testing.T) {
 	}
 
 	loaded, err := store.Hold(t.Context(), owner, "demo")
-	if err != nil || loaded.Serial != 2 || loaded.AppliedDigest != "digest" || contended.conflicts != 0 {
-		t.Errorf("read %+v, %v; %d conflicts are left", loaded, err, contended.conflicts)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, "loaded.Serial", loaded.Serial, 2)
+	check.Equal(t, "loaded.AppliedDigest", loaded.AppliedDigest, "digest")
+	check.Equal(t, "contended.conflicts", contended.conflicts, 0)
 }
 
 func TestAStateIsNotOverwrittenByAnOlderOne(t *testing.T) {
@@ -520,15 +527,20 @@ func TestInstancesAreReadByTheirKeys(t *testing.T) {
 	}
 
 	got := state.Instances("ovirt_affinity_group")
-	if len(got) != 2 || got[0].Key != "a/1" || got[0].Text("id") != "x" || !got[0].Flag("enforcing") ||
-		got[1].Flag("enforcing") || got[0].Text("priority") != "" {
-		t.Errorf("read %+v", got)
-	}
+	check.Length(t, "got", got, 2)
+	check.Equal(t, "got[0].Key", got[0].Key, "a/1")
+	check.Equal(t, `got[0].Text("id")`, got[0].Text("id"), "x")
+	check.Equal(t, `got[0].Flag("enforcing")`, got[0].Flag("enforcing"), true)
+	check.Equal(t, `got[1].Flag("enforcing")`, got[1].Flag("enforcing"), false)
+	check.Equal(t, `got[0].Text("priority")`, got[0].Text("priority"), "")
 
 	brief := state.brief().Instances("ovirt_affinity_group")
-	if len(brief) != 2 || brief[0].Key != "a/1" || brief[0].Text("id") != "x" || !brief[0].Flag("enforcing") ||
-		brief[0].Attributes["priority"] != nil {
-		t.Errorf("in brief %+v", brief)
+	check.Length(t, "brief", brief, 2)
+	check.Equal(t, "brief[0].Key", brief[0].Key, "a/1")
+	check.Equal(t, `brief[0].Text("id")`, brief[0].Text("id"), "x")
+	check.Equal(t, `brief[0].Flag("enforcing")`, brief[0].Flag("enforcing"), true)
+	if brief[0].Attributes["priority"] != nil {
+		t.Errorf("the brief has the priority %v", brief[0].Attributes["priority"])
 	}
 
 	if none := (*State)(nil).Instances("ovirt_affinity_group"); none != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
@@ -127,10 +128,12 @@ func TestAKubeconfigHasNothingElse(t *testing.T) {
 	}
 
 	rest, err := clientcmd.RESTConfigFromKubeConfig(out)
-	if err != nil || rest.Host != "https://10.0.0.5:6443" || string(rest.CAData) != "ca" ||
-		string(rest.CertData) != "cert" || string(rest.KeyData) != "key" || rest.BearerToken != "t" {
-		t.Errorf("got %+v, %v", rest, err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, "rest.Host", rest.Host, "https://10.0.0.5:6443")
+	check.Equal(t, "string(rest.CAData)", string(rest.CAData), "ca")
+	check.Equal(t, "string(rest.CertData)", string(rest.CertData), "cert")
+	check.Equal(t, "string(rest.KeyData)", string(rest.KeyData), "key")
+	check.Equal(t, "rest.BearerToken", rest.BearerToken, "t")
 }
 
 func TestAnAddressMayBeSpelledOtherwise(t *testing.T) {

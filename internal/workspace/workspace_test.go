@@ -23,6 +23,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -239,9 +240,10 @@ func TestApply(t *testing.T) {
 	}
 
 	status := b.object.Status.Terraform
-	if status.Runs != 1 || status.Failures != 0 || status.LastRun.Result != "Succeeded" || status.LastRun.Added != 1 {
-		t.Errorf("the status is %+v, %+v", status, status.LastRun)
-	}
+	check.Equal(t, "status.Runs", status.Runs, 1)
+	check.Equal(t, "status.Failures", status.Failures, 0)
+	check.Equal(t, "status.LastRun.Result", status.LastRun.Result, "Succeeded")
+	check.Equal(t, "status.LastRun.Added", status.LastRun.Added, 1)
 
 	if event := <-b.recorder.Events; !strings.HasPrefix(event, "Normal SuccessfulApply") {
 		t.Errorf("the event is %q", event)
@@ -416,9 +418,16 @@ func TestCancelledRun(t *testing.T) {
 	b.apply("digest-1")
 
 	w := b.observe()
-	if w.Failure.Count != 0 || w.Ended != nil || b.object.Status.Terraform != nil || len(b.recorder.Events) != 0 {
-		t.Errorf("the run counts as %+v, %d events", w.Failure, len(b.recorder.Events))
+	check.Equal(t, "w.Failure.Count", w.Failure.Count, 0)
+	if w.Ended != nil {
+		t.Errorf("w.Ended is there: %v", w.Ended)
 	}
+
+	if b.object.Status.Terraform != nil {
+		t.Errorf("b.object.Status.Terraform is there: %v", b.object.Status.Terraform)
+	}
+
+	check.Equal(t, "len(b.recorder.Events)", len(b.recorder.Events), 0)
 
 	b.subject.outdated = false
 	if err := w.Apply(t.Context(), b.request("digest-1")); err != nil || w.Action.Kind != Apply {

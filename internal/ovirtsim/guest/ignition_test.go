@@ -29,6 +29,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 const (
@@ -582,10 +583,10 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if sys.files["/k"] != (file{"ab", 0o600}) || sys.read("/inner") != "c" || len(sys.files) != 2 ||
-		len(sys.commands) != 1 {
-		t.Errorf("the second generation: %+v", sys)
-	}
+	check.Equal(t, `sys.files["/k"]`, sys.files["/k"], (file{"ab", 0o600}))
+	check.Equal(t, `sys.read("/inner")`, sys.read("/inner"), "c")
+	check.Equal(t, "len(sys.files)", len(sys.files), 2)
+	check.Length(t, "sys.commands", sys.commands, 1)
 
 	sys, err = readIgnition(`{"ignition":{"version":"2.3.0","config":{"replace":{"source":"data:;base64,`+inner+`"}}}}`,
 		"2.3.0", &initramfs{})

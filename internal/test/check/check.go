@@ -1,0 +1,61 @@
+// Package check compares what a test got with what it wants, one field at a time: a failure names the field.
+package check
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// unexported has structs of the package under test compared as a whole.
+var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
+
+// Equal fails where a field is not as wanted.
+func Equal[T any](t testing.TB, field string, got, want T) {
+	t.Helper()
+
+	if diff := cmp.Diff(want, got, unexported); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", field, diff)
+	}
+}
+
+// Length ends the test where a list has another length than wanted: what follows reads its items.
+func Length[T any](t testing.TB, field string, got []T, want int) {
+	t.Helper()
+
+	if len(got) != want {
+		t.Fatalf("%s has %d items, want %d: %+v", field, len(got), want, got)
+	}
+}
+
+// Contains fails where a text lacks a part.
+func Contains(t testing.TB, field, text, part string) {
+	t.Helper()
+
+	if !strings.Contains(text, part) {
+		t.Errorf("%s lacks %q:\n%s", field, part, text)
+	}
+}
+
+// Lacks fails where a text has a part.
+func Lacks(t testing.TB, field, text, part string) {
+	t.Helper()
+
+	if strings.Contains(text, part) {
+		t.Errorf("%s has %q:\n%s", field, part, text)
+	}
+}
+
+// Error ends the test where an error lacks a text; an empty text wants no error.
+func Error(t testing.TB, err error, text string) {
+	t.Helper()
+
+	switch {
+	case err == nil && text != "":
+		t.Fatalf("there is no error, want %q", text)
+	case err != nil && (text == "" || !strings.Contains(err.Error(), text)):
+		t.Fatalf("got the error %q, want %q", err, text)
+	}
+}
