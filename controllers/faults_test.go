@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -230,10 +231,9 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s.ExpectGone(s.OLVM)
 	s.Delete(m)
 	message := s.Expect(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
-	if !strings.Contains(message, "OLVMCluster") || !strings.Contains(message, infrav1.MachineFinalizer) ||
-		!strings.Contains(message, s.Sim.VMs()[0].ID) {
-		t.Errorf("message: %s", message)
-	}
+	check.Contains(t, "message", message, "OLVMCluster")
+	check.Contains(t, "message", message, infrav1.MachineFinalizer)
+	check.Contains(t, "message", message, s.Sim.VMs()[0].ID)
 
 	// One that never got a VM waits for nobody.
 	fresh := s.Machine("fresh", apart)

@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // richInventory has what machines can ask for beside the default.
@@ -496,9 +497,9 @@ func TestDisksThatOthersAttachedOutliveTheMachine(t *testing.T) {
 	s.Delete(m)
 	s.ExpectGone(m)
 	left := s.Sim.Disks()
-	if len(left) != 1 || left[0].Name != "pvc-1" || left[0].Status != "ok" {
-		t.Errorf("the engine has the disks %+v, want the claim alone", left)
-	}
+	check.Length(t, "left", left, 1)
+	check.Equal(t, "left[0].Name", left[0].Name, "pvc-1")
+	check.Equal(t, "left[0].Status", left[0].Status, "ok")
 }
 
 func TestAGuestIsAskedToShutDownAndNotForEver(t *testing.T) {

@@ -42,9 +42,9 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	m := s.Machine("one", nil)
 	s.ExpectProvisioned(m)
 	vms := s.Sim.VMs()
-	if len(vms) != 1 || m.Spec.ProviderID != "olvm://"+vms[0].ID || vms[0].Name != "one" {
-		t.Errorf("provider ID %s, the engine has %+v", m.Spec.ProviderID, vms)
-	}
+	check.Length(t, "vms", vms, 1)
+	check.Equal(t, "m.Spec.ProviderID", m.Spec.ProviderID, "olvm://"+vms[0].ID)
+	check.Equal(t, "vms[0].Name", vms[0].Name, "one")
 
 	o := m.Status.OLVM
 	if o == nil {
@@ -53,9 +53,7 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 
 	check.Equal(t, "o.IPAddress", o.IPAddress, "10.0.0.10")
 	check.Equal(t, "o.VMTemplateName", o.VMTemplateName, "ol9-k8s")
-	if o.VNICID == "" {
-		t.Errorf("o.VNICID == \"\": %v", o.VNICID)
-	}
+	check.Set(t, "o.VNICID", o.VNICID)
 
 	check.Equal(t, "o.VirtualMachine.Status", o.VirtualMachine.Status, "up")
 	check.Equal(t, "o.VirtualMachine.CreationStatus", o.VirtualMachine.CreationStatus, "Created")
@@ -66,9 +64,12 @@ func TestAMachineFromCreationToDeletion(t *testing.T) {
 	check.Length(t, "states[0].OwnerReferences", states[0].OwnerReferences, 1)
 	check.Equal(t, "slices.Contains(states[0].Finalizers, tfstate.Finalizer)", slices.Contains(states[0].Finalizers, tfstate.Finalizer), true)
 
-	if m.Status.Terraform == nil || m.Status.Terraform.Runs != 1 || m.Status.Terraform.LastRun.Added != 4 {
-		t.Errorf("status.terraform: %+v", m.Status.Terraform)
+	if m.Status.Terraform == nil {
+		t.Fatal("m.Status.Terraform is nil")
 	}
+
+	check.Equal(t, "m.Status.Terraform.Runs", m.Status.Terraform.Runs, 1)
+	check.Equal(t, "m.Status.Terraform.LastRun.Added", m.Status.Terraform.LastRun.Added, 4)
 
 	s.Delete(m)
 	s.ExpectGone(m)
@@ -123,10 +124,9 @@ func TestWrongPassword(t *testing.T) {
 		secret.StringData["password"] = "wrong"
 	})
 	message := s.Expect(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.AuthenticationFailedReason)
-	if !strings.Contains(message, "credentialsSecret") || !strings.Contains(message, "admin@internal") ||
-		strings.Contains(message, "wrong") {
-		t.Errorf("message: %s", message)
-	}
+	check.Contains(t, "message", message, "credentialsSecret")
+	check.Contains(t, "message", message, "admin@internal")
+	check.Lacks(t, "message", message, "wrong")
 
 	m := s.Machine("one", nil)
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)

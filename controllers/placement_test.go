@@ -21,6 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -251,10 +252,9 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 	s.ExpectProvisioned(second)
 	third := s.controlPlane("cp-3", "", nil)
 	message := s.Expect(third, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.EnforcementImpossibleReason)
-	if !strings.Contains(message, "3 machines") || !strings.Contains(message, "2 hosts") ||
-		!strings.Contains(message, "add hosts") {
-		t.Errorf("the message lacks counts or remedy: %s", message)
-	}
+	check.Contains(t, "message", message, "3 machines")
+	check.Contains(t, "message", message, "2 hosts")
+	check.Contains(t, "message", message, "add hosts")
 
 	if message := s.Expect(s.OLVM, infrav1.AffinitySatisfiedCondition,
 		"False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {
@@ -429,10 +429,9 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 		}
 	})
 	message := s.Expect(s.OLVM, infrav1.FailureDomainsAvailableCondition, "False/"+infrav1.FailureDomainInvalidReason)
-	if !strings.Contains(message, "spec.failureDomains[gone].clusterName") || !strings.Contains(message, `"Nowhere"`) ||
-		!strings.Contains(message, "spec.failureDomains[tape].storageDomainName") {
-		t.Errorf("the message does not name the domain: %s", message)
-	}
+	check.Contains(t, "message", message, "spec.failureDomains[gone].clusterName")
+	check.Contains(t, "message", message, `"Nowhere"`)
+	check.Contains(t, "message", message, "spec.failureDomains[tape].storageDomainName")
 
 	s.Eventually("the domains are listed", func() error {
 		if err := suite.client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {

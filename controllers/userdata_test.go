@@ -213,13 +213,9 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	ids, err := desired.RecordedRouterIDs(s.OLVM)
 	check.Error(t, err, "")
-	if ids.API == 0 {
-		t.Errorf("ids.API == 0: %v", ids.API)
-	}
+	check.Set(t, "ids.API", ids.API)
 
-	if ids.Ingress == 0 {
-		t.Errorf("ids.Ingress == 0: %v", ids.Ingress)
-	}
+	check.Set(t, "ids.Ingress", ids.Ingress)
 
 	if ids.API == ids.Ingress {
 		t.Errorf("ids.API == ids.Ingress: %v", ids.API)
@@ -447,8 +443,10 @@ func TestUserDataByPointer(t *testing.T) {
 		t.Fatalf("%v: %s\n%s", err, messages.String(), told)
 	}
 
-	if strings.Contains(told, "hello") || strings.Contains(told, "/etc/motd") || len(told) > 3000 {
-		t.Errorf("the engine has %d bytes:\n%s", len(told), told)
+	check.Lacks(t, "told", told, "hello")
+	check.Lacks(t, "told", told, "/etc/motd")
+	if len(told) > 3000 {
+		t.Errorf("len(told) > 3000: %v", len(told))
 	}
 
 	var secret corev1.Secret

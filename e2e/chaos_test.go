@@ -20,6 +20,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
@@ -345,10 +346,9 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 		for i := range machines.Items {
 			m := &machines.Items[i]
 			state, err := store.Load(ctx, m)
-			if err != nil || "olvm://"+state.ResourceID("ovirt_vm") != m.Spec.ProviderID || state.AppliedDigest == "" {
-				t.Errorf("OLVMMachine %s with %s: the state knows VM %s, applied %q, %v", m.Name, m.Spec.ProviderID,
-					state.ResourceID("ovirt_vm"), state.AppliedDigest, err)
-			}
+			check.Error(t, err, "")
+			check.Equal(t, `"olvm://"+state.ResourceID("ovirt_vm")`, "olvm://"+state.ResourceID("ovirt_vm"), m.Spec.ProviderID)
+			check.Set(t, "state.AppliedDigest", state.AppliedDigest)
 		}
 
 		var secrets corev1.SecretList
@@ -382,9 +382,9 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 
 	var there ovirtsim.Summary
 	control(t, "GET", "/summary", nil, &there)
-	if there.VMs != vms || there.NICs != vms || there.Disks != vms {
-		t.Errorf("the engine has %+v, the clusters have %d VMs with a disk and a network interface each", there, vms)
-	}
+	check.Equal(t, "there.VMs", there.VMs, vms)
+	check.Equal(t, "there.NICs", there.NICs, vms)
+	check.Equal(t, "there.Disks", there.Disks, vms)
 
 	eventuallyQuiet(t)
 }

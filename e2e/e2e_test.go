@@ -551,7 +551,7 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	before, md, _ := strings.Cut(w.manifests, "kind: MachineDeployment\n")
 	newer := before + "kind: MachineDeployment\n" + strings.Replace(md, "version: v1.36.1", "version: v1.36.2", 1)
 	plan, code := w.plan(t, newer, "--kubeconfig", w.plane.Kubeconfig)
-	check.Equal(t, "code", code, 2)
+	check.Equal(t, "exit code", code, 2)
 	check.Length(t, "plan.Machines", plan.Machines, 5)
 	check.Length(t, "plan.Owners", plan.Owners, 1)
 	check.Length(t, "plan.Owners[0].Replaced", plan.Owners[0].Replaced, 2)

@@ -550,10 +550,9 @@ func TestTheJourney(t *testing.T) {
 	}
 
 	info, err := os.Stat(started.Kubeconfig)
-	if err != nil || info.Mode().Perm() != 0o600 || started.Kubeconfig != filepath.Join(j.dir, ".kube",
-		"kubeconfig.trip") {
-		t.Errorf("the kubeconfig %s: %v, %v", started.Kubeconfig, info, err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, "info.Mode().Perm()", info.Mode().Perm(), 0o600)
+	check.Equal(t, "started.Kubeconfig", started.Kubeconfig, filepath.Join(j.dir, ".kube", "kubeconfig.trip"))
 
 	key := client.ObjectKey{Namespace: "journey-trip", Name: "trip"}
 	if err := suite.plane.Client.Get(t.Context(), key, &clusterv1.Cluster{}); !apierrors.IsNotFound(err) {

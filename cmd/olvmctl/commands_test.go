@@ -14,6 +14,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestClusterToDelete(t *testing.T) {
@@ -49,10 +50,9 @@ func TestClusterToDelete(t *testing.T) {
 				return
 			}
 
-			if err != nil || got != test.wantName || management.Namespace != test.wantNamespace {
-				t.Errorf("got %s in %s, %v, want %s in %s", got, management.Namespace, err, test.wantName,
-					test.wantNamespace)
-			}
+			check.Error(t, err, "")
+			check.Equal(t, "got", got, test.wantName)
+			check.Equal(t, "management.Namespace", management.Namespace, test.wantNamespace)
 		})
 	}
 }
@@ -66,21 +66,13 @@ func TestVersion(t *testing.T) {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, problems)
 	}
 
-	if got.Version == "" {
-		t.Errorf("got.Version == \"\": %v", got.Version)
-	}
+	check.Set(t, "got.Version", got.Version)
 
-	if got.Go == "" {
-		t.Errorf("got.Go == \"\": %v", got.Go)
-	}
+	check.Set(t, "got.Go", got.Go)
 
-	if got.Platform == "" {
-		t.Errorf("got.Platform == \"\": %v", got.Platform)
-	}
+	check.Set(t, "got.Platform", got.Platform)
 
-	if got.Executor == "" {
-		t.Errorf("got.Executor == \"\": %v", got.Executor)
-	}
+	check.Set(t, "got.Executor", got.Executor)
 
 	if _, out, _ := s.run("", "version"); !strings.HasPrefix(out, "olvmctl "+got.Version) {
 		t.Errorf("in text: %s", out)

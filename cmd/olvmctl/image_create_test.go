@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestImagesOfOCKAreMade(t *testing.T) {
@@ -48,10 +49,9 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 	}
 
 	content, err := os.ReadFile("ock-1.33-amd64.qcow2")
-	if err != nil || !strings.Contains(string(content),
-		"ignition.platform.id=openstack") || !strings.Contains(string(content), " rd.timeout=120 nosmt a=1,2\n") {
-		t.Errorf("%q, %v", content, err)
-	}
+	check.Error(t, err, "")
+	check.Contains(t, "string(content)", string(content), "ignition.platform.id=openstack")
+	check.Contains(t, "string(content)", string(content), " rd.timeout=120 nosmt a=1,2\n")
 
 	for name, test := range map[string]struct {
 		args []string
@@ -73,9 +73,9 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		"a cluster file that is not there": {[]string{"-f", "other.yaml"}, "other.yaml"},
 	} {
 		code, out, problems := s.run("", append([]string{"image", "create"}, test.args...)...)
-		if code != 1 || out != "" || !strings.Contains(problems, test.want) {
-			t.Errorf("%s: exit code %d: %s%s", name, code, out, problems)
-		}
+		check.Equal(t, name+": code", code, 1)
+		check.Equal(t, name+": out", out, "")
+		check.Contains(t, name+": problems", problems, test.want)
 	}
 
 	if left, err := filepath.Glob(".olvmctl*"); err != nil || len(left) > 0 {

@@ -88,7 +88,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 	code, out, problems := s.run("", append([]string{"image", "list", "-o", "json"}, server...)...)
 	var list []listedTemplate
 	err := json.Unmarshal([]byte(out), &list)
-	check.Equal(t, "code", code, 0)
+	check.Equal(t, "exit code, after "+problems, code, 0)
 	check.Error(t, err, "")
 	check.Length(t, "list", list, 3)
 	check.Equal(t, "list[0].Name", list[0].Name, "mine-1.36")
@@ -163,9 +163,10 @@ func TestATemplateThatFailsLeavesNothing(t *testing.T) {
 				"olvmDatacenterName: Default\n    olvmOCK: {storageDomainName: olvm-data, diskName: mine}",
 			),
 		)
-		if code != 1 || problems == "" || s.leftovers() != "" {
-			t.Errorf("%s: exit code %d: %s\nleft: %s", name, code, problems, s.leftovers())
-		}
+		check.Equal(t, name+": code", code, 1)
+		check.Set(t, "problems", problems)
+
+		check.Equal(t, name+": s.leftovers()", s.leftovers(), "")
 	}
 }
 
@@ -236,14 +237,14 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	}
 
 	after, methods := puts()
-	if after-before != 3 || !strings.HasSuffix(methods, "OPTIONS PUT PUT ") || strings.Count(methods, "PATCH") != 1 {
-		t.Errorf("the data endpoint was asked for %s", methods)
-	}
+	check.Equal(t, "after-before", after-before, 3)
+	check.Equal(t, `strings.HasSuffix(methods, "OPTIONS PUT PUT ")`, strings.HasSuffix(methods, "OPTIONS PUT PUT "), true)
+	check.Equal(t, `strings.Count(methods, "PATCH")`, strings.Count(methods, "PATCH"), 1)
 
 	disks := s.sim.Disks()
-	if len(disks) != 1 || disks[0].SHA256 != hex.EncodeToString(sum[:]) || disks[0].ID != strings.TrimSpace(id) {
-		t.Errorf("%+v, wanted %s", disks, hex.EncodeToString(sum[:]))
-	}
+	check.Length(t, "disks", disks, 1)
+	check.Equal(t, "disks[0].SHA256", disks[0].SHA256, hex.EncodeToString(sum[:]))
+	check.Equal(t, "disks[0].ID", disks[0].ID, strings.TrimSpace(id))
 
 	if code, again, problems := s.run("", args...); code != 0 || again != id ||
 		strings.Contains(problems, "uploading") {

@@ -646,10 +646,9 @@ func TestADataCenterWithoutATemplate(t *testing.T) {
 			"template", "mine",
 		),
 	)
-	if code != 0 || !strings.Contains(out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ") ||
-		!strings.Contains(b.written()["cluster.yaml"], "vmTemplateName: mine\n") {
-		t.Errorf("exit code %d: %s%s", code, out, problems)
-	}
+	check.Equal(t, "exit code, after "+problems, code, 0)
+	check.Contains(t, "out", out, "olvmctl image template --file IMAGE -f cluster.yaml --credentials ")
+	check.Contains(t, `b.written()["cluster.yaml"]`, b.written()["cluster.yaml"], "vmTemplateName: mine\n")
 }
 
 func TestThreeWrongPasswords(t *testing.T) {

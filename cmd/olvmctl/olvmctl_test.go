@@ -111,13 +111,11 @@ func TestPlan(t *testing.T) {
 	}
 	err := json.Unmarshal([]byte(out), &plan)
 	check.Error(t, err, "")
-	check.Equal(t, "code", code, 2)
+	check.Equal(t, "exit code, after "+problems, code, 2)
 	check.Equal(t, "plan.Changed", plan.Changed, 3)
 	check.Length(t, "plan.Machines", plan.Machines, 3)
 	check.Length(t, "plan.Machines[0].Changes", plan.Machines[0].Changes, 4)
-	if plan.Machines[0].Plan.FormatVersion == "" {
-		t.Errorf("plan.Machines[0].Plan.FormatVersion == \"\": %v", plan.Machines[0].Plan.FormatVersion)
-	}
+	check.Set(t, "plan.Machines[0].Plan.FormatVersion", plan.Machines[0].Plan.FormatVersion)
 
 	if strings.Contains(out, s.sim.Password()) {
 		t.Error("the JSON shows the password")
@@ -159,9 +157,9 @@ func TestPlanOfNetworks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, problems := s.run(network(test.yaml), "plan", "-f", "-", "--ca-file", s.caFile)
-			if code != 2 || !strings.Contains(out, test.want) || !strings.Contains(out, test.code) {
-				t.Errorf("exit code %d, %s, the plan lacks %q or %q:\n%s", code, problems, test.want, test.code, out)
-			}
+			check.Equal(t, "exit code, after "+problems, code, 2)
+			check.Contains(t, "out", out, test.want)
+			check.Contains(t, "out", out, test.code)
 		})
 	}
 }
@@ -281,10 +279,9 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 	t.Run("wrong password", func(t *testing.T) {
 		t.Setenv("OLVM_PASSWORD", "wrong")
 		code, _, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile)
-		if code != 1 || !strings.Contains(problems, "admin@internal") ||
-			!strings.Contains(problems, "correct the user name") {
-			t.Errorf("exit code %d: %s", code, problems)
-		}
+		check.Equal(t, "exit code, after "+problems, code, 1)
+		check.Contains(t, "problems", problems, "admin@internal")
+		check.Contains(t, "problems", problems, "correct the user name")
 	})
 	t.Run("a folder that is empty", func(t *testing.T) {
 		code, _, problems := s.run("", "plan", "-f", t.TempDir())
@@ -434,9 +431,11 @@ func TestAClusterFileIsCheckedPlannedAndRendered(t *testing.T) {
 	}
 
 	code, manifests, problems := s.run("", "template", "-f", path)
-	if code != 0 || !strings.Contains(manifests, "kind: KubeadmControlPlane") ||
-		strings.Contains(manifests, s.sim.Password()) {
-		t.Fatalf("exit code %d: %s\n%s", code, problems, manifests)
+	check.Equal(t, "exit code, after "+problems, code, 0)
+	check.Contains(t, "manifests", manifests, "kind: KubeadmControlPlane")
+	check.Lacks(t, "manifests", manifests, s.sim.Password())
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	code, fromFile, problems := s.run("", "plan", "-f", path, "-o", "json")
@@ -668,8 +667,8 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		}
 	}
 
-	code, out, _ := s.run("", "validate", "-f", s.clusterFile(), "--engine")
-	check.Equal(t, "code", code, 1)
+	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
+	check.Equal(t, "exit code, after "+problems, code, 1)
 	check.Contains(t, "out", out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old")
 	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder")
 	check.Lacks(t, "out", out, "apart")

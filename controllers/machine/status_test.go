@@ -2,7 +2,6 @@ package machine
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -45,9 +45,9 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 			setRunningCondition(scope)
 
 			got := conditions.Get(scope.olvmMachine, infrav1.VirtualMachineRunningCondition)
-			if got.Status != want.status || got.Reason != want.reason || !strings.Contains(got.Message, want.message) {
-				t.Errorf("the condition is %+v", got)
-			}
+			check.Equal(t, "got.Status", got.Status, want.status)
+			check.Equal(t, "got.Reason", got.Reason, want.reason)
+			check.Contains(t, "got.Message", got.Message, want.message)
 		})
 	}
 }
@@ -90,10 +90,9 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			setAppliedCondition(&tt.scope)
 
 			got := conditions.Get(tt.scope.olvmMachine, infrav1.InfrastructureAppliedCondition)
-			if got.Status != metav1.ConditionFalse || got.Reason != tt.reason ||
-				!strings.Contains(got.Message, tt.message) {
-				t.Errorf("the condition is %+v", got)
-			}
+			check.Equal(t, "got.Status", got.Status, metav1.ConditionFalse)
+			check.Equal(t, "got.Reason", got.Reason, tt.reason)
+			check.Contains(t, "got.Message", got.Message, tt.message)
 		})
 	}
 }

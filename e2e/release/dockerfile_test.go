@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -79,8 +80,8 @@ func TestTheImageIsBuiltOfStagesThatExist(t *testing.T) {
 
 	for _, folder := range []string{"hack/tools/tofu", "cmd/manager"} {
 		info, err := os.Stat(filepath.Join(root, folder))
-		if err != nil || !info.IsDir() || !strings.Contains(text, folder) {
-			t.Errorf("%s: %v", folder, err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, folder+": info.IsDir()", info.IsDir(), true)
+		check.Contains(t, folder+": text", text, folder)
 	}
 }

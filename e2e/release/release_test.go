@@ -29,6 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterctl"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
@@ -251,10 +252,9 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 	for _, name := range []string{"olvmclusters", "olvmclustertemplates", "olvmmachines", "olvmmachinetemplates"} {
 		var crd apiextensionsv1.CustomResourceDefinition
 		err := m.client.Get(t.Context(), client.ObjectKey{Name: name + ".infrastructure.cluster.x-k8s.io"}, &crd)
-		if err != nil || crd.Labels["cluster.x-k8s.io/v1beta2"] != "v1" ||
-			crd.Labels["cluster.x-k8s.io/provider"] != "infrastructure-olvm" {
-			t.Errorf("%s: %v, %v", name, crd.Labels, err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, name+`: crd.Labels["cluster.x-k8s.io/v1beta2"]`, crd.Labels["cluster.x-k8s.io/v1beta2"], "v1")
+		check.Equal(t, name+`: crd.Labels["cluster.x-k8s.io/provider"]`, crd.Labels["cluster.x-k8s.io/provider"], "infrastructure-olvm")
 	}
 
 	var crd apiextensionsv1.CustomResourceDefinition

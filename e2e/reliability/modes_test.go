@@ -148,10 +148,10 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	ends(t, b.manager, 30*time.Second)
 	store := &tfstate.Store{Client: s.Client, Reader: s.Client}
 	state, err := store.Load(context.Background(), m)
-	if err != nil || state.ResourceID("ovirt_vm") == "" || len(state.Instances("ovirt_nic")) != 1 {
-		t.Errorf("the state knows VM %q and %d network interfaces, %v", state.ResourceID("ovirt_vm"),
-			len(state.Instances("ovirt_nic")), err)
-	}
+	check.Error(t, err, "")
+	check.Set(t, `state.ResourceID("ovirt_vm")`, state.ResourceID("ovirt_vm"))
+
+	check.Equal(t, `len(state.Instances("ovirt_nic"))`, len(state.Instances("ovirt_nic")), 1)
 
 	if left := b.Executors(); len(left) != 0 {
 		t.Errorf("processes left: %v", left)
@@ -211,9 +211,8 @@ func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	b := newColdBench(t, withoutGroups)
 	b.Executor = filepath.Join(t.TempDir(), "terraform")
 	err := b.Start(context.Background())
-	if err == nil || !strings.Contains(err.Error(), b.Executor) || !strings.Contains(err.Error(), "CAPOLVM_TERRAFORM") {
-		t.Errorf("the manager said %v", err)
-	}
+	check.Error(t, err, b.Executor)
+	check.Contains(t, "err.Error()", err.Error(), "CAPOLVM_TERRAFORM")
 }
 
 // TestWhatHappensBetweenPlanAndApply holds the executor when it has planned a change of a machine. A new machine is
@@ -536,10 +535,9 @@ func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
 	}
 
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Process.PID()))
-	if err != nil || !strings.Contains(string(status),
-		"Uid:\t65532\t65532\t65532\t65532") || !strings.Contains(string(status), "CapBnd:\t0000000000000000") {
-		t.Errorf("the manager runs as %s, %v", status, err)
-	}
+	check.Error(t, err, "")
+	check.Contains(t, "string(status)", string(status), "Uid:\t65532\t65532\t65532\t65532")
+	check.Contains(t, "string(status)", string(status), "CapBnd:\t0000000000000000")
 
 	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mounts", b.Process.PID()))
 	if err != nil || !regexp.MustCompile(`(?m)^\S+ / \S+ ro[, ]`).Match(mounts) {

@@ -13,6 +13,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -83,10 +84,11 @@ func TestH3(t *testing.T) {
 		t.Errorf("the strangers had the manager ask the API server %d times", n)
 	}
 
-	if answers[http.StatusForbidden] == 0 || answers[http.StatusServiceUnavailable] == 0 ||
-		answers[http.StatusOK] != 0 {
-		t.Errorf("the answers were %v", answers)
-	}
+	check.Set(t, "answers[http.StatusForbidden]", answers[http.StatusForbidden])
+
+	check.Set(t, "answers[http.StatusServiceUnavailable]", answers[http.StatusServiceUnavailable])
+
+	check.Equal(t, "answers[http.StatusOK]", answers[http.StatusOK], 0)
 
 	saves := m.Scrape(t)["capolvm_terraform_state_save_seconds"].GetMetric()
 	if len(saves) != 1 || saves[0].GetHistogram().GetSampleCount() < 2 {

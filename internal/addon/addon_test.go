@@ -44,10 +44,9 @@ func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 				}
 			}
 
-			list, err := Sources{List: path}.Load(t.Context(), nil)
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v, %v, want %s", list, err, test.want)
-			}
+			_, err := Sources{List: path}.Load(t.Context(), nil)
+			check.Error(t, err, test.want)
+			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 		})
 	}
 }
@@ -118,8 +117,11 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 		Values:     map[string]any{"a": 1.0},
 	}
 	list, err := Sources{}.Load(t.Context(), []clusterfile.Chart{wanted})
-	if err != nil || len(list) != 1 || list[0].Name != "mine" {
-		t.Fatalf("%+v, %v", list, err)
+	check.Error(t, err, "")
+	check.Length(t, "list", list, 1)
+	check.Equal(t, "list[0].Name", list[0].Name, "mine")
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	c := list[0].chart
@@ -130,9 +132,8 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 
 	wanted.Version = "9.9.9"
 	_, err = Sources{}.Load(t.Context(), []clusterfile.Chart{wanted})
-	if err == nil || !strings.Contains(err.Error(), "applications: said: ") || !strings.Contains(err.Error(), "9.9.9") {
-		t.Errorf("a version that is not there: %v", err)
-	}
+	check.Error(t, err, "applications: said: ")
+	check.Contains(t, "err.Error()", err.Error(), "9.9.9")
 }
 
 // TestErrorsOfAddOnsHaveNoPasswords has repositories with a user, none of which has a chart.
@@ -178,11 +179,7 @@ func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.entry.Name, test.entry.Release, test.entry.Namespace = "said", "said", "default"
 			_, err := Sources{Manifests: test.from}.Load(t.Context(), []clusterfile.Chart{test.entry})
-			if err == nil {
-				t.Fatal("there is no error")
-			}
-
-			check.Contains(t, "err.Error()", err.Error(), test.want)
+			check.Error(t, err, test.want)
 			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 			check.Lacks(t, "err.Error()", err.Error(), "token1")
 		})

@@ -382,9 +382,10 @@ func TestNoAddressIsEverGivenTwice(t *testing.T) {
 							}
 
 							text := m.Annotations[infrav1.AddressesAnnotation]
-							if err != nil || len(given) == 0 || text == "" {
-								t.Errorf("%s got %v, %v and records %q", m.Name, given, err, text)
-							}
+							check.Error(t, err, "")
+							check.Set(t, "len(given)", len(given))
+
+							check.Set(t, "text", text)
 						})
 					}
 

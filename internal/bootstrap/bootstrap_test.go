@@ -103,15 +103,14 @@ func TestTheProviderIDIsAddedAndNothingElseChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if cluster.Kind != "ClusterConfiguration" || len(cluster.APIServer.CertSANs) != 1 ||
-		init.NodeRegistration.Name != "demo-1" {
-		t.Errorf("kubeadm's configuration changed: %+v, %+v", cluster, init)
-	}
+	check.Equal(t, "cluster.Kind", cluster.Kind, "ClusterConfiguration")
+	check.Length(t, "cluster.APIServer.CertSANs", cluster.APIServer.CertSANs, 1)
+	check.Equal(t, "init.NodeRegistration.Name", init.NodeRegistration.Name, "demo-1")
 
 	args := init.NodeRegistration.KubeletExtraArgs
-	if len(args) != 1 || args[0]["name"] != "provider-id" || args[0]["value"] != "olvm://__OLVM_VM_UUID__" {
-		t.Errorf("kubelet arguments: %v", args)
-	}
+	check.Length(t, "args", args, 1)
+	check.Equal(t, `args[0]["name"]`, args[0]["name"], "provider-id")
+	check.Equal(t, `args[0]["value"]`, args[0]["value"], "olvm://__OLVM_VM_UUID__")
 
 	again, err := Merge(merged, CloudConfig, Guest{})
 	if err != nil || string(again) != string(merged) {

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
@@ -52,9 +53,9 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 		t.Errorf("users: %v", users.Users)
 	}
 
-	if strings.Join(got.Packages, " ") != "keepalived nginx" || !got.NTP.Enabled || len(got.NTP.Servers) != 1 {
-		t.Errorf("what users added: %+v", got)
-	}
+	check.Equal(t, `strings.Join(got.Packages, " ")`, strings.Join(got.Packages, " "), "keepalived nginx")
+	check.Equal(t, "got.NTP.Enabled", got.NTP.Enabled, true)
+	check.Length(t, "got.NTP.Servers", got.NTP.Servers, 1)
 
 	files := map[string]string{}
 	for _, file := range got.WriteFiles {
@@ -92,10 +93,9 @@ func TestEverythingIsMergedIntoACloudConfig(t *testing.T) {
 		"systemctl enable --now ours.service",
 		`echo "a && b" > /tmp/x`,
 	}
-	if len(got.RunCmd) != 11 || strings.Join(got.RunCmd[:9], "\n") != strings.Join(want, "\n") ||
-		got.RunCmd[10] != "last" {
-		t.Errorf("commands: %q", got.RunCmd)
-	}
+	check.Length(t, "got.RunCmd", got.RunCmd, 11)
+	check.Equal(t, `strings.Join(got.RunCmd[:9], "\\n")`, strings.Join(got.RunCmd[:9], "\n"), strings.Join(want, "\n"))
+	check.Equal(t, "got.RunCmd[10]", got.RunCmd[10], "last")
 }
 
 func TestKeysOfTheDefaultUser(t *testing.T) {
@@ -131,10 +131,9 @@ func TestSLAACOfACloudInitGuest(t *testing.T) {
 	data := []byte("#cloud-config\nruncmd: [last]\n")
 
 	without, err := Merge(data, CloudConfig, Guest{Interfaces: []render.GuestNIC{static}})
-	if err != nil || strings.Contains(string(without),
-		"NetworkManager") || !strings.Contains(string(without), "runcmd: [last]") {
-		t.Errorf("a guest without SLAAC: %v\n%s", err, without)
-	}
+	check.Error(t, err, "")
+	check.Lacks(t, "string(without)", string(without), "NetworkManager")
+	check.Contains(t, "string(without)", string(without), "runcmd: [last]")
 
 	merged, err := Merge(data, CloudConfig, Guest{
 		Interfaces: []render.GuestNIC{slaac},

@@ -190,11 +190,9 @@ func TestStockIgnitionBecomesOneOfTheThirdGeneration(t *testing.T) {
 	}
 
 	script := got.files["/etc/kubeadm.sh"]
-	if !strings.Contains(script, "echo before\n") ||
-		!strings.Contains(script, "kubeadm join --config /etc/kubeadm.yml") ||
-		!strings.Contains(script, "echo after\n") {
-		t.Errorf("the script of kubeadm:\n%s", script)
-	}
+	check.Contains(t, "script", script, "echo before\n")
+	check.Contains(t, "script", script, "kubeadm join --config /etc/kubeadm.yml")
+	check.Contains(t, "script", script, "echo after\n")
 
 	config := got.files["/etc/kubeadm.yml"]
 	if !strings.Contains(config, "olvm://__OLVM_VM_UUID__") || !strings.Contains(config, `value: "2"`) {

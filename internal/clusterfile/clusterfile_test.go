@@ -185,10 +185,12 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 
 	cluster := decoded[infrav1.OLVMCluster](t, objects, "OLVMCluster", "demo").Spec
-	if len(cluster.FailureDomains) != 3 || cluster.ControlPlaneServices.VirtualIP == "Keepalived" ||
-		cluster.OLVMDatacenterName != "Default" {
-		t.Errorf("%+v", cluster)
+	check.Length(t, "cluster.FailureDomains", cluster.FailureDomains, 3)
+	if cluster.ControlPlaneServices.VirtualIP == "Keepalived" {
+		t.Errorf("cluster.ControlPlaneServices.VirtualIP == \"Keepalived\": %v", cluster.ControlPlaneServices.VirtualIP)
 	}
+
+	check.Equal(t, "cluster.OLVMDatacenterName", cluster.OLVMDatacenterName, "Default")
 
 	objects, err = s.Manifests("ipam", lookup)
 	if err != nil {

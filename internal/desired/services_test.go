@@ -13,13 +13,9 @@ func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
 	asked := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"}
 	first, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil)
 	check.Error(t, err, "")
-	if first.API == 0 {
-		t.Errorf("first.API == 0: %v", first.API)
-	}
+	check.Set(t, "first.API", first.API)
 
-	if first.Ingress == 0 {
-		t.Errorf("first.Ingress == 0: %v", first.Ingress)
-	}
+	check.Set(t, "first.Ingress", first.Ingress)
 
 	if first.API == first.Ingress {
 		t.Errorf("first.API == first.Ingress: %v", first.API)

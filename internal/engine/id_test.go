@@ -14,6 +14,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // uuidOf is a UUID that ends in a number.
@@ -100,9 +101,9 @@ func TestAnIDOfAStateStaysOneStep(t *testing.T) {
 
 		for _, step := range asked {
 			decoded, err := url.PathUnescape(step)
-			if err != nil || strings.Contains(step, "/") || decoded != "not-a-uuid:"+text {
-				t.Errorf("%q asked for %q, %v", text, step, err)
-			}
+			check.Error(t, err, "")
+			check.Lacks(t, "step", step, "/")
+			check.Equal(t, "decoded", decoded, "not-a-uuid:"+text)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // TestWhichVMsAreOff has the statuses in which there is nothing to stop: D20. An engine that has lost track of a VM
@@ -69,9 +70,9 @@ func TestAGroupOfAnyClusterHasItsName(t *testing.T) {
 	}
 
 	found, err := c.AffinityGroupsNamed(t.Context(), "apart")
-	if err != nil || len(found) != 1 || found[0].ID != made.ID {
-		t.Errorf("%+v, %v", found, err)
-	}
+	check.Error(t, err, "")
+	check.Length(t, "found", found, 1)
+	check.Equal(t, "found[0].ID", found[0].ID, made.ID)
 
 	var fault *engine.Fault
 	_, err = c.CreateAffinityGroup(t.Context(), first.ID, &engine.AffinityGroup{Name: "apart"})

@@ -115,9 +115,9 @@ func TestReadImage(t *testing.T) {
 				return
 			}
 
-			if err != nil || image.Format != test.format || image.VirtualSize != test.size {
-				t.Errorf("got %+v, %v", image, err)
-			}
+			check.Error(t, err, "")
+			check.Equal(t, "image.Format", image.Format, test.format)
+			check.Equal(t, "image.VirtualSize", image.VirtualSize, test.size)
 		})
 	}
 }
@@ -300,11 +300,7 @@ func TestAWaitSaysWhatItSawLast(t *testing.T) {
 		cancel()
 		return false, "powering_up", nil
 	}, func(seen string) { reported = append(reported, seen) })
-	if err == nil {
-		t.Fatal("there is no error")
-	}
-
-	check.Contains(t, "err.Error()", err.Error(), "the VM to start")
+	check.Error(t, err, "the VM to start")
 	check.Contains(t, "err.Error()", err.Error(), "powering_up")
 	check.Length(t, "reported", reported, 1)
 }

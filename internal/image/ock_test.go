@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image/ocktest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // qcow2 is an image of which only the header is right, with something of its own behind it.
@@ -259,10 +260,8 @@ func TestRegistriesWithALogin(t *testing.T) {
 	login("wrong-" + password)
 	o.Force = true
 	err := Create(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "log in with podman login "+host) ||
-		strings.Contains(err.Error(), password) {
-		t.Errorf("with a wrong password: %v", err)
-	}
+	check.Error(t, err, "log in with podman login "+host)
+	check.Lacks(t, "err.Error()", err.Error(), password)
 }
 
 func TestDisksComeFromFiles(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestGenerationsOfATemplate(t *testing.T) {
@@ -21,8 +22,10 @@ func TestGenerationsOfATemplate(t *testing.T) {
 	}
 
 	third, err := successor(second, of("c"))
-	if err != nil || len(third.Name) != len(second.Name) || third.Name == second.Name {
-		t.Errorf("the name of the third is %s after %s: %v", third.Name, second.Name, err)
+	check.Error(t, err, "")
+	check.Equal(t, "len(third.Name)", len(third.Name), len(second.Name))
+	if third.Name == second.Name {
+		t.Errorf("the third and the second have the name %s", third.Name)
 	}
 
 	other := infrav1.OLVMMachineTemplate{Spec: of("d")}

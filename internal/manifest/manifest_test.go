@@ -1,8 +1,9 @@
 package manifest
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // TestErrorsOfManifestsSayNothingOfTheirContent has documents with a password, each wrong in its own way.
@@ -40,9 +41,8 @@ func TestErrorsOfManifestsSayNothingOfTheirContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read([]byte(test.content))
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v, want %q", err, test.want)
-			}
+			check.Error(t, err, test.want)
+			check.Lacks(t, "err.Error()", err.Error(), "hunter2")
 		})
 	}
 }

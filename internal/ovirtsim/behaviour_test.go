@@ -411,10 +411,9 @@ func TestTheGuestAgentReportsWhatTheGuestHas(t *testing.T) {
 	wait(a, "10.0.0.10")
 	wait(b, "10.0.0.11")
 	d := reported(a)
-	if d.at("reported_device", 0, "type") != "network" || d.at("reported_device", 0, "name") != "enp1s0" ||
-		d.at("reported_device", 0, "ips", "ip", 0, "version") != "v4" {
-		t.Errorf("reported %v", d)
-	}
+	check.Equal(t, `d.at("reported_device", 0, "type")`, d.at("reported_device", 0, "type"), "network")
+	check.Equal(t, `d.at("reported_device", 0, "name")`, d.at("reported_device", 0, "name"), "enp1s0")
+	check.Equal(t, `d.at("reported_device", 0, "ips", "ip", 0, "version")`, d.at("reported_device", 0, "ips", "ip", 0, "version"), "v4")
 
 	r.ok("POST", "/api/vms/"+a+"/stop", "{}")
 	r.until("/api/vms/"+a, "status", "down")
@@ -941,9 +940,9 @@ func TestManyClientsAtOnceGetOneVMPerName(t *testing.T) {
 		m.Range(func(any, any) bool { n++; return true })
 		return n
 	}
-	if count(&made) != 10 || count(&conflicts) != 70 || r.sim.Summary().VMs != 10 {
-		t.Errorf("made %d, refused %d, there are %d", count(&made), count(&conflicts), r.sim.Summary().VMs)
-	}
+	check.Equal(t, "count(&made)", count(&made), 10)
+	check.Equal(t, "count(&conflicts)", count(&conflicts), 70)
+	check.Equal(t, "r.sim.Summary().VMs", r.sim.Summary().VMs, 10)
 }
 
 func TestDevicesThatHostsDoNotHave(t *testing.T) {

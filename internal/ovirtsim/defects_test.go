@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // What a review found: each was wrong once.
@@ -128,9 +129,10 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 		"/api/vms/"+id,
 		fmt.Sprintf(`{"instance_type":{"id":%q}}`, r.id("instancetypes", "instance_type", "XLarge")),
 	)
-	if vm.at("memory") != fmt.Sprint(16<<30) || vm.at("cpu", "topology", "sockets") != "4" ||
-		vm.at("memory_policy", "max") == "0" {
-		t.Errorf("an instance type sizes the VM: %v", vm)
+	check.Equal(t, `vm.at("memory")`, vm.at("memory"), fmt.Sprint(16<<30))
+	check.Equal(t, `vm.at("cpu", "topology", "sockets")`, vm.at("cpu", "topology", "sockets"), "4")
+	if vm.at("memory_policy", "max") == "0" {
+		t.Errorf("vm.at(\"memory_policy\", \"max\") == \"0\": %v", vm.at("memory_policy", "max"))
 	}
 
 	template := r.id("templates", "template", "two-disks")
@@ -162,10 +164,9 @@ func TestRefusedRequestsChangeNothing(t *testing.T) {
 
 	path := r.group("g", `"vms_rule":{"enabled":true,"enforcing":true,"positive":true}`, id)
 	g := r.ok("PUT", path, `{"vms_rule":{"enforcing":"false"}}`)
-	if g.at("vms_rule", "positive") != "true" || g.at("vms_rule", "enforcing") != "false" ||
-		g.at("vms_rule", "enabled") != "true" {
-		t.Errorf("a change of one part of a rule: %v", g)
-	}
+	check.Equal(t, `g.at("vms_rule", "positive")`, g.at("vms_rule", "positive"), "true")
+	check.Equal(t, `g.at("vms_rule", "enforcing")`, g.at("vms_rule", "enforcing"), "false")
+	check.Equal(t, `g.at("vms_rule", "enabled")`, g.at("vms_rule", "enabled"), "true")
 
 	big := r.newVM("big", fmt.Sprintf(`"memory":"%d","initialization":{"custom_script":"kept"}`, 65<<30))
 	r.refused(409, "There is no host", "POST", "/api/vms/"+big+"/start",

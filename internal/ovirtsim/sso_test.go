@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // answer is a response whose body has been read.
@@ -72,9 +74,10 @@ func TestACookieLivesAsLongAsTheClientPrefersIt(t *testing.T) {
 	}
 
 	cookie := response.Cookies[0]
-	if cookie.Name != "JSESSIONID" || cookie.Value == "" || !cookie.HttpOnly {
-		t.Errorf("the cookie is %v", cookie)
-	}
+	check.Equal(t, "cookie.Name", cookie.Name, "JSESSIONID")
+	check.Set(t, "cookie.Value", cookie.Value)
+
+	check.Equal(t, "cookie.HttpOnly", cookie.HttpOnly, true)
 
 	for _, step := range []struct {
 		prefer string

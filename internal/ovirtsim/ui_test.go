@@ -28,6 +28,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // nodes is a guest whose VMs become nodes by having a name that says so; it needs no user data.
@@ -338,10 +339,9 @@ func TestThePageOnlyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if header.Get("Content-Type") != "application/json" || len(state.VMs) != 9 ||
-		len(state.DataCenters[0].Clusters[0].Hosts) != 3 {
-		t.Errorf("the state is %s %s", header.Get("Content-Type"), content)
-	}
+	check.Equal(t, `header.Get("Content-Type")`, header.Get("Content-Type"), "application/json")
+	check.Length(t, "state.VMs", state.VMs, 9)
+	check.Length(t, "state.DataCenters[0].Clusters[0].Hosts", state.DataCenters[0].Clusters[0].Hosts, 3)
 
 	if strings.Contains(content, sim.Password()) {
 		t.Error("the state holds the password")

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // What is checked here is what clients that others wrote rely on, and internal/engine does not.
@@ -147,10 +149,9 @@ func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 			r.eventually("/api/disks/"+disk, "<status>ok</status>")
 			made := r.xml("POST", "/api/imagetransfers",
 				`<image_transfer><image id="`+disk+`"/><direction>upload</direction></image_transfer>`)
-			if !strings.Contains(made, "<phase>transferring</phase>") ||
-				!strings.Contains(made, "<transfer_url>https://") || !strings.Contains(made, "<proxy_url>https://") {
-				t.Errorf("the first answer is %s", made)
-			}
+			check.Contains(t, "made", made, "<phase>transferring</phase>")
+			check.Contains(t, "made", made, "<transfer_url>https://")
+			check.Contains(t, "made", made, "<proxy_url>https://")
 
 			path := "/api/imagetransfers/" + id(t, "image_transfer", made)
 			r.eventually(path, "<phase>transferring</phase>")

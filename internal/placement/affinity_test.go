@@ -248,10 +248,9 @@ func TestWhichGroupsAMachineIsIn(t *testing.T) {
 	spec.VirtualMachine.Placement.AffinityGroupNames = []string{"dB"}
 	_, err := GroupNames(AffinityGroups(own), spec, false)
 	var field *blocker.Error
-	if !errors.As(err, &field) || field.Reason != infrav1.AffinityGroupNotFoundReason ||
-		!strings.Contains(err.Error(), "it has db, z") {
-		t.Errorf("an unknown name: %v", err)
-	}
+	check.Equal(t, "errors.As(err, &field)", errors.As(err, &field), true)
+	check.Equal(t, "field.Reason", field.Reason, infrav1.AffinityGroupNotFoundReason)
+	check.Contains(t, "err.Error()", err.Error(), "it has db, z")
 }
 
 func TestTheOwnerOfAGroupIsReadBack(t *testing.T) {

@@ -162,9 +162,9 @@ func expand(t *testing.T, manifests string) (replaced, replaces []string, owners
 func TestWhatRunsIsNotRolledOut(t *testing.T) {
 	for name, manifests := range map[string]string{"the manifests that made it": sample(t), "no manifests": ""} {
 		replaced, _, owners, err := expand(t, manifests)
-		if err != nil || len(replaced) != 0 || len(owners) != 0 {
-			t.Errorf("%s: %v, %v, %v", name, replaced, owners, err)
-		}
+		check.Error(t, err, "")
+		check.Length(t, name+": replaced", replaced, 0)
+		check.Length(t, name+": owners", owners, 0)
 	}
 }
 

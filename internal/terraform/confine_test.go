@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv/hostile"
 )
@@ -103,9 +104,8 @@ func TestALinkIsNotFollowed(t *testing.T) {
 			return nil
 		},
 	})
-	if err == nil || !strings.Contains(err.Error(), "is no file") || saved != "" {
-		t.Errorf("saved %q, %v", saved, err)
-	}
+	check.Error(t, err, "is no file")
+	check.Equal(t, "saved", saved, "")
 }
 
 // file writes a file in a folder of its own.

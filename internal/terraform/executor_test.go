@@ -159,8 +159,11 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	}
 
 	vms := w.sim.VMs()
-	if len(vms) != 1 || vms[0].Name != "demo-1" || vms[0].Comment != "owner of demo-1" {
-		t.Fatalf("the engine has %+v", vms)
+	check.Length(t, "vms", vms, 1)
+	check.Equal(t, "vms[0].Name", vms[0].Name, "demo-1")
+	check.Equal(t, "vms[0].Comment", vms[0].Comment, "owner of demo-1")
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if len(applied) != 3 || applied[0] != render.VMAddress.String()+" "+vms[0].ID {
@@ -170,10 +173,9 @@ func TestOneMachineFromCreationToDeletion(t *testing.T) {
 	if testenv.Executable(t).Product == "Terraform" { // OpenTofu writes its state at the end only
 		// The first state that was saved has the VM and not yet the rest.
 		first, err := tfstate.Parse(w.saved[0])
-		if err != nil || first.ResourceID("ovirt_vm") != vms[0].ID || first.ResourceID("ovirt_vm_start") != "" {
-			t.Errorf("the first state has VM %q and start %q, %v", first.ResourceID("ovirt_vm"),
-				first.ResourceID("ovirt_vm_start"), err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, `first.ResourceID("ovirt_vm")`, first.ResourceID("ovirt_vm"), vms[0].ID)
+		check.Equal(t, `first.ResourceID("ovirt_vm_start")`, first.ResourceID("ovirt_vm_start"), "")
 	}
 
 	for _, name := range []string{render.SecretsFile, "terraform.tfstate", "plan.tfplan"} {
@@ -238,9 +240,11 @@ func TestTheGuardRefusesAPlanAndNamesTheAttribute(t *testing.T) {
 	}
 	_, err := w.executor.Apply(t.Context(), request)
 	var refused *terraform.GuardError
-	if !errors.As(err, &refused) || refused.Address != render.VMAddress.String() ||
-		!slices.Equal(refused.Attributes, []string{"cpu_cores"}) {
-		t.Fatalf("got %v", err)
+	check.Equal(t, "errors.As(err, &refused)", errors.As(err, &refused), true)
+	check.Equal(t, "refused.Address", refused.Address, render.VMAddress.String())
+	check.Equal(t, `slices.Equal(refused.Attributes, []string{"cpu_cores"})`, slices.Equal(refused.Attributes, []string{"cpu_cores"}), true)
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if vms := w.sim.VMs(); len(vms) != 1 {
@@ -311,8 +315,11 @@ func TestALostVMIsAdoptedByImport(t *testing.T) {
 		render.VMAddress: vm.ID, render.NICAddress(0): vm.ID + "/" + nics[0].ID.String(), render.StartAddress: vm.ID,
 	})
 	summary, err := w.executor.Apply(t.Context(), request)
-	if err != nil || summary.Imported != 3 || summary.Added+summary.Destroyed != 0 {
-		t.Fatalf("adoption did %+v, %v", summary, err)
+	check.Error(t, err, "")
+	check.Equal(t, "summary.Imported", summary.Imported, 3)
+	check.Equal(t, "summary.Added+summary.Destroyed", summary.Added+summary.Destroyed, 0)
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if after := w.sim.VMs(); len(after) != 1 || after[0].ID != vm.ID || after[0].Status != "up" {
@@ -325,14 +332,16 @@ func TestErrorsOfTheEngineAreReportedWithoutSecrets(t *testing.T) {
 	w.machine.TemplateID = "99999999-9999-4999-8999-999999999999"
 	_, err := w.executor.Apply(t.Context(), w.request(t))
 	var failed *terraform.DiagnosticError
-	if !errors.As(err, &failed) || failed.Phase != "apply" || len(failed.Diagnostics) != 1 {
-		t.Fatalf("got %v", err)
+	check.Equal(t, "errors.As(err, &failed)", errors.As(err, &failed), true)
+	check.Equal(t, "failed.Phase", failed.Phase, "apply")
+	check.Length(t, "failed.Diagnostics", failed.Diagnostics, 1)
+	if t.Failed() {
+		t.FailNow()
 	}
 
-	if !strings.Contains(err.Error(), "Template") || strings.Contains(err.Error(), w.machine.Engine.Password) ||
-		strings.Contains(err.Error(), "bootstrap-canary") {
-		t.Errorf("the message is %q", err)
-	}
+	check.Contains(t, "err.Error()", err.Error(), "Template")
+	check.Lacks(t, "err.Error()", err.Error(), w.machine.Engine.Password)
+	check.Lacks(t, "err.Error()", err.Error(), "bootstrap-canary")
 }
 
 func TestAPlanIsShownToPeopleAndPrograms(t *testing.T) {

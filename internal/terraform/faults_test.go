@@ -121,9 +121,9 @@ func TestAnExecutorThatIgnoresTheInterruptIsKilled(t *testing.T) {
 func TestAnExecutorThatIsKilledIsToldFromOneThatFails(t *testing.T) {
 	var killed *terraform.KilledError
 	_, err := pretender(t, "kill -9 $$", "").Apply(t.Context(), terraform.Request{Dir: t.TempDir()})
-	if !errors.As(err, &killed) || killed.Signal != syscall.SIGKILL || killed.Phase != "plan" {
-		t.Errorf("the run ended with %v", err)
-	}
+	check.Equal(t, "errors.As(err, &killed)", errors.As(err, &killed), true)
+	check.Equal(t, "killed.Signal", killed.Signal, os.Signal(syscall.SIGKILL))
+	check.Equal(t, "killed.Phase", killed.Phase, "plan")
 
 	_, err = pretender(t, "echo oops with hunter2-hunter2 >&2; exit 3", "").Apply(t.Context(), terraform.Request{
 		Dir:     t.TempDir(),
@@ -269,9 +269,9 @@ func TestALookForExecutorsLeavesTheUserAlone(t *testing.T) {
 	}
 
 	content, err := os.ReadFile(noted)
-	if err != nil || strings.Contains(string(content), "of-the-user") || strings.Count(string(content), " 1 \n") != 2 {
-		t.Errorf("they ran with %q, %v", content, err)
-	}
+	check.Error(t, err, "")
+	check.Lacks(t, "string(content)", string(content), "of-the-user")
+	check.Equal(t, `strings.Count(string(content), " 1 \\n")`, strings.Count(string(content), " 1 \n"), 2)
 }
 
 // fullDisk is set in the child of TestADiskThatIsFull: a folder that is to become a small disk.
@@ -327,9 +327,10 @@ func onAFullDisk(t *testing.T, dir string) {
 	request.SaveState, request.State = save, w.state()
 	var full *terraform.DiskFullError
 	_, err = x.Apply(t.Context(), request)
-	if !errors.As(err, &full) || full.Dir == "" || !strings.Contains(err.Error(), "--work-dir") {
-		t.Errorf("on a full disk: %v", err)
-	}
+	check.Equal(t, "errors.As(err, &full)", errors.As(err, &full), true)
+	check.Set(t, "full.Dir", full.Dir)
+
+	check.Contains(t, "err.Error()", err.Error(), "--work-dir")
 
 	// Room is made: the run goes on where it ended.
 	if err := os.Remove(filepath.Join(dir, "filler")); err != nil {

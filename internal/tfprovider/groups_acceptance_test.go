@@ -123,9 +123,9 @@ data "ovirt_affinity_group" "g" {
 		w.settled()
 		seen, err := s.client.AffinityGroup(t.Context(), engine.ID(cluster), engine.ID(id))
 		must(t, err)
-		if !seen.VMsRule.Positive || *seen.Priority != 5 || !seen.Has(engine.ID(vm)) {
-			t.Errorf("the engine has %+v", seen)
-		}
+		check.Equal(t, "seen.VMsRule.Positive", seen.VMsRule.Positive, true)
+		check.Equal(t, "*seen.Priority", *seen.Priority, 5)
+		check.Equal(t, "seen.Has(engine.ID(vm))", seen.Has(engine.ID(vm)), true)
 	})
 	t.Run("the defaults are those of the released provider", func(t *testing.T) {
 		w := newWorkspace(

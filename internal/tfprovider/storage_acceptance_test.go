@@ -11,6 +11,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 const gib = 1 << 30
@@ -77,9 +78,9 @@ func TestADiskFromCreationToDestruction(t *testing.T) {
 	w.settled()
 	id := w.text("ovirt_disk.d", "id")
 	d := s.disk(t, engine.ID(id))
-	if d.AliasText() != "data <1> & more" || d.ProvisionedSize != gib || d.Status != engine.DiskOK {
-		t.Errorf("the engine has %+v", d)
-	}
+	check.Equal(t, "d.AliasText()", d.AliasText(), "data <1> & more")
+	check.Equal(t, "d.ProvisionedSize", d.ProvisionedSize, gib)
+	check.Equal(t, "d.Status", d.Status, engine.DiskOK)
 
 	t.Run("an import that matches plans nothing", func(t *testing.T) {
 		w.forget()

@@ -172,10 +172,9 @@ resource "ovirt_vm" "a" {
 		},
 	}
 	in := vm.Initialization
-	if in.DNSServers != "10.0.0.53 fd00::53" || in.DNSSearch != "example.com" || !reflect.DeepEqual(in.NICs.Items,
-		want) {
-		t.Errorf("the initialization is %+v with %+v", in, in.NICs.Items)
-	}
+	check.Equal(t, "in.DNSServers", in.DNSServers, "10.0.0.53 fd00::53")
+	check.Equal(t, "in.DNSSearch", in.DNSSearch, "example.com")
+	check.Equal(t, "reflect.DeepEqual(in.NICs.Items, want)", reflect.DeepEqual(in.NICs.Items, want), true)
 
 	w.forget()
 	w.importID("ovirt_vm.a", vm.ID.String())
@@ -261,8 +260,15 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	id := w.text("ovirt_vm.b", "id")
 	vm, err := s.client.VMInFull(t.Context(), engine.ID(id))
 	must(t, err)
-	if vm.Initialization == nil || vm.Initialization.HostName != "a" || vm.Initialization.CustomScript == "" {
-		t.Fatalf("the VM has the initialization %+v", vm.Initialization)
+	if vm.Initialization == nil {
+		t.Fatal("vm.Initialization is nil")
+	}
+
+	check.Equal(t, "vm.Initialization.HostName", vm.Initialization.HostName, "a")
+	check.Set(t, "vm.Initialization.CustomScript", vm.Initialization.CustomScript)
+
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	w.forget()
@@ -272,10 +278,12 @@ func TestAnImportOfAVMWhoseTemplateHasAnInitialization(t *testing.T) {
 	w.settled()
 	after, err := s.client.VMInFull(t.Context(), engine.ID(id))
 	must(t, err)
-	if after.Initialization == nil || after.Initialization.HostName != "a" ||
-		after.Initialization.CustomScript != vm.Initialization.CustomScript {
-		t.Errorf("the VM has the initialization %+v", after.Initialization)
+	if after.Initialization == nil {
+		t.Fatal("after.Initialization is nil")
 	}
+
+	check.Equal(t, "after.Initialization.HostName", after.Initialization.HostName, "a")
+	check.Equal(t, "after.Initialization.CustomScript", after.Initialization.CustomScript, vm.Initialization.CustomScript)
 }
 
 func TestAChangeOfAVMIsSentOrNeedsReplacement(t *testing.T) { // R8, R9
@@ -495,10 +503,9 @@ func TestADuplicateNameFailsAtOnceAndNamesTheOwner(t *testing.T) { // R4
 		t.Errorf("it took %s", took)
 	}
 
-	if !strings.Contains(message, "already in use") || !strings.Contains(message, first.text("ovirt_vm.a", "id")) ||
-		!strings.Contains(message, "owner <of> a") {
-		t.Errorf("the message is %q", message)
-	}
+	check.Contains(t, "message", message, "already in use")
+	check.Contains(t, "message", message, first.text("ovirt_vm.a", "id"))
+	check.Contains(t, "message", message, "owner <of> a")
 }
 
 func TestAVMThatRunsIsStartedAndDeletedAsAnyOther(t *testing.T) { // R4

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
@@ -31,12 +33,14 @@ func TestAStateThatNoSecretHoldsIsNamed(t *testing.T) {
 		),
 	)
 	var large *TooLargeError
-	if !errors.As(err, &large) || large.Secret != "ns/tfstate-default-m" || large.Size <= maxPacked {
-		t.Errorf("the error is %v", err)
+	check.Equal(t, "errors.As(err, &large)", errors.As(err, &large), true)
+	check.Equal(t, "large.Secret", large.Secret, "ns/tfstate-default-m")
+	if large.Size <= maxPacked {
+		t.Errorf("large.Size <= maxPacked: %v", large.Size)
 	}
 
 	kept, err := store.Load(t.Context(), owner)
-	if err != nil || kept.Serial != 1 || kept.ResourceID("ovirt_vm") != "vm" {
-		t.Errorf("stored is %+v, %v", kept, err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, "kept.Serial", kept.Serial, 1)
+	check.Equal(t, `kept.ResourceID("ovirt_vm")`, kept.ResourceID("ovirt_vm"), "vm")
 }

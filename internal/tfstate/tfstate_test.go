@@ -104,10 +104,9 @@ func TestAStateIsKeptInTheFormatOfTerraformsBackend(t *testing.T) {
 		}
 	}
 
-	if secret.Annotations["encoding"] != "gzip" || len(secret.OwnerReferences) != 1 || len(secret.Finalizers) != 1 {
-		t.Errorf("annotations %v, owners %v, finalizers %v", secret.Annotations, secret.OwnerReferences,
-			secret.Finalizers)
-	}
+	check.Equal(t, `secret.Annotations["encoding"]`, secret.Annotations["encoding"], "gzip")
+	check.Length(t, "secret.OwnerReferences", secret.OwnerReferences, 1)
+	check.Length(t, "secret.Finalizers", secret.Finalizers, 1)
 
 	var conflict *ConflictError
 	if err := store.Delete(ctx, owner); !errors.As(err, &conflict) {
@@ -207,12 +206,9 @@ func TestAStateIsGivenBackToItsOwner(t *testing.T) {
 				return
 			}
 
-			if !slices.Equal(held.Finalizers, saved.Finalizers) ||
-				!reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences) ||
-				held.Annotations["encoding"] != "gzip" {
-				t.Errorf("finalizers %v, owners %v, annotations %v", held.Finalizers, held.OwnerReferences,
-					held.Annotations)
-			}
+			check.Equal(t, "slices.Equal(held.Finalizers, saved.Finalizers)", slices.Equal(held.Finalizers, saved.Finalizers), true)
+			check.Equal(t, "reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences)", reflect.DeepEqual(held.OwnerReferences, saved.OwnerReferences), true)
+			check.Equal(t, `held.Annotations["encoding"]`, held.Annotations["encoding"], "gzip")
 
 			for label, value := range saved.Labels {
 				if held.Labels[label] != value {
@@ -348,9 +344,9 @@ func TestALookThatWasOvertakenBySavesDoesNotBringTheOldStateBack(t *testing.T) {
 			}
 
 			got, err := store.Hold(t.Context(), owner, "demo")
-			if err != nil || got.Serial != want || got.AppliedDigest != "digest" {
-				t.Errorf("the state is %+v, want serial %d, %v", got, want, err)
-			}
+			check.Error(t, err, "")
+			check.Equal(t, "got.Serial", got.Serial, want)
+			check.Equal(t, "got.AppliedDigest", got.AppliedDigest, "digest")
 		})
 	}
 }

@@ -88,8 +88,10 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			out, err := workload.Kubeconfig(config(t, change), endpoint)
 			var refused *workload.RefusedError
-			if !errors.As(err, &refused) || !strings.HasPrefix(err.Error(), field) || out != nil {
-				t.Errorf("got %q, %v", out, err)
+			check.Equal(t, "errors.As(err, &refused)", errors.As(err, &refused), true)
+			check.Equal(t, "strings.HasPrefix(err.Error(), field)", strings.HasPrefix(err.Error(), field), true)
+			if out != nil {
+				t.Errorf("out is there: %v", out)
 			}
 
 			if err != nil && strings.Contains(err.Error(), token) {
@@ -122,10 +124,9 @@ func TestAKubeconfigHasNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if strings.Contains(string(out), "other") || strings.Contains(string(out), "/token") ||
-		strings.Contains(string(out), "extensions") {
-		t.Errorf("it has more: %s", out)
-	}
+	check.Lacks(t, "string(out)", string(out), "other")
+	check.Lacks(t, "string(out)", string(out), "/token")
+	check.Lacks(t, "string(out)", string(out), "extensions")
 
 	rest, err := clientcmd.RESTConfigFromKubeConfig(out)
 	check.Error(t, err, "")
@@ -168,9 +169,9 @@ func TestSecretsAreReadAsKubeconfigsAndNothingElse(t *testing.T) {
 
 	read := &corev1.Secret{}
 	err := secrets.Get(t.Context(), workload.SecretOf(key), read)
-	if err != nil || len(read.Data) != 1 || len(read.Data["value"]) == 0 {
-		t.Errorf("got %v, %v", read.Data, err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, "len(read.Data)", len(read.Data), 1)
+	check.Set(t, `len(read.Data["value"])`, len(read.Data["value"]))
 
 	if err := secrets.Get(t.Context(), client.ObjectKey{Namespace: "a", Name: "demo-ca"}, read); err == nil {
 		t.Error("another Secret was read")

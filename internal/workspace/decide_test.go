@@ -139,8 +139,16 @@ func TestBackoff(t *testing.T) {
 
 	for _, failures := range []int{0, 1, 2, 5, 30, 64, 1000, 1 << 40} {
 		got := backoff(failures)
-		if got < last || got < 5*time.Second || got > 5*time.Minute {
-			t.Errorf("%d failures: %s after %s", failures, got, last)
+		if got < last {
+			t.Errorf("got < last: %v", got)
+		}
+
+		if got < 5*time.Second {
+			t.Errorf("got < 5*time.Second: %v", got)
+		}
+
+		if got > 5*time.Minute {
+			t.Errorf("got > 5*time.Minute: %v", got)
 		}
 
 		last = got

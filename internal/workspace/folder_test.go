@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestFolderName(t *testing.T) {
@@ -15,9 +17,9 @@ func TestFolderName(t *testing.T) {
 		"b", strings.Repeat("a", 253)} {
 		folder := folderName("olvmcluster."+name, uid)
 		err := os.MkdirAll(filepath.Join(t.TempDir(), folder), 0o700)
-		if err != nil || seen[folder] || !strings.HasSuffix(folder, uid) {
-			t.Errorf("a name of %d characters is %s, %v", len(name), folder, err)
-		}
+		check.Error(t, err, "")
+		check.Equal(t, "seen[folder]", seen[folder], false)
+		check.Equal(t, "strings.HasSuffix(folder, uid)", strings.HasSuffix(folder, uid), true)
 
 		seen[folder] = true
 	}

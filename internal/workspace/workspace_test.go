@@ -443,8 +443,14 @@ func TestObserveRefusesAnOlderState(t *testing.T) {
 
 	w := b.observe()
 	var invalid *tfstate.InvalidError
-	if !errors.As(w.StateErr, &invalid) || !strings.Contains(invalid.Reason, "older state") || w.State != nil {
-		t.Fatalf("the state is %+v, %v", w.State, w.StateErr)
+	check.Equal(t, "errors.As(w.StateErr, &invalid)", errors.As(w.StateErr, &invalid), true)
+	check.Contains(t, "invalid.Reason", invalid.Reason, "older state")
+	if w.State != nil {
+		t.Errorf("w.State is there: %v", w.State)
+	}
+
+	if t.Failed() {
+		t.FailNow()
 	}
 
 	if err := w.Apply(t.Context(), b.request("digest-2")); err != nil || w.Action.Kind != Block {

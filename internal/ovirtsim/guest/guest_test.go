@@ -18,6 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // site makes user data as the kubeadm bootstrap provider does, and runs VMs.
@@ -601,9 +602,9 @@ users: [{name: core}]
 		}
 	}
 
-	if len(sys.commands) != 3 || sys.commands[0] != "kubeadm init --config /k" || sys.commands[1] != "kubeadm join 3" {
-		t.Errorf("commands: %q", sys.commands)
-	}
+	check.Length(t, "sys.commands", sys.commands, 3)
+	check.Equal(t, "sys.commands[0]", sys.commands[0], "kubeadm init --config /k")
+	check.Equal(t, "sys.commands[1]", sys.commands[1], "kubeadm join 3")
 }
 
 func TestTheNameOfANode(t *testing.T) {

@@ -557,9 +557,9 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 		"source": newConfig3("3.0.0").file("/new", 0o600, "b").dataURL(),
 	})
 	sys, err = readIgnition(string(replaced.raw()), "", &initramfs{})
-	if err != nil || sys.read("/new") != "b" || sys.read("/gone") != "" {
-		t.Errorf("a config that is replaced: %+v, %v", sys, err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, `sys.read("/new")`, sys.read("/new"), "b")
+	check.Equal(t, `sys.read("/gone")`, sys.read("/gone"), "")
 
 	inner := base64.StdEncoding.EncodeToString(
 		[]byte(
@@ -624,9 +624,9 @@ func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 		return &initramfs{ctx: t.Context(), interfaces: []api.GuestInterface{{Name: "enp1s0", DHCP: "10.0.0.10/24"}}}
 	}
 	sys, err := readIgnition(stub(server.URL, "token", authority, data), "", online())
-	if err != nil || sys.read("/real") != "real" || asked.Load() != 2 {
-		t.Errorf("%+v after %d answers, %v", sys, asked.Load(), err)
-	}
+	check.Error(t, err, "")
+	check.Equal(t, `sys.read("/real")`, sys.read("/real"), "real")
+	check.Equal(t, "asked.Load()", asked.Load(), 2)
 
 	for want, payload := range map[string]string{
 		"the server says 403 Forbidden": stub(server.URL, "guessed", authority, data),

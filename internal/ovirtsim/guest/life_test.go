@@ -16,6 +16,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // condition is the Ready condition of a node, which is there.
@@ -151,9 +152,9 @@ func expectNodeAddresses(t *testing.T, endpoint, told string, want []string) {
 	m.NICs[0] = v6(m.NICs[0], "fd00::10", "64", "")
 	vm := s.start(m)
 	reported := <-vm.reported
-	if len(reported) != 1 || reported[0].MAC != m.Interfaces[0].MAC || len(reported[0].Addresses) != 2 {
-		t.Errorf("reported: %+v", reported)
-	}
+	check.Length(t, "reported", reported, 1)
+	check.Equal(t, "reported[0].MAC", reported[0].MAC, m.Interfaces[0].MAC)
+	check.Length(t, "reported[0].Addresses", reported[0].Addresses, 2)
 
 	if err := vm.up(); want == nil {
 		if err == nil || !strings.Contains(err.Error(),

@@ -21,6 +21,16 @@ func Equal[T any](t testing.TB, field string, got, want T) {
 	}
 }
 
+// Set fails where a field is empty, or zero.
+func Set[T comparable](t testing.TB, field string, got T) {
+	t.Helper()
+
+	var zero T
+	if got == zero {
+		t.Errorf("%s is not set", field)
+	}
+}
+
 // Length ends the test where a list has another length than wanted: what follows reads its items.
 func Length[T any](t testing.TB, field string, got []T, want int) {
 	t.Helper()
