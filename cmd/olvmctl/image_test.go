@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -259,41 +258,6 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		s.leftovers() != "disk node" {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
-
-	// What looks as if nothing had been sent may be used by now.
-	client, err := engine.New(engine.Config{
-		URL:      s.sim.URL(),
-		Username: s.sim.Username(),
-		Password: s.sim.Password(),
-		CA:       s.sim.CA(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	describe := func(text string) {
-		err := client.UpdateDisk(t.Context(), engine.ID(strings.TrimSpace(id)), &engine.Disk{Description: text})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		// The engine locks a disk while it changes what storage knows of it.
-		if err := client.WaitDisk(t.Context(), engine.ID(strings.TrimSpace(id)), func(string) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	whole, err := client.Disk(t.Context(), engine.ID(strings.TrimSpace(id)))
-	if err != nil || !strings.HasSuffix(whole.Description, hex.EncodeToString(sum[:])) {
-		t.Fatalf("%+v, %v", whole, err)
-	}
-
-	describe("capolvm upload sha256=" + hex.EncodeToString(sum[:]) + " request=x")
-	if code, _, problems := s.run("", args...); code != 1 ||
-		!strings.Contains(problems, "is left from an upload that was broken off") || len(s.sim.Disks()) != 1 {
-		t.Errorf("a disk without its image: exit code %d: %s", code, problems)
-	}
-
-	describe(whole.Description)
 
 	// An image that is another one must not pass for it.
 	if err := os.WriteFile(path, content[:8<<20], 0o600); err != nil {

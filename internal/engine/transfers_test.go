@@ -453,6 +453,30 @@ func TestAnUploadThatAnotherEndsHasItsDisk(t *testing.T) {
 	}
 }
 
+// TestADiskThatAnUploadLeftIsNotTaken has a disk whose upload was killed at its end: it looks as if nothing had been sent,
+// and another client may use it by now.
+func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
+	u := newUploads(t)
+	c := client(t, u.config)
+	disk, transfer := u.begun(t, c)
+	if err := c.FinalizeTransfer(t.Context(), transfer.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	until(t, func() bool {
+		found, err := c.FindTransfer(t.Context(), disk.ID)
+		return err == nil && found == nil
+	})
+
+	u.options.Pause = 50 * time.Millisecond
+	_, _, err := c.UploadImage(t.Context(), u.options, nil)
+	check.Error(t, err, "is left from an upload that was broken off")
+
+	disks := u.sim.Disks()
+	check.Length(t, "disks", disks, 1)
+	check.Equal(t, "the disk", disks[0].ID, disk.ID.String())
+}
+
 // TestAnUploadWhoseTicketIsLostBeginsAnew goes on with an upload that was broken off, and whose host has forgotten it:
 // F7.
 func TestAnUploadWhoseTicketIsLostBeginsAnew(t *testing.T) {

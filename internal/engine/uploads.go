@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ const (
 	// DefaultIdle is after how long without a request the engine may end a transfer: its end is no client of ours that
 	// pauses between tries, but one that died.
 	DefaultIdle = 2 * time.Minute
+	// DefaultPause is longer than an upload takes from its disk to its transfer, and from that to the end.
+	DefaultPause = 15 * time.Second
 	// cleanupLimit bounds what is done after a failed upload.
 	cleanupLimit = 2 * time.Minute
 )
@@ -51,6 +54,8 @@ type UploadOptions struct {
 	// Idle is after how long without a request the engine ends the transfer, and how long an upload can be broken off;
 	// 0 means DefaultIdle.
 	Idle time.Duration
+	// Pause is how long the disk of an upload that runs may be without a transfer; 0 means DefaultPause.
+	Pause time.Duration
 	// Report is called when something new is seen that is waited for; may be nil.
 	Report func(seen string)
 }
@@ -267,7 +272,7 @@ func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) er
 		*since = time.Now()
 	}
 
-	if time.Since(*since) < betweenSteps {
+	if time.Since(*since) < cmp.Or(u.options.Pause, DefaultPause) {
 		return nil
 	}
 
@@ -306,9 +311,6 @@ func (u *upload) takeOver(ctx context.Context, disk *Disk) (bool, string, error)
 
 	return true, "", nil
 }
-
-// betweenSteps is how long a disk may have no transfer while its upload runs.
-const betweenSteps = 15 * time.Second
 
 // alone waits until no other client is at the same upload. Of several that began at the same time, the one with the
 // highest disk ID gives up if it sees another, and the others wait for those that they see. done is the disk of one
