@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,9 @@ import (
 // suite is a real kube-apiserver with our controllers in this process. Nothing of Cluster API runs: the tests play its
 // part by writing owners and status.
 var suite struct {
-	client   client.Client
+	client client.Client
+	// config is how the API server is reached.
+	config   *rest.Config
 	workDir  string
 	sessions *engine.Sessions
 	// assets has the binaries of etcd and kube-apiserver.
@@ -83,6 +86,7 @@ func runSuite(m *testing.M) (int, error) {
 	}
 
 	suite.client, suite.assets, suite.stopWorkload = api.Client, api.Assets, func() {}
+	suite.config = api.Config
 	mgr, err := ctrl.NewManager(api.Config, ctrl.Options{
 		Scheme:                  api.Scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},

@@ -388,6 +388,9 @@ type VirtualMachineStatus struct {
 	// status is the VM's status as the engine spells it, for example up.
 	// +optional
 	Status string `json:"status,omitempty"`
+	// hostName is the name of the host that the VM runs on; empty where it runs on none.
+	// +optional
+	HostName string `json:"hostName,omitempty"`
 	// creationStatus is Requested, Created or Failed.
 	// +optional
 	CreationStatus string `json:"creationStatus,omitempty"`
@@ -458,10 +461,12 @@ type TerraformRun struct {
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.metadata.labels['cluster\.x-k8s\.io/cluster-name']`,description="Cluster this belongs to"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if the VM runs"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
-// +kubebuilder:printcolumn:name="VMIPAddress",type=string,JSONPath=`.status.olvm.ipAddress`,description="Address of the VM"
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.addresses[?(@.type=="Hostname")].address`,description="Name of the VM in its guest, and of its Node"
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.olvm.ipAddress`,description="Address of the VM"
 // +kubebuilder:printcolumn:name="VMStatus",type=string,JSONPath=`.status.olvm.virtualMachine.status`,description="Status of the VM in the engine"
-// +kubebuilder:printcolumn:name="ProviderID",type=string,JSONPath=`.spec.providerID`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.olvm.virtualMachine.hostName`,description="Host that the VM runs on"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="ProviderID",type=string,JSONPath=`.spec.providerID`,priority=2
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.virtualMachine.memory`,priority=2
 // +kubebuilder:printcolumn:name="Cores",type=integer,JSONPath=`.spec.virtualMachine.cpu.topology.cores`,priority=2
 // +kubebuilder:printcolumn:name="Sockets",type=integer,JSONPath=`.spec.virtualMachine.cpu.topology.sockets`,priority=2

@@ -369,6 +369,10 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		}
 	}
 
+	if vm != nil {
+		scope.vm.host = scope.engine.session.HostName(ctx, engine.RefID(vm.Host))
+	}
+
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
 	r.watcher.Watch(scope.workspace.Key(), enginepool.WatchedVM{
 		Session: scope.engine.session,

@@ -63,6 +63,8 @@ type vmFacts struct {
 	// seen is nil where the engine has no VM, or was not asked; missing reports that it answered and has none.
 	seen    *engine.VM
 	missing bool
+	// host is the name of the host that it runs on; empty where it runs on none, or the name is not known.
+	host string
 	// waits are the settings that wait for the next start.
 	waits []string
 	// err is why the engine did not answer.

@@ -111,6 +111,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	if scope.vm.seen != nil {
 		vm := &ensureOLVM(m).VirtualMachine
 		vm.VMID, vm.VMName, vm.Status = scope.vm.seen.ID.String(), scope.vm.seen.Name, string(scope.vm.seen.Status)
+		vm.HostName = scope.vm.host
 	}
 
 	if scope.desired.built != nil {

@@ -42,6 +42,35 @@ func (c *Client) HostsWithin(ctx context.Context, maxAge time.Duration) ([]Host,
 	return slices.Clone(list.items), nil
 }
 
+const (
+	// hostNamesAge is how old a list of hosts may be for the name of one that is in it; hosts are seldom renamed.
+	hostNamesAge = 10 * time.Minute
+	// newHostAge is how old it may be for one that is not.
+	newHostAge = time.Minute
+)
+
+// HostName is the name of a host out of a list; empty where the engine does not have the host, or does not answer.
+func (c *Client) HostName(ctx context.Context, id ID) string {
+	if id == "" {
+		return ""
+	}
+
+	for _, maxAge := range []time.Duration{hostNamesAge, newHostAge} {
+		hosts, err := c.HostsWithin(ctx, maxAge)
+		if err != nil {
+			return ""
+		}
+
+		for i := range hosts {
+			if hosts[i].ID == id {
+				return hosts[i].Name
+			}
+		}
+	}
+
+	return ""
+}
+
 // AffinityLabel binds VMs to hosts.
 type AffinityLabel struct {
 	ID    ID     `xml:"id,attr"`

@@ -24,11 +24,7 @@ func SetReady(object interface {
 		negative,
 		conditions.CustomMergeStrategy{MergeStrategy: conditions.DefaultMergeStrategy(
 			conditions.GetPriorityFunc(conditions.GetDefaultMergePriorityFunc(negative...)),
-			conditions.ComputeReasonFunc(
-				conditions.GetDefaultComputeMergeReasonFunc(
-					clusterv1.NotReadyReason, clusterv1.ReadyUnknownReason, clusterv1.ReadyReason,
-				),
-			),
+			conditions.ComputeReasonFunc(readyReason),
 		)},
 	)
 	if err != nil {
@@ -39,6 +35,28 @@ func SetReady(object interface {
 			Message: err.Error(),
 		})
 	}
+}
+
+// readyReason is the reason of the Ready condition. A deletion explains all else; then comes what a person has to mend,
+// and last what is on its way. The conditions are in the order of SetReady.
+func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string {
+	for _, first := range []func(metav1.Condition) bool{
+		func(c metav1.Condition) bool { return c.Type == infrav1.DeletingCondition },
+		isFailure,
+		func(metav1.Condition) bool { return true },
+	} {
+		for _, found := range issues {
+			if first(found.Condition) {
+				return found.Reason
+			}
+		}
+	}
+
+	if len(unknown) > 0 {
+		return unknown[0].Reason
+	}
+
+	return clusterv1.ReadyReason
 }
 
 // RenderReason is the condition reason and message of why a configuration cannot be rendered.

@@ -96,15 +96,21 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 	return out
 }
 
-// isProblem reports whether a person has to act. What is on its way is no problem, and a run that failed has an event
-// already.
+// isProblem reports whether a condition is a failure that no other event has announced.
 func isProblem(c metav1.Condition) bool {
 	switch {
 	case c.Type == infrav1.ReadyCondition,
 		c.Reason == infrav1.ApplyFailedReason,
 		c.Reason == infrav1.DeletionFailedReason:
 		return false
-	case c.Type == infrav1.DeletingCondition:
+	}
+
+	return isFailure(c)
+}
+
+// isFailure reports whether a person may have to act. What is on its way is no failure.
+func isFailure(c metav1.Condition) bool {
+	if c.Type == infrav1.DeletingCondition {
 		return c.Reason == infrav1.DeletionBlockedReason
 	}
 

@@ -1,0 +1,81 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// columns are what kubectl get shows of an OLVMMachine, by the names of the columns.
+func (s *site) columns(name string) (map[string]string, error) {
+	config := dynamic.ConfigFor(suite.config)
+	config.GroupVersion = &infrav1.GroupVersion
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	api, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+
+	var table metav1.Table
+	err = api.Get().Namespace(s.Namespace).Resource("olvmmachines").Name(name).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(context.Background()).Into(&table)
+	if err != nil {
+		return nil, err
+	}
+
+	out := map[string]string{}
+
+	for i, column := range table.ColumnDefinitions {
+		if cell := table.Rows[0].Cells[i]; cell != nil && column.Priority == 0 {
+			out[column.Name] = fmt.Sprint(cell)
+		}
+	}
+
+	return out, nil
+}
+
+// TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady reads the table that kubectl get prints.
+func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
+	s := newSite(t, nil)
+	runs := s.Machine("runs", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Placement.HostNames = []string{"host-3"}
+	})
+	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
+	s.ExpectProvisioned(runs)
+	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.TemplateNotFoundReason)
+
+	for name, want := range map[string]map[string]string{
+		"runs": {
+			"Ready":    "True",
+			"Reason":   "Ready",
+			"Node":     "runs",
+			"Address":  "10.0.0.10",
+			"VMStatus": "up",
+			"Host":     "host-3",
+		},
+		"wrong": {"Ready": "False", "Reason": infrav1.TemplateNotFoundReason},
+	} {
+		var got map[string]string
+		s.Eventually("the columns are filled", func() (err error) {
+			got, err = s.columns(name)
+			return err
+		})
+
+		for _, column := range slices.Sorted(maps.Keys(want)) {
+			check.Equal(t, name+"'s column "+column, got[column], want[column])
+		}
+
+		check.Set(t, name+"'s age", got["Age"])
+	}
+}
