@@ -15,7 +15,9 @@ import (
 // planFlags are those of the plan command.
 type planFlags struct {
 	sourceFlags
-	output  string
+	output string
+	// link to the whole plan, in a comment that has no room for it; empty for none.
+	link    string
 	offline bool
 	// kubeconfig of the management cluster, and the namespace in it; empty for none, and for those that matter.
 	kubeconfig, namespace string
@@ -39,7 +41,9 @@ With --offline no engine is asked and no Terraform run: machines are listed with
 
 ` + credentialsHelp + `
 
-Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
+A machine that cannot be made as it is asked for is listed with the reason, and the others are planned.
+
+Exit codes: 0 nothing would change, 2 something would change, 1 error, or a machine is refused.`,
 		Example: `  olvmctl plan -f clusters/
   kustomize build . | olvmctl plan -f - -o json
   olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
@@ -61,6 +65,8 @@ Exit codes: 0 nothing would change, 2 something would change, 1 error.`,
 	}
 	p.addFlags(command)
 	command.Flags().StringVarP(&p.output, "output", "o", "text", "output: text, json or markdown")
+	command.Flags().StringVar(&p.link, "link", "",
+		"where the whole plan is, such as the log of a job: for -o markdown, which has no more than a comment holds")
 	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
 	command.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig of the management cluster to compare with")
 	command.Flags().StringVarP(&p.namespace, "namespace", "n", "",
@@ -92,11 +98,14 @@ func (p *planFlags) run(ctx context.Context, s streams) error {
 	}
 
 	report := preview.NewReport(results, owners, p.offline)
-	if err := printReport(s, p.output, report); err != nil {
+	if err := p.print(s, report); err != nil {
 		return err
 	}
 
-	if report.Changed > 0 {
+	switch {
+	case report.Refused > 0:
+		return report.Refusals()
+	case report.Changed > 0:
 		return errChanges
 	}
 
@@ -122,7 +131,7 @@ func (p *planFlags) results(
 	ctx context.Context, s streams, manifests *preview.Manifests, machines []preview.Machine,
 ) ([]*preview.Result, error) {
 	if p.offline {
-		return preview.Offline(manifests, machines)
+		return preview.Offline(manifests, machines), nil
 	}
 
 	credentials, err := p.read()
@@ -139,18 +148,25 @@ func (p *planFlags) results(
 	}
 	defer scratch.Close()
 
-	rendered, err := preview.Render(ctx, manifests, machines, credentials, sessions)
+	rendered, refused, err := preview.Render(ctx, manifests, machines, credentials, sessions)
 	if err != nil {
 		return nil, err
 	}
 
-	var out []*preview.Result
+	out := make([]*preview.Result, 0, len(machines))
+	for _, machine := range refused {
+		out = append(out, machine.Result())
+	}
 
 	for i, machine := range rendered {
 		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
 		result, err := preview.Plan(ctx, scratch.Executor, machine, scratch.Dir)
-		if err != nil {
+
+		switch {
+		case ctx.Err() != nil:
 			return nil, err
+		case err != nil:
+			result = preview.Refused{Machine: machine.Machine, Err: err}.Result()
 		}
 
 		out = append(out, result)
@@ -159,13 +175,13 @@ func (p *planFlags) results(
 	return out, nil
 }
 
-func printReport(s streams, output string, report preview.Report) error {
-	switch output {
+func (p *planFlags) print(s streams, report preview.Report) error {
+	switch p.output {
 	case "text":
 		return report.WriteText(s.out)
 	case "markdown":
-		return report.WriteMarkdown(s.out)
+		return report.WriteMarkdown(s.out, p.link)
 	}
 
-	return encode(s.out, output, report)
+	return encode(s.out, p.output, report)
 }

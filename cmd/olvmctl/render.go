@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,11 @@ func renderAll(ctx context.Context, s streams, from sourceFlags, dir string) err
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))
 
-	rendered, err := preview.Render(ctx, manifests, machines, credentials, sessions)
+	rendered, refused, err := preview.Render(ctx, manifests, machines, credentials, sessions)
+	for _, one := range refused {
+		err = errors.Join(err, one.Err)
+	}
+
 	if err != nil {
 		return err
 	}

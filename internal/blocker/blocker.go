@@ -91,19 +91,29 @@ func EngineReason(err error) (reason, message string) {
 	}
 }
 
-// Explain adds the remedy to an error about the connection to the engine, for a command that has flags for it. What the
-// engine itself says needs none.
-func Explain(err error) error {
+// OfEngine reports whether an engine cannot be used at all: it does not answer, or refuses its user.
+func OfEngine(err error) bool {
 	var (
 		auth        *engine.AuthError
 		tls         *engine.TLSError
 		unreachable *engine.UnreachableError
 	)
-	if !errors.As(err, &auth) && !errors.As(err, &tls) && !errors.As(err, &unreachable) &&
-		!engine.IsNotAnAdministrator(err) {
+
+	return errors.As(err, &auth) || errors.As(err, &tls) || errors.As(err, &unreachable) ||
+		engine.IsNotAnAdministrator(err)
+}
+
+// Explain adds the remedy to an error about the connection to the engine, for a command that has flags for it. What the
+// engine itself says needs none.
+func Explain(err error) error {
+	if !OfEngine(err) {
 		return err
 	}
 
+	var (
+		auth *engine.AuthError
+		tls  *engine.TLSError
+	)
 	_, message := EngineReason(err)
 	switch { // what the manifests say, the command may be given as well
 	case errors.As(err, &tls):

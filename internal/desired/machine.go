@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -55,6 +56,10 @@ type Input struct {
 	RouterIDs         RouterIDs
 	// Bootstrap is what the user data is made of; nil for none.
 	Bootstrap *Bootstrap
+	// Announced is the format that the bootstrap data will have, where there is none yet; empty where it is not known.
+	// AnnouncedBy names the object that decides it, in errors.
+	Announced   bootstrap.Format
+	AnnouncedBy string
 	// Config is the connection to the engine.
 	Config engine.Config
 	// FailureDomain of the Machine; empty for none.

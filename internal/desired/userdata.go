@@ -66,10 +66,11 @@ func usesIgnition(in Input, template *engine.Template) bool {
 // userData merges the bootstrap data with what only the infrastructure knows. The machine has the names of its guests.
 func userData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
-		return "", nil
+		return "", checkFormat(in, template, in.Announced, "what "+in.AnnouncedBy+" makes")
 	}
 
-	if err := checkFormat(in, template); err != nil {
+	format := cmp.Or(in.Bootstrap.Format, bootstrap.CloudConfig)
+	if err := checkFormat(in, template, format, in.Bootstrap.Source); err != nil {
 		return "", err
 	}
 
@@ -106,22 +107,25 @@ func invalidData(field, format string, args ...any) error {
 	return blocker.New(infrav1.BootstrapDataInvalidReason, field, format, args...)
 }
 
-// checkFormat checks that what reads the user data understands it.
-func checkFormat(in Input, template *engine.Template) error {
-	ignition, given := usesIgnition(in, template), in.Bootstrap.Format == bootstrap.Ignition
+// checkFormat checks that what reads the user data understands its format; empty is not known. source is what has that
+// format.
+func checkFormat(in Input, template *engine.Template, format bootstrap.Format, source string) error {
+	ignition, given := usesIgnition(in, template), format == bootstrap.Ignition
 	os := cmp.Or(in.Spec.VirtualMachine.OSType, template.OS.Type)
 
 	switch {
 	case given && !ignition:
 		return invalidData("spec.virtualMachine.osType",
 			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it "+
-				"to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config",
-			os, in.Bootstrap.Source, IgnitionOS)
-	case ignition && !given:
+				"to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config (a cluster file "+
+				"has that from --flavor)",
+			os, source, IgnitionOS)
+	case ignition && format == bootstrap.CloudConfig:
 		return invalidData("spec.virtualMachine.osType",
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
-				"format of the KubeadmConfig to ignition, or another osType for an image with cloud-init",
-			os, in.Bootstrap.Source)
+				"format of the KubeadmConfig to ignition (a cluster file has that from --flavor), or another osType for "+
+				"an image with cloud-init",
+			os, source)
 	}
 
 	return nil

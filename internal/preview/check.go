@@ -45,7 +45,12 @@ func CheckNames(
 			continue
 		}
 
-		if _, err := Render(ctx, m, []Machine{machine}, credentials, sessions); err != nil {
+		_, refused, err := Render(ctx, m, []Machine{machine}, credentials, sessions)
+		if len(refused) > 0 {
+			err = refused[0].Err
+		}
+
+		if err != nil {
 			failed = append(failed, machine.From)
 			errs = append(errs, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -44,59 +46,73 @@ func affinityGroups(
 	return ids, nil
 }
 
-// checkGroups refuses manifests that ask for more machines to be kept apart, always, than there are hosts.
+// checkGroups returns the machines that cannot be placed: their names do not fit the engine, or their group keeps apart
+// more machines, always, than there are hosts. err is of an engine that cannot be used.
 func (m *Manifests) checkGroups(
 	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions,
-) error {
+) (refused refusals, err error) {
+	refused = refusals{}
 	members := map[*infrav1.OLVMCluster][]placement.Member{}
 	engines := map[*infrav1.OLVMCluster]*engine.Client{}
 
 	for _, machine := range machines {
 		c := machine.olvmCluster
-		config, err := m.engineConfig(c, credentials)
+		session, _, err := m.session(c, credentials, sessions)
 		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
-				blocker.Explain(err))
+			return nil, machine.explain(err)
 		}
 
-		if engines[c], err = sessions.Get(config); err != nil {
-			return err
-		}
-
-		found, err := placement.MemberOf(ctx, engines[c], c.Spec, placement.Candidate{
+		found, err := placement.MemberOf(ctx, session, c.Spec, placement.Candidate{
 			Name:          machine.Name,
 			Spec:          machine.spec,
 			ControlPlane:  machine.controlPlane,
 			FailureDomain: machine.failureDomain,
 		})
-		if err != nil {
-			return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
-				blocker.Explain(err))
+		if blocker.OfEngine(err) {
+			return nil, machine.explain(err)
 		}
 
-		members[c] = append(members[c], found)
+		if err != nil {
+			refused[machine.key()] = machine.explain(err)
+			continue
+		}
+
+		engines[c], members[c] = session, append(members[c], found)
 	}
 
 	for c, inCluster := range members {
-		hosts, err := engines[c].Hosts(ctx)
-		if err != nil {
-			return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err))
+		if err := checkHosts(ctx, engines[c], c, inCluster, refused); err != nil {
+			return nil, err
+		}
+	}
+
+	return refused, nil
+}
+
+// checkHosts adds the machines of a cluster to refused for which there are too few hosts.
+func checkHosts(
+	ctx context.Context,
+	session *engine.Client,
+	c *infrav1.OLVMCluster,
+	members []placement.Member,
+	refused refusals,
+) error {
+	hosts, err := session.Hosts(ctx)
+	if err != nil {
+		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err))
+	}
+
+	for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), members, hosts, nil) {
+		if !g.Hard || !g.Short {
+			continue
 		}
 
-		for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), inCluster, hosts, nil) {
-			if g.Hard && g.Short {
-				return fmt.Errorf(
-					"OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d "+
-						"hosts of the engine's cluster are up, so that there is no host for %s; add hosts, lower "+
-						"the replicas, or set enforcing to Auto",
-					c.Namespace,
-					c.Name,
-					g.Name,
-					g.Machines,
-					g.Hosts,
-					strings.Join(g.Waiting, ", "),
-				)
-			}
+		for _, name := range g.Waiting {
+			refused[types.NamespacedName{Namespace: c.Namespace, Name: name}] = fmt.Errorf(
+				"OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d hosts of "+
+					"the engine's cluster are up, so that there is no host for %s; add hosts, lower the replicas, or "+
+					"set enforcing to Auto",
+				c.Namespace, c.Name, g.Name, g.Machines, g.Hosts, strings.Join(g.Waiting, ", "))
 		}
 	}
 

@@ -6,6 +6,7 @@ package preview
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/manifest"
 )
 
@@ -32,6 +34,8 @@ type Manifests struct {
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
 	secrets      map[types.NamespacedName]*corev1.Secret
 	configMaps   map[types.NamespacedName]*corev1.ConfigMap
+	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
+	kubeadmConfigs map[kubeadmConfigKey]*unstructured.Unstructured
 	// clusters and owners (control planes, MachineDeployments, MachineSets, Machines) keep the order of the files.
 	clusters []*unstructured.Unstructured
 	owners   []*unstructured.Unstructured
@@ -101,6 +105,8 @@ func newManifests() *Manifests {
 		secrets:      map[types.NamespacedName]*corev1.Secret{},
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
+
+		kubeadmConfigs: map[kubeadmConfigKey]*unstructured.Unstructured{},
 	}
 }
 
@@ -160,6 +166,8 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		m.configMaps[key] = configMap
 	case gvk.Group == clusterv1.GroupVersion.Group && gvk.Kind == "Cluster":
 		m.clusters = append(m.clusters, object)
+	case gvk.Kind == "KubeadmConfig", gvk.Kind == "KubeadmConfigTemplate":
+		m.kubeadmConfigs[kubeadmConfigKey{gvk.Kind, key.Namespace, key.Name}] = object
 	case gvk.Kind == "KubeadmControlPlane",
 		gvk.Group == clusterv1.GroupVersion.Group &&
 			slices.Contains([]string{"MachineDeployment", "MachineSet", "Machine"}, gvk.Kind):
@@ -208,10 +216,12 @@ type Machine struct {
 	controlPlane  bool
 	failureDomain string
 	version       string // of Kubernetes
-	spec          infrav1.OLVMMachineSpec
-	recorded      addressing.Addresses
-	live          bool // it exists
-	olvmCluster   *infrav1.OLVMCluster
+	// format that its bootstrap data will have; empty where the manifests do not say.
+	format      bootstrap.Format
+	spec        infrav1.OLVMMachineSpec
+	recorded    addressing.Addresses
+	live        bool // it exists
+	olvmCluster *infrav1.OLVMCluster
 }
 
 // Machines lists the machines that the manifests ask for, in their order. The Machines of a dump of a running cluster
@@ -290,6 +300,7 @@ func (m *Manifests) machinesOf(
 		Namespace:   owner.GetNamespace(),
 		olvmCluster: cluster,
 		version:     versionOf(owner),
+		format:      m.formatOf(owner),
 	}
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.name}
 
@@ -467,6 +478,33 @@ func (m *Manifests) machinesMadeBy(owner *unstructured.Unstructured) []*unstruct
 	}
 
 	return out
+}
+
+// kubeadmConfigKey is a KubeadmConfig or a KubeadmConfigTemplate.
+type kubeadmConfigKey struct{ kind, namespace, name string }
+
+// formatOf is the format of the bootstrap data of an owner's machines; empty where another bootstrap provider makes it,
+// or the manifests do not have the KubeadmConfig.
+func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format {
+	object, path := owner, []string{"spec", "kubeadmConfigSpec", "format"}
+
+	if owner.GetKind() != "KubeadmControlPlane" {
+		from := []string{"spec", "template", "spec", "bootstrap", "configRef"}
+		path = []string{"spec", "template", "spec", "format"}
+		if owner.GetKind() == "Machine" {
+			from, path = []string{"spec", "bootstrap", "configRef"}, []string{"spec", "format"}
+		}
+
+		ref, _, _ := unstructured.NestedStringMap(owner.Object, from...)
+		object = m.kubeadmConfigs[kubeadmConfigKey{ref["kind"], owner.GetNamespace(), ref["name"]}]
+		if object == nil {
+			return ""
+		}
+	}
+
+	format, _, _ := unstructured.NestedString(object.Object, path...)
+
+	return cmp.Or(bootstrap.Format(format), bootstrap.CloudConfig)
 }
 
 type reference struct{ kind, name string }

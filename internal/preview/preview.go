@@ -12,6 +12,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -47,28 +48,55 @@ type Rendered struct {
 	State []byte
 }
 
-// Render resolves every machine against its engine and renders it. Sessions are shared by machines of one engine.
+// Refused is a machine that cannot be made as it is asked for.
+type Refused struct {
+	Machine
+	Err error
+}
+
+// refusals are why machines cannot be made.
+type refusals map[types.NamespacedName]error
+
+// Render resolves every machine against its engine and renders it. A machine that the engine cannot make is refused,
+// and the others are rendered. Sessions are shared by machines of one engine. err is of an engine that cannot be used.
 func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
-) ([]Rendered, error) {
+) (out []Rendered, refused []Refused, err error) {
 	held := m.held(machines)
-	if err := m.checkGroups(ctx, machines, credentials, sessions); err != nil {
-		return nil, err
+	unplaced, err := m.checkGroups(ctx, machines, credentials, sessions)
+	if err != nil {
+		return nil, nil, err
 	}
-
-	var out []Rendered
 
 	for _, machine := range machines {
-		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
-		if err != nil {
-			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
-				blocker.Explain(err))
+		if err := unplaced[machine.key()]; err != nil {
+			refused = append(refused, Refused{machine, err})
+			continue
 		}
 
-		out = append(out, rendered)
+		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
+
+		switch {
+		case blocker.OfEngine(err) || ctx.Err() != nil:
+			return nil, nil, machine.explain(err)
+		case err != nil:
+			refused = append(refused, Refused{machine, machine.explain(err)})
+		default:
+			out = append(out, rendered)
+		}
 	}
 
-	return out, nil
+	return out, refused, nil
+}
+
+// key of the machine among all of the manifests.
+func (machine *Machine) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: machine.Namespace, Name: machine.Name}
+}
+
+// explain names the machine in an error.
+func (machine *Machine) explain(err error) error {
+	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err))
 }
 
 // held lists by engine who has which address.
@@ -195,7 +223,14 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 
 	addresses, err := machine.allocate(nics, held)
 
+	announced := machine.format
+	if machine.live { // what it was made with is not asked for again
+		announced = ""
+	}
+
 	return desired.Input{
+		Announced:         announced,
+		AnnouncedBy:       machine.From,
 		KubernetesVersion: machine.version,
 		Spec:              machine.spec,
 		Cluster:           machine.olvmCluster.Spec,
@@ -303,6 +338,8 @@ type Result struct {
 	Name      string `json:"name"`
 	// Addresses that it has or would get; what is not known yet is said in words.
 	Addresses []string `json:"addresses"`
+	// Refused says why the machine cannot be made as it is asked for; empty where it can.
+	Refused string `json:"refused,omitempty"`
 	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
 	Replaced string `json:"replaced,omitempty"`
 	Replaces string `json:"replaces,omitempty"`
@@ -329,7 +366,7 @@ func resultOf(machine Machine) *Result {
 }
 
 // Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
-func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
+func Offline(m *Manifests, machines []Machine) []*Result {
 	held := m.held(machines)
 	var out []*Result
 
@@ -340,7 +377,8 @@ func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
 		}
 
 		if err != nil {
-			return nil, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, err)
+			out = append(out, Refused{machine, machine.explain(err)}.Result())
+			continue
 		}
 
 		result := resultOf(machine)
@@ -359,7 +397,15 @@ func Offline(m *Manifests, machines []Machine) ([]*Result, error) {
 		out = append(out, result)
 	}
 
-	return out, nil
+	return out
+}
+
+// Result is the plan of a machine that is refused.
+func (r Refused) Result() *Result {
+	out := resultOf(r.Machine)
+	out.Refused = r.Err.Error()
+
+	return out
 }
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.

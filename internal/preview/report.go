@@ -1,10 +1,12 @@
 package preview
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 )
 
@@ -14,6 +16,8 @@ type Report struct {
 	Owners   []OwnerChange `json:"owners"`
 	// Changed is how many machines would be made, changed, replaced or deleted.
 	Changed int64 `json:"changed"`
+	// Refused is how many cannot be made as they are asked for.
+	Refused int `json:"refused"`
 
 	offline bool
 }
@@ -26,7 +30,10 @@ func NewReport(machines []*Result, owners []OwnerChange, offline bool) Report {
 		offline:  offline,
 	}
 	for _, machine := range machines {
-		if machine.Changed() {
+		switch {
+		case machine.Refused != "":
+			out.Refused++
+		case machine.Changed():
 			out.Changed++
 		}
 	}
@@ -41,11 +48,38 @@ func NewReport(machines []*Result, owners []OwnerChange, offline bool) Report {
 // total is the last line of a report.
 func (r Report) total() string {
 	machines := english.Plural(len(r.Machines), "machine", "")
-	if r.offline && r.Changed == 0 {
-		return machines + "; what would change is not known offline"
+	refused := ""
+	if r.Refused > 0 {
+		refused = fmt.Sprintf(", %s refused", humanize.Comma(int64(r.Refused)))
 	}
 
-	return fmt.Sprintf("%s, %d would change", machines, r.Changed)
+	if r.offline && r.Changed == 0 {
+		return machines + refused + "; what would change is not known offline"
+	}
+
+	return fmt.Sprintf("%s, %s would change%s", machines, humanize.Comma(r.Changed), refused)
+}
+
+// Refusals is an error with the reason of the first machine of each owner that is refused: the machines of one owner are
+// mostly refused for the same. It is nil where none is.
+func (r Report) Refusals() error {
+	if r.Refused == 0 {
+		return nil
+	}
+
+	text := english.Plural(r.Refused, "machine is", "machines are") + " refused"
+	seen := map[string]bool{}
+
+	for _, m := range r.Machines {
+		if m.Refused == "" || seen[m.From] {
+			continue
+		}
+
+		seen[m.From] = true
+		text += "\n" + m.Refused
+	}
+
+	return errors.New(text)
 }
 
 // WriteText writes the report for a terminal.
@@ -59,7 +93,12 @@ func (r Report) WriteText(out io.Writer) error {
 			title += ", in place of " + m.Replaces
 		}
 
-		fmt.Fprintf(&text, "%s\n%s\n%s\n", title, strings.Repeat("-", len(title)), strings.TrimRight(m.Text, "\n")+"\n")
+		body := strings.TrimRight(m.Text, "\n")
+		if m.Refused != "" {
+			body = "REFUSED: " + m.Refused
+		}
+
+		fmt.Fprintf(&text, "%s\n%s\n%s\n\n", title, strings.Repeat("-", len(title)), body)
 	}
 
 	for _, owner := range r.Owners {
@@ -72,48 +111,11 @@ func (r Report) WriteText(out io.Writer) error {
 	return err
 }
 
-// WriteMarkdown writes the report for a comment on a pull request: a table, and the plans folded away.
-func (r Report) WriteMarkdown(out io.Writer) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "### Plan: %s\n\n", r.total())
-
-	for _, owner := range r.Owners {
-		fmt.Fprintf(&text, "- %s\n", escapeCell(owner.String()))
-	}
-
-	if len(r.Owners) > 0 {
-		text.WriteString("\n")
-	}
-
-	text.WriteString("| machine | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
-
-	for _, m := range r.Machines {
-		fmt.Fprintf(&text, "| %s/%s | %s | %s | %s | %s |\n", m.Namespace, m.Name, m.From, m.Cluster,
-			escapeCell(strings.Join(m.Addresses, ", ")), escapeCell(m.summary()))
-	}
-
-	for _, m := range r.Machines {
-		if len(m.Changes) == 0 {
-			continue
-		}
-
-		fence := "```"
-		for strings.Contains(m.Text, fence) {
-			fence += "`"
-		}
-
-		fmt.Fprintf(&text, "\n<details><summary>%s/%s</summary>\n\n%s\n%s\n%s\n\n</details>\n", m.Namespace, m.Name,
-			fence, strings.TrimRight(m.Text, "\n"), fence)
-	}
-
-	_, err := io.WriteString(out, text.String())
-
-	return err
-}
-
 // summary is what would become of the machine, in words.
 func (r *Result) summary() string {
 	switch {
+	case r.Refused != "":
+		return "**refused**: " + r.Refused
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
@@ -139,9 +141,4 @@ func (r *Result) summary() string {
 	}
 
 	return strings.Join(words, ", ")
-}
-
-// escapeCell keeps a text inside of its cell.
-func escapeCell(text string) string {
-	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(text)
 }

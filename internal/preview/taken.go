@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
@@ -30,8 +29,7 @@ func Taken(
 		asked = append(asked, machine.From)
 		found, err := m.taken(ctx, machine, credentials, sessions, guests)
 		if err != nil {
-			return append(errs, fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From,
-				blocker.Explain(err)))
+			return append(errs, machine.explain(err))
 		}
 
 		for _, one := range found {

@@ -1,0 +1,187 @@
+package preview
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+)
+
+const (
+	// maxMarkdown is how many bytes WriteMarkdown writes at most: a comment of GitHub holds 65,536 characters.
+	maxMarkdown = 60_000
+	// maxTable is how many of them lists may have, so that there is room for plans.
+	maxTable = maxMarkdown / 2
+	// maxLast is the room for the lines that say what is left out.
+	maxLast = 1000
+)
+
+// WriteMarkdown writes the report for a comment on a pull request: a table, and the plans folded away. Plans that are
+// equal but for names and addresses are written once. What a comment has no room for is left out and counted; link is
+// where all of it is, empty for nowhere.
+func (r Report) WriteMarkdown(out io.Writer, link string) error {
+	text := &comment{}
+	text.add(maxMarkdown, fmt.Sprintf("### Plan: %s\n\n", r.total()))
+	text.owners(r.Owners)
+	text.table(r.Machines)
+	text.plans(r.Machines)
+	text.last(link)
+	_, err := io.WriteString(out, text.String())
+
+	return err
+}
+
+// comment is a text of limited length, with the names of what was left out.
+type comment struct {
+	strings.Builder
+	left []string
+}
+
+// add writes a part if the text does not grow beyond most with it, and reports whether it did.
+func (c *comment) add(most int, part string) bool {
+	if c.Len()+len(part) > most {
+		return false
+	}
+
+	c.WriteString(part)
+
+	return true
+}
+
+// leave records how many of something are left out.
+func (c *comment) leave(count int, singular, plural string) {
+	if count > 0 {
+		c.left = append(c.left, english.Plural(count, singular, plural))
+	}
+}
+
+func (c *comment) owners(owners []OwnerChange) {
+	left := 0
+
+	for _, owner := range owners {
+		if !c.add(maxTable/2, fmt.Sprintf("- %s\n", escapeCell(owner.String()))) {
+			left++
+		}
+	}
+
+	c.leave(left, "line on an owner of machines", "lines on owners of machines")
+
+	if len(owners) > 0 {
+		c.WriteString("\n")
+	}
+}
+
+// table has a row for each machine: first those that are refused, then those that change.
+func (c *comment) table(machines []*Result) {
+	rank := func(m *Result) int {
+		switch {
+		case m.Refused != "":
+			return 0
+		case m.Changed():
+			return 1
+		}
+
+		return 2
+	}
+	sorted := slices.Clone(machines)
+	slices.SortStableFunc(sorted, func(a, b *Result) int { return cmp.Compare(rank(a), rank(b)) })
+	c.WriteString("| machine | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
+
+	left := 0
+
+	for _, m := range sorted {
+		row := fmt.Sprintf("| %s/%s | %s | %s | %s | %s |\n", m.Namespace, m.Name, m.From, m.Cluster,
+			escapeCell(strings.Join(m.Addresses, ", ")), escapeCell(m.summary()))
+		if !c.add(maxTable, row) {
+			left++
+		}
+	}
+
+	c.leave(left, "row of the table", "rows of the table")
+}
+
+// plans has the plan of each machine that changes, and one for all that have the same.
+func (c *comment) plans(machines []*Result) {
+	left := 0
+
+	for _, same := range equalPlans(machines) {
+		first, fence := same[0], "```"
+		for strings.Contains(first.Text, fence) {
+			fence += "`"
+		}
+
+		var others []string
+		for _, m := range same[1:] {
+			others = append(others, m.Name)
+		}
+
+		title, note := first.Namespace+"/"+first.Name, ""
+		if len(others) > 0 {
+			title += fmt.Sprintf(" and %d more", len(others))
+			note = "The same but for names and addresses: " + strings.Join(others, ", ") + "\n\n"
+		}
+
+		part := fmt.Sprintf("\n<details><summary>%s</summary>\n\n%s%s\n%s\n%s\n\n</details>\n", title, note, fence,
+			strings.TrimRight(first.Text, "\n"), fence)
+		if !c.add(maxMarkdown-maxLast, part) {
+			left++
+		}
+	}
+
+	c.leave(left, "plan", "plans")
+}
+
+// last says what was left out.
+func (c *comment) last(link string) {
+	if len(c.left) == 0 {
+		return
+	}
+
+	where := "`-o text` and `-o json` have all of it"
+	if link != "" {
+		where = fmt.Sprintf("[all of it](%s)", link)
+	}
+
+	fmt.Fprintf(c, "\nLeft out, for a comment has no room for it: %s; %s.\n", english.WordSeries(c.left, "and"), where)
+}
+
+// equalPlans groups the machines that change by their plans, without what is each machine's own.
+func equalPlans(machines []*Result) [][]*Result {
+	var out [][]*Result
+	at := map[string]int{}
+
+	for _, m := range machines {
+		if len(m.Changes) == 0 {
+			continue
+		}
+
+		key := m.From + "\n" + m.impersonal()
+		if i, known := at[key]; known {
+			out[i] = append(out[i], m)
+			continue
+		}
+
+		at[key] = len(out)
+		out = append(out, []*Result{m})
+	}
+
+	return out
+}
+
+// impersonal is the plan without names and addresses of the machine. Spaces that align columns depend on them.
+func (r *Result) impersonal() string {
+	pairs := []string{r.Name, "NAME"}
+	for _, address := range r.Addresses {
+		pairs = append(pairs, `"`+address+`"`, "ADDRESS")
+	}
+
+	return strings.Join(strings.Fields(strings.NewReplacer(pairs...).Replace(r.Text)), " ")
+}
+
+// escapeCell keeps a text inside of its cell.
+func escapeCell(text string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(text)
+}

@@ -1,0 +1,81 @@
+package preview
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// planned is a machine that would be made, with a plan of about 3 KB.
+func planned(owner string, i int, detail string) *Result {
+	name, address := fmt.Sprintf("%s-%d", owner, i), fmt.Sprintf("10.0.%d.%d", i/250, i%250)
+	out := &Result{
+		Cluster:   "prod",
+		From:      "MachineDeployment/" + owner,
+		Namespace: "default",
+		Name:      name,
+		Addresses: []string{address},
+		Changes:   []terraform.Change{{Address: "ovirt_vm.machine", Action: "create"}},
+	}
+	out.Text = fmt.Sprintf("# ovirt_vm.machine will be created\n  name = %q\n  ip   = %q\n  %s\n%s", name, address,
+		detail, strings.Repeat("  + attribute = (known after apply)\n", 80))
+
+	return out
+}
+
+func markdown(t *testing.T, link string, machines ...*Result) string {
+	t.Helper()
+	var out strings.Builder
+	check.Error(t, NewReport(machines, nil, false).WriteMarkdown(&out, link), "")
+
+	return out.String()
+}
+
+func TestEqualPlansAreWrittenOnce(t *testing.T) {
+	out := markdown(t, "", planned("a", 1, "small"), planned("a", 12, "small"), planned("b", 1, "small"),
+		planned("a", 2, "large"))
+
+	check.Equal(t, "plans", strings.Count(out, "<details>"), 3)
+	check.Contains(t, "plans", out, "<summary>default/a-1 and 1 more</summary>\n\n"+
+		"The same but for names and addresses: a-12\n")
+	check.Contains(t, "plans", out, "<summary>default/b-1</summary>")
+	check.Contains(t, "plans", out, "<summary>default/a-2</summary>")
+	check.Lacks(t, "plans", out, "Left out")
+
+	for _, name := range []string{"a-1", "a-12", "b-1", "a-2"} {
+		check.Contains(t, "table", out, "| default/"+name+" | ")
+	}
+}
+
+func TestAPlanFitsIntoAComment(t *testing.T) {
+	const comment = 65_536
+
+	var alike, different []*Result
+	for i := range 3000 {
+		alike = append(alike, planned("a", i, "small"))
+		different = append(different, planned("a", i, fmt.Sprintf("size = %d", i)))
+	}
+
+	refused := planned("z", 1, "small")
+	refused.Changes, refused.Refused = nil, "spec.vmTemplateName: there is none"
+
+	for name, machines := range map[string][]*Result{"equal": alike, "different": different} {
+		out := markdown(t, "https://ci.example.com/1", append(machines, refused)...)
+		if len(out) > comment {
+			t.Errorf("%s plans have %d bytes", name, len(out))
+		}
+
+		check.Contains(t, name, out, "### Plan: 3,001 machines, 3,000 would change, 1 refused\n")
+		check.Contains(t, name, out, "| default/z-1 | MachineDeployment/z | prod | 10.0.0.1 | **refused**: spec.")
+		check.Contains(t, name, out, " rows of the table")
+		check.Contains(t, name, out, "[all of it](https://ci.example.com/1)")
+	}
+
+	out := markdown(t, "", different[:60]...)
+	check.Contains(t, "without a link", out, " plans; `-o text` and `-o json` have all of it.")
+	check.Lacks(t, "a table that fits", out, "rows of the table")
+	check.Equal(t, "61 equal machines", strings.Count(markdown(t, "", alike[:61]...), "<details>"), 1)
+}
