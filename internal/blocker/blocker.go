@@ -115,6 +115,7 @@ func Explain(err error) error {
 		tls  *engine.TLSError
 	)
 	_, message := EngineReason(err)
+
 	switch { // what the manifests say, the command may be given as well
 	case errors.As(err, &tls):
 		message += ", or give it with --ca-file"

@@ -123,8 +123,8 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 	case ignition && format == bootstrap.CloudConfig:
 		return invalidData("spec.virtualMachine.osType",
 			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
-				"format of the KubeadmConfig to ignition (a cluster file has that from --flavor), or another osType for "+
-				"an image with cloud-init",
+				"format of the KubeadmConfig to ignition (a cluster file has that from --flavor), or another osType "+
+				"for an image with cloud-init",
 			os, source)
 	}
 

@@ -23,30 +23,30 @@ const (
 // equal but for names and addresses are written once. What a comment has no room for is left out and counted; link is
 // where all of it is, empty for nowhere.
 func (r Report) WriteMarkdown(out io.Writer, link string) error {
-	text := &comment{}
-	text.add(maxMarkdown, fmt.Sprintf("### Plan: %s\n\n", r.total()))
-	text.owners(r.Owners)
-	text.table(r.Machines)
-	text.plans(r.Machines)
-	text.last(link)
-	_, err := io.WriteString(out, text.String())
+	c := &comment{}
+	c.add(maxMarkdown, fmt.Sprintf("### Plan: %s\n\n", r.total()))
+	c.owners(r.Owners)
+	c.table(r.Machines)
+	c.plans(r.Machines)
+	c.last(link)
+	_, err := io.WriteString(out, c.text.String())
 
 	return err
 }
 
 // comment is a text of limited length, with the names of what was left out.
 type comment struct {
-	strings.Builder
+	text strings.Builder
 	left []string
 }
 
 // add writes a part if the text does not grow beyond most with it, and reports whether it did.
 func (c *comment) add(most int, part string) bool {
-	if c.Len()+len(part) > most {
+	if c.text.Len()+len(part) > most {
 		return false
 	}
 
-	c.WriteString(part)
+	c.text.WriteString(part)
 
 	return true
 }
@@ -70,7 +70,7 @@ func (c *comment) owners(owners []OwnerChange) {
 	c.leave(left, "line on an owner of machines", "lines on owners of machines")
 
 	if len(owners) > 0 {
-		c.WriteString("\n")
+		c.text.WriteString("\n")
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *comment) table(machines []*Result) {
 	}
 	sorted := slices.Clone(machines)
 	slices.SortStableFunc(sorted, func(a, b *Result) int { return cmp.Compare(rank(a), rank(b)) })
-	c.WriteString("| machine | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
+	c.text.WriteString("| machine | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
 
 	left := 0
 
@@ -145,7 +145,8 @@ func (c *comment) last(link string) {
 		where = fmt.Sprintf("[all of it](%s)", link)
 	}
 
-	fmt.Fprintf(c, "\nLeft out, for a comment has no room for it: %s; %s.\n", english.WordSeries(c.left, "and"), where)
+	left := english.WordSeries(c.left, "and")
+	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
 }
 
 // equalPlans groups the machines that change by their plans, without what is each machine's own.

@@ -60,8 +60,8 @@ func (r Report) total() string {
 	return fmt.Sprintf("%s, %s would change%s", machines, humanize.Comma(r.Changed), refused)
 }
 
-// Refusals is an error with the reason of the first machine of each owner that is refused: the machines of one owner are
-// mostly refused for the same. It is nil where none is.
+// Refusals is an error with the reason of the first refused machine of each owner: the machines of one owner are mostly
+// refused for the same. It is nil where none is refused.
 func (r Report) Refusals() error {
 	if r.Refused == 0 {
 		return nil
