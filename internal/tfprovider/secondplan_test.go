@@ -1,4 +1,4 @@
-package terraform_test
+package tfprovider_test
 
 import (
 	"context"
