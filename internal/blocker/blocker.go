@@ -134,3 +134,43 @@ type explained struct {
 
 func (e *explained) Error() string { return e.message }
 func (e *explained) Unwrap() error { return e.err }
+
+// mendedByPeople are the reasons of what stays until a person changes an object or the engine. What may go away by itself
+// is not among them: an engine that is away, addresses that are all in use, a run that failed.
+var mendedByPeople = map[string]bool{
+	infrav1.AddressRangeInvalidReason:         true,
+	infrav1.AffinityGroupConflictReason:       true,
+	infrav1.AffinityGroupNotFoundReason:       true,
+	infrav1.AuthenticationFailedReason:        true,
+	infrav1.BootstrapDataInvalidReason:        true,
+	infrav1.CAConfigMapInvalidReason:          true,
+	infrav1.ClusterNotFoundReason:             true,
+	infrav1.ControlPlaneServicesInvalidReason: true,
+	infrav1.CredentialsNotAllowedReason:       true,
+	infrav1.CredentialsNotFoundReason:         true,
+	infrav1.DataCenterNotFoundReason:          true,
+	infrav1.EndpointInAddressPoolReason:       true,
+	infrav1.EndpointMissingReason:             true,
+	infrav1.EngineNotAllowedReason:            true,
+	infrav1.FailureDomainInvalidReason:        true,
+	infrav1.FailureDomainNotFoundReason:       true,
+	infrav1.HostNotFoundReason:                true,
+	infrav1.IPProfileNotFoundReason:           true,
+	infrav1.InstanceTypeNotFoundReason:        true,
+	infrav1.InvalidHardwareReason:             true,
+	infrav1.InvalidMemoryReason:               true,
+	infrav1.NetworkNotFoundReason:             true,
+	infrav1.NotAnAdministratorReason:          true,
+	infrav1.OperatingSystemNotFoundReason:     true,
+	infrav1.PlacementInvalidReason:            true,
+	infrav1.StorageDomainNotFoundReason:       true,
+	infrav1.TagNotFoundReason:                 true,
+	infrav1.TemplateNotFoundReason:            true,
+	infrav1.UntrustedCertificateReason:        true,
+	infrav1.VMNameConflictReason:              true,
+	infrav1.VNICProfileNotFoundReason:         true,
+	infrav1.VirtualRouterIDInUseReason:        true,
+}
+
+// StaysUntilMended reports whether what has that reason stays until a person changes an object or the engine.
+func StaysUntilMended(reason string) bool { return mendedByPeople[reason] }

@@ -1,6 +1,7 @@
 package clustertree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -30,11 +31,13 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 		Problem: problem(found.cluster, clusterv1.ClusterAvailableCondition),
 	}
 	if infra := &found.olvmCluster; infra.Name != "" {
+		cause, stuck := causeOf(infra)
 		root.Children = append(root.Children, Node{
 			Kind:    "OLVMCluster",
 			Name:    infra.Name,
 			Summary: infra.Spec.OLVMOvirtAPIServer.ServerURL,
-			Problem: problem(infra, infrav1.ReadyCondition),
+			Problem: cmp.Or(cause, problem(infra, infrav1.ReadyCondition)),
+			Stuck:   stuck,
 		})
 	}
 
@@ -46,7 +49,7 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 		root.Children = append(root.Children, found.deployment(&found.deployments.Items[i]))
 	}
 
-	root.Children = append(root.Children, found.take(func(*clusterv1.Machine) bool { return true })...)
+	root.Children = append(root.Children, found.take("", func(*clusterv1.Machine) bool { return true })...)
 
 	return root, nil
 }
@@ -95,8 +98,9 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	return out, nil
 }
 
-// take describes the machines that belong to an owner, and that no owner before has taken.
-func (c *parts) take(belongs func(*clusterv1.Machine) bool) []Node {
+// take describes the machines that belong to an owner, and that no owner before has taken. version is that of the owner;
+// empty without one.
+func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []Node {
 	var out []Node
 
 	for i := range c.machines.Items {
@@ -106,7 +110,8 @@ func (c *parts) take(belongs func(*clusterv1.Machine) bool) []Node {
 		}
 
 		c.taken[machine.Name] = true
-		out = append(out, describeMachine(machine, c.olvmMachines[machine.Spec.InfrastructureRef.Name]))
+		infra := c.olvmMachines[machine.Spec.InfrastructureRef.Name]
+		out = append(out, describeMachine(machine, infra, cmp.Or(version, machine.Spec.Version)))
 	}
 
 	return out
@@ -124,12 +129,11 @@ func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
 	return Node{
 		Kind: "KubeadmControlPlane",
 		Name: kcp.Name,
-		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(kcp.Status.ReadyReplicas, 0),
-			ptr.Deref(kcp.Spec.Replicas, 1), kcp.Spec.Version),
+		Summary: count.summary() + ", " + kcp.Spec.Version,
 		Version: kcp.Spec.Version,
 		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
 		Waiting: count.missing("KubeadmControlPlane "+kcp.Name, kcp),
-		Children: c.take(func(machine *clusterv1.Machine) bool {
+		Children: c.take(kcp.Spec.Version, func(machine *clusterv1.Machine) bool {
 			_, control := machine.Labels[clusterv1.MachineControlPlaneLabel]
 			return control
 		}),
@@ -149,12 +153,11 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 	return Node{
 		Kind: "MachineDeployment",
 		Name: md.Name,
-		Summary: fmt.Sprintf("%d of %d ready, %s", ptr.Deref(md.Status.ReadyReplicas, 0),
-			ptr.Deref(md.Spec.Replicas, 1), version),
+		Summary: count.summary() + ", " + version,
 		Version: version,
 		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),
 		Waiting: count.missing("MachineDeployment "+md.Name, md),
-		Children: c.take(func(machine *clusterv1.Machine) bool {
+		Children: c.take(version, func(machine *clusterv1.Machine) bool {
 			return machine.Labels[clusterv1.MachineDeploymentNameLabel] == md.Name
 		}),
 	}
@@ -164,6 +167,18 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 type replicas struct {
 	wanted, all, ready, upToDate *int32
 	seen                         bool
+}
+
+// summary counts the machines that are ready, and during a rollout those that are up to date.
+func (r replicas) summary() string {
+	wanted, upToDate, all := ptr.Deref(r.wanted, 1), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
+	out := fmt.Sprintf("%d of %d ready", ptr.Deref(r.ready, 0), wanted)
+
+	if all > upToDate {
+		out += fmt.Sprintf(", %d of %d up to date", upToDate, all)
+	}
+
+	return out
 }
 
 // missing is what an owner of machines is still to get, and what its machines say of that; empty for nothing.
@@ -188,30 +203,20 @@ func (r replicas) missing(who string, owner conditions.Getter) string {
 
 	found := conditions.Get(owner, condition)
 	if found != nil && found.Status == metav1.ConditionFalse && found.Message != "" {
-		out += ": " + strings.Join(strings.Fields(found.Message), " ")
+		out += ": " + gist(found.Message)
 	}
 
 	return out
 }
 
-// problem of an object by its condition; empty where it is true.
-func problem(object conditions.Getter, condition string) string {
-	found := conditions.Get(object, condition)
-	switch {
-	case found == nil:
-		return condition + " is not known yet"
-	case found.Status == metav1.ConditionTrue:
-		return ""
-	}
-
-	return strings.TrimSuffix(fmt.Sprintf("%s: %s", found.Reason, found.Message), ": ")
-}
-
-func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine) Node {
+// describeMachine is a machine of an owner of that version.
+func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) Node {
+	trouble, stuck := machineTrouble(machine, infra, version)
 	out := Node{
 		Kind:    "Machine",
 		Name:    machine.Name,
-		Problem: problem(machine, clusterv1.MachineReadyCondition),
+		Problem: trouble,
+		Stuck:   stuck,
 		Machine: &Machine{
 			Phase: machine.Status.Phase, Version: machine.Spec.Version, Node: machine.Status.NodeRef.Name,
 		},

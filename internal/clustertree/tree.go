@@ -21,8 +21,10 @@ type Node struct {
 	// Machine is what there is to say of a machine.
 	Machine  *Machine `json:"machine,omitempty"`
 	Children []Node   `json:"children,omitempty"`
+	// Stuck is the problem where it stays until a person mends it; empty where it may go away by itself.
+	Stuck string `json:"stuck,omitempty"`
 	// Waiting is what an owner of machines is still to get; empty for nothing.
-	Waiting string `json:"-"`
+	Waiting string `json:"waiting,omitempty"`
 	// Version of Kubernetes that an owner of machines is to have.
 	Version string `json:"-"`
 }
@@ -46,7 +48,7 @@ func (n *Node) Trouble() string {
 
 	for _, child := range n.Children {
 		if child.Problem != "" {
-			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, firstLine(child.Problem)))
+			others = append(others, fmt.Sprintf("%s %s: %s", child.Kind, child.Name, gist(child.Problem)))
 		}
 	}
 
@@ -61,7 +63,7 @@ func (n *Node) Trouble() string {
 		return others[0]
 	}
 
-	return n.Kind + " " + n.Name + ": " + firstLine(n.Problem)
+	return n.Kind + " " + n.Name + ": " + gist(n.Problem)
 }
 
 // Machines of a cluster: how many there are, and what is wrong with the first that is not ready.
@@ -75,7 +77,7 @@ func (n *Node) Machines() (count int, trouble string) {
 		for _, machine := range machines {
 			count++
 			if machine.Problem != "" && trouble == "" {
-				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, firstLine(machine.Problem))
+				trouble = fmt.Sprintf("Machine %s: %s", machine.Name, gist(machine.Problem))
 			}
 		}
 	}
@@ -83,9 +85,20 @@ func (n *Node) Machines() (count int, trouble string) {
 	return count, trouble
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
+// StuckAt is what keeps the cluster, or what is below an object of it, from going on until a person mends it; empty for
+// nothing.
+func (n *Node) StuckAt() string {
+	if n.Stuck != "" {
+		return n.Kind + " " + n.Name + ": " + gist(n.Stuck)
+	}
+
+	for i := range n.Children {
+		if stuck := n.Children[i].StuckAt(); stuck != "" {
+			return stuck
+		}
+	}
+
+	return ""
 }
 
 // Print writes the tree for people.
@@ -101,15 +114,17 @@ func (n *Node) Print(out io.Writer) error {
 func (n *Node) print(out *strings.Builder, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 
-	for _, line := range strings.Split(n.Problem, "\n") {
-		if line != "" {
-			below := "  "
-			if len(n.Children) > 0 {
-				below = "│ "
-			}
+	below, sign, text := "  ", "!", n.Problem
+	if len(n.Children) > 0 {
+		below = "│ "
+	}
 
-			fmt.Fprintf(out, "%s%s  ! %s\n", rest, below, line)
-		}
+	if text == "" {
+		sign, text = "…", n.Waiting
+	}
+
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(out, "%s%s  %s %s\n", rest, below, sign, strings.TrimRight(line, "\n"))
 	}
 
 	for i := range n.Children {

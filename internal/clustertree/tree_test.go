@@ -1,10 +1,12 @@
 package clustertree
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 // printed is the tree of objects before.
@@ -147,4 +150,121 @@ func TestTrouble(t *testing.T) {
 	if got := tree.Children[1].Waiting; got != "KubeadmControlPlane cp has 1 of 3 machines up to date" {
 		t.Errorf("the control plane waits for %q", got)
 	}
+}
+
+// TestAMachineThatCannotComeSaysWhy has what Cluster API and the OLVMMachine say of one machine.
+func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
+	refused := []metav1.Condition{
+		{
+			Type:   infrav1.ReadyCondition,
+			Status: metav1.ConditionFalse,
+			Reason: infrav1.TemplateNotFoundReason,
+			Message: "* InfrastructureApplied: spec.vmTemplateName: no such template\n" +
+				"* VirtualMachineRunning: WaitingForVirtualMachine",
+		},
+		{
+			Type:    infrav1.InfrastructureAppliedCondition,
+			Status:  metav1.ConditionFalse,
+			Reason:  infrav1.TemplateNotFoundReason,
+			Message: "spec.vmTemplateName: no such template",
+		},
+	}
+	booting := []metav1.Condition{
+		{Type: infrav1.ReadyCondition, Status: metav1.ConditionFalse, Reason: infrav1.VirtualMachineStartingReason},
+		{
+			Type:    infrav1.VirtualMachineRunningCondition,
+			Status:  metav1.ConditionFalse,
+			Reason:  infrav1.VirtualMachineStartingReason,
+			Message: "VM is wait_for_launch",
+		},
+	}
+	notReady := condition(clusterv1.MachineReadyCondition, false, "NotReady", "* InfrastructureReady:\n  * it waits\n"+
+		"* NodeHealthy: no node yet")
+	kubelet := func(has string) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) {
+			m.Spec.Version = "v1.37.0"
+			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: has}
+		}
+	}
+	outdated := func(m *clusterv1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions,
+			condition(clusterv1.MachineUpToDateCondition, false, "NotUpToDate", "")...)
+	}
+
+	const waits = "Machine new: NotReady: InfrastructureReady: it waits"
+
+	for name, test := range map[string]struct {
+		infra   []metav1.Condition
+		change  func(*clusterv1.Machine)
+		trouble string
+		stuck   bool
+	}{
+		"a name that the engine does not have": {
+			infra:   refused,
+			trouble: "Machine new: TemplateNotFound: spec.vmTemplateName: no such template",
+			stuck:   true,
+		},
+		"a rollout replaces the machine that has it": {
+			infra:   refused,
+			change:  outdated,
+			trouble: "Machine new: TemplateNotFound: spec.vmTemplateName: no such template",
+		},
+		"a VM that boots": {
+			infra:   booting,
+			trouble: "Machine new: VirtualMachineStarting: VM is wait_for_launch",
+		},
+		"only Cluster API has something to say": {trouble: waits},
+		"an image with another kubelet": {
+			change: kubelet("v1.36.1"),
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template old " +
+				"has another version than the machine: name one with v1.37.0",
+			stuck: true,
+		},
+		"an image with the kubelet that is asked for": {change: kubelet("v1.37.0"), trouble: waits},
+		"an older machine that a rollout replaces": {
+			change: func(m *clusterv1.Machine) {
+				kubelet("v1.35.0")(m)
+				m.Spec.Version = "v1.36.1"
+				outdated(m)
+			},
+			trouble: waits,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machine("new", "new", "Pending", nil, slices.Clone(notReady))
+			if test.change != nil {
+				test.change(m)
+			}
+
+			infra := &infrav1.OLVMMachine{ObjectMeta: meta("new", nil)}
+			infra.Spec.VMTemplateName = "old"
+			infra.Status.Conditions = test.infra
+
+			tree := &Node{Kind: "Cluster", Name: "prod", Children: []Node{describeMachine(m, infra, "v1.37.0")}}
+			_, trouble := tree.Machines()
+			check.Equal(t, "trouble", trouble, test.trouble)
+
+			stuck := ""
+			if test.stuck {
+				stuck = test.trouble
+			}
+
+			check.Equal(t, "stuck", tree.StuckAt(), stuck)
+		})
+	}
+}
+
+// TestARolloutIsSeen has a control plane that is ready, and of whose machines one is old.
+func TestARolloutIsSeen(t *testing.T) {
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
+	kcp.Spec.Version, kcp.Spec.Replicas = "v1.37.0", ptr.To[int32](1)
+	kcp.Status.Replicas, kcp.Status.ReadyReplicas = ptr.To[int32](2), ptr.To[int32](1)
+	kcp.Status.UpToDateReplicas = ptr.To[int32](0)
+	kcp.Status.Conditions = condition(controlplanev1.KubeadmControlPlaneAvailableCondition, true, "Available", "")
+
+	var out strings.Builder
+	node := (&parts{}).controlPlane(kcp)
+	check.Error(t, node.Print(&out), "")
+	check.Equal(t, "the tree", out.String(), "KubeadmControlPlane/cp  1 of 1 ready, 0 of 2 up to date, v1.37.0\n"+
+		"    … KubeadmControlPlane cp has 0 of 1 machines up to date\n")
 }

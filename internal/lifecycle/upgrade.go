@@ -385,7 +385,7 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 
 	for _, child := range tree.Children {
 		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
-			return errors.New(child.Waiting)
+			return waiting(tree, child.Waiting)
 		}
 	}
 

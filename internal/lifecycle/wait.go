@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/clustertree"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
 
 // The checks of this file succeed when something has come about. Until then their errors say what is missing.
@@ -53,7 +55,7 @@ func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error
 
 	for _, child := range tree.Children {
 		if child.Waiting != "" {
-			return errors.New(child.Waiting)
+			return waiting(tree, child.Waiting)
 		}
 	}
 
@@ -104,5 +106,15 @@ func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error 
 		return err
 	}
 
-	return errors.New(tree.Trouble())
+	return waiting(tree, tree.Trouble())
+}
+
+// waiting is the error of a check that waits for what is in a tree. It is final where the tree does not go on.
+func waiting(tree *clustertree.Node, what string) error {
+	stuck := tree.StuckAt()
+	if stuck == "" {
+		return errors.New(what)
+	}
+
+	return progress.Final(errors.New(stuck))
 }

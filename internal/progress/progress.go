@@ -14,7 +14,11 @@ const (
 	// PollInterval is how often Wait repeats its check.
 	PollInterval = time.Second
 	// reminderInterval is how often a wait without news repeats what it waits for.
-	reminderInterval = 30 * time.Second
+	reminderInterval = 10 * time.Second
+	// finalAfter is how long an error has to stay final until Wait gives up: what was just written has its effect first.
+	finalAfter = 15 * time.Second
+	// maxNews is how many bytes of an error Wait shows while it waits.
+	maxNews = 200
 )
 
 // ErrInterrupted ends what the user has interrupted.
@@ -71,13 +75,22 @@ func (d *Display) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// finalError is one that waiting does not mend.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// Final marks an error of a check as one that waiting does not mend: Wait ends with it, when it stays.
+func Final(err error) error { return &finalError{err} }
+
 // Wait repeats a check until it succeeds. Errors of the check, those of the network among them, are what it waits for:
-// each is said when it changes. After the timeout, and after an interrupt, Wait returns the last one.
+// each is said when it changes. After the timeout, after an interrupt, and when an error stays final, Wait returns the
+// last one.
 func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	begin, said, last := time.Now(), time.Now(), ""
+	w := wait{display: d, begin: time.Now()}
 
 	for {
 		err := check(limited)
@@ -85,23 +98,70 @@ func (d *Display) Wait(ctx context.Context, timeout time.Duration, check func(co
 			return nil
 		}
 
-		if limited.Err() == nil && (err.Error() != last || time.Since(said) > reminderInterval) {
-			said, last = time.Now(), err.Error()
-			d.Say("%s (%.0f s)", last, time.Since(begin).Seconds())
+		if limited.Err() == nil {
+			w.heed(err)
+		}
+
+		if w.final() {
+			return fmt.Errorf("it waits in vain: %s", w.last)
 		}
 
 		select {
 		case <-limited.Done():
-			if last == "" { // the first check took all the time
-				last = err.Error()
+			if w.last == "" { // the first check took all the time
+				w.last = err.Error()
 			}
 
 			if ctx.Err() != nil {
-				return fmt.Errorf("%w; it waited for this: %s", ErrInterrupted, last)
+				return fmt.Errorf("%w; it waited for this: %s", ErrInterrupted, w.last)
 			}
 
-			return fmt.Errorf("not done after %s: %s", timeout, last)
+			return fmt.Errorf("not done after %s: %s", timeout, w.last)
 		case <-time.After(PollInterval):
 		}
 	}
+}
+
+// wait is a Wait that goes on.
+type wait struct {
+	display *Display
+	begin   time.Time
+	// last error of the check, and when it was said last.
+	last string
+	said time.Time
+	// finalSince is when the last error came; zero where it is not final.
+	finalSince time.Time
+}
+
+// heed takes an error of the check, and says it where it is news, or was not said for a while.
+func (w *wait) heed(err error) {
+	text := err.Error()
+	isNew := text != w.last
+
+	var final *finalError
+
+	switch {
+	case !errors.As(err, &final):
+		w.finalSince = time.Time{}
+	case isNew || w.finalSince.IsZero():
+		w.finalSince = time.Now()
+	}
+
+	if isNew || time.Since(w.said) > reminderInterval {
+		w.last, w.said = text, time.Now()
+		w.display.Say("%s (%.0f s)", shorten(text), time.Since(w.begin).Seconds())
+	}
+}
+
+// final reports whether the last error is final, and has stayed.
+func (w *wait) final() bool { return !w.finalSince.IsZero() && time.Since(w.finalSince) >= finalAfter }
+
+// shorten cuts a text to a line; all of it is in the error of Wait.
+func shorten(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= maxNews {
+		return text
+	}
+
+	return strings.ToValidUTF8(text[:maxNews], "") + " …"
 }

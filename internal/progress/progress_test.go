@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestStep(t *testing.T) {
@@ -69,4 +73,46 @@ func TestWaitNamesWhatItWaitedFor(t *testing.T) {
 	if !errors.Is(err, ErrInterrupted) || !strings.HasSuffix(err.Error(), "no machines") {
 		t.Errorf("after an interrupt: %v", err)
 	}
+}
+
+func TestWaitEndsWhenAnErrorStaysFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var out bytes.Buffer
+
+		err := To(&out).Wait(t.Context(), time.Hour, func(context.Context) error {
+			if time.Since(begin) < 5*time.Second {
+				return Final(errors.New("no template")) // which goes away
+			}
+
+			if time.Since(begin) < 8*time.Second {
+				return errors.New("no address")
+			}
+
+			return fmt.Errorf("Machine a: %w", Final(errors.New("no network")))
+		})
+		check.Error(t, err, "it waits in vain: Machine a: no network")
+		check.Equal(t, "the time that it waits", time.Since(begin), 8*time.Second+finalAfter)
+	})
+}
+
+func TestWaitShowsWhatItWaitsForInALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := "no address\n" + strings.Repeat("ä", 300)
+		var out bytes.Buffer
+
+		err := To(&out).Wait(t.Context(), 25*time.Second, func(context.Context) error { return errors.New(long) })
+		check.Error(t, err, long)
+
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		check.Length(t, "lines: at once, and each ten seconds", lines, 3)
+
+		for _, line := range lines {
+			check.Contains(t, "line", line, "no address ää")
+			check.Contains(t, "line", line, "ä …")
+			if len(line) > maxNews+20 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+	})
 }

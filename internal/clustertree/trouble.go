@@ -1,0 +1,117 @@
+package clustertree
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// problem of an object by its condition; empty where it is true.
+func problem(object conditions.Getter, condition string) string {
+	found := conditions.Get(object, condition)
+	switch {
+	case found == nil:
+		return condition + " is not known yet"
+	case found.Status == metav1.ConditionTrue:
+		return ""
+	}
+
+	between := " "
+	if strings.HasPrefix(found.Message, "* ") { // a list of Cluster API
+		between = "\n"
+	}
+
+	return strings.TrimRight(found.Reason+":"+between+found.Message, ": \n")
+}
+
+// causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that explains
+// it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or new.
+func causeOf(object conditions.Getter) (cause, stuck string) {
+	ready := conditions.Get(object, infrav1.ReadyCondition)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return "", ""
+	}
+
+	for _, c := range object.GetConditions() {
+		if c.Type != infrav1.ReadyCondition && c.Reason == ready.Reason && c.Message != "" {
+			cause = c.Reason + ": " + c.Message
+			break
+		}
+	}
+
+	if cause != "" && blocker.StaysUntilMended(ready.Reason) {
+		stuck = cause
+	}
+
+	return cause, stuck
+}
+
+// machineTrouble is what keeps a machine from being ready and up to date. stuck is the same where it stays until a person
+// mends it. version is that of the machine's owner.
+func machineTrouble(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) (trouble, stuck string) {
+	if machine.DeletionTimestamp.IsZero() {
+		if other := otherKubelet(machine, infra, version); other != "" {
+			return other, other
+		}
+	}
+
+	trouble = problem(machine, clusterv1.MachineReadyCondition)
+	if trouble == "" || infra == nil {
+		return trouble, ""
+	}
+
+	cause, stuck := causeOf(infra)
+	if cause != "" {
+		trouble = cause
+	}
+
+	// A rollout replaces the machine, whatever it needs.
+	if conditions.IsFalse(machine, clusterv1.MachineUpToDateCondition) || !machine.DeletionTimestamp.IsZero() {
+		stuck = ""
+	}
+
+	return trouble, stuck
+}
+
+// otherKubelet says that the image of a machine has another kubelet than the machine asks for; empty where it has not,
+// or where a rollout replaces the machine for its version.
+func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) string {
+	node := machine.Status.NodeInfo
+	if node == nil || node.KubeletVersion == "" || node.KubeletVersion == machine.Spec.Version ||
+		machine.Spec.Version != version {
+		return ""
+	}
+
+	image := "its image"
+	if infra != nil {
+		image = "VM template " + infra.Spec.VMTemplateName
+	}
+
+	return fmt.Sprintf("OtherKubelet: its node has kubelet %s, and %s is asked for; %s has another version than the "+
+		"machine: name one with %s", node.KubeletVersion, version, image, version)
+}
+
+// gist of a message in one line: of a list of Cluster API, the first entry with all that it stands below.
+func gist(message string) string {
+	var path []string
+
+	for line := range strings.Lines(message) {
+		text := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "* "))
+		if text == "" {
+			continue
+		}
+
+		path = append(path, text)
+		if !strings.HasSuffix(text, ":") {
+			break
+		}
+	}
+
+	return strings.TrimSuffix(strings.Join(path, " "), ":")
+}
