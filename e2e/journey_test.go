@@ -644,6 +644,25 @@ func TestTheJourney(t *testing.T) {
 	j.expectRest(suite.plane)
 }
 
+// expectScaledNumberIsKept scales the workers to none, and starts the cluster with a file that asks for one.
+func (j *journey) expectScaledNumberIsKept() {
+	j.t.Helper()
+	j.does("scale", j.name, "-n", j.namespace, "--workers", "0")
+
+	_, problems := j.does("start", "-f", j.file, "--timeout", "4m")
+	check.Contains(j.t, "what it says", problems, "keeps its replicas, 0, which olvmctl scale has written; "+j.file+
+		" asks for 1, ")
+	check.Equal(j.t, "VMs after a start with the file of before", len(j.vms()), 1)
+}
+
+// expectStartAfterDelete deletes the cluster, and starts it before its namespace is gone.
+func (j *journey) expectStartAfterDelete() {
+	j.t.Helper()
+	j.does("delete", j.name, "-n", j.namespace, "--preserve", "--timeout", "4m", "--yes")
+	_, problems := j.does("start", "-f", j.file, "--timeout", "4m")
+	check.Contains(j.t, "what start waits for", problems, "namespace "+j.namespace+" is still being deleted")
+}
+
 // TestTheJourneyWithoutAManagementCluster has olvmctl run one, stop it, start it again with what is in it, and forget
 // it.
 func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
@@ -690,7 +709,8 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		}
 	}
 
-	j.does("scale", "lone", "-n", j.namespace, "--workers", "0")
+	j.expectScaledNumberIsKept()
+	j.expectStartAfterDelete()
 	j.does("delete", "lone", "-n", j.namespace, "--timeout", "4m", "--yes")
 	if left := j.vms(); len(left) != 0 {
 		t.Errorf("VMs are left: %+v", left)

@@ -127,8 +127,8 @@ func (c *parts) controlPlane(kcp *controlplanev1.KubeadmControlPlane) Node {
 	}
 
 	return Node{
-		Kind: "KubeadmControlPlane",
-		Name: kcp.Name,
+		Kind:    "KubeadmControlPlane",
+		Name:    kcp.Name,
 		Summary: count.summary() + ", " + kcp.Spec.Version,
 		Version: kcp.Spec.Version,
 		Problem: problem(kcp, controlplanev1.KubeadmControlPlaneAvailableCondition),
@@ -151,8 +151,8 @@ func (c *parts) deployment(md *clusterv1.MachineDeployment) Node {
 	}
 
 	return Node{
-		Kind: "MachineDeployment",
-		Name: md.Name,
+		Kind:    "MachineDeployment",
+		Name:    md.Name,
 		Summary: count.summary() + ", " + version,
 		Version: version,
 		Problem: problem(md, clusterv1.MachineDeploymentAvailableCondition),

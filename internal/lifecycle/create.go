@@ -313,9 +313,8 @@ func (c *creation) apply(ctx context.Context) error {
 	key := c.secretKey()
 
 	for _, name := range []string{c.namespace(), key.Namespace} {
-		err := c.management.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("failed to make namespace %s: %w", name, err)
+		if err := c.makeNamespace(ctx, name, labels); err != nil {
+			return err
 		}
 	}
 
@@ -332,13 +331,31 @@ func (c *creation) apply(ctx context.Context) error {
 		options = append(options, client.ForceOwnership)
 	}
 
-	err := manifest.Apply(ctx, c.management.Client, c.File.Objects, options...)
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%w\n%s: change %s, or give --force-conflicts", err,
-			"another field manager has changed what the cluster file sets", c.File.Path)
+	for {
+		err := manifest.Apply(ctx, c.management.Client, c.File.Objects, options...)
+		if !c.keepScale(ctx, err) {
+			return c.explainConflict(ctx, err)
+		}
+	}
+}
+
+// makeNamespace makes a namespace where there is none. One that Delete has just deleted has to go first.
+func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
+	if checkNotTerminating(ctx, c.management.Cluster, name) != nil {
+		err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
+			return checkNotTerminating(ctx, c.management.Cluster, name)
+		})
+		if err != nil {
+			return err
+		}
 	}
 
-	return err
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if err := c.management.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("failed to make namespace %s: %w", name, err)
+	}
+
+	return nil
 }
 
 // writeKubeconfig writes the kubeconfig of the cluster to its file.

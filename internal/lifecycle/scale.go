@@ -15,6 +15,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 )
 
+// fieldOwnerOfScale is what Create names, where a cluster file asks for other numbers than Scale has written.
+const fieldOwnerOfScale = client.FieldOwner("olvmctl-scale")
+
 // ScaleOptions say how many machines a cluster is to have.
 type ScaleOptions struct {
 	// Management is the management cluster, and the namespace of the cluster in it.
@@ -135,7 +138,7 @@ func (o ScaleOptions) scaleTopology(
 		topology.Workers.MachineDeployments[at].Replicas = o.Workers
 	}
 
-	if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+	if err := in.Patch(ctx, cluster, client.MergeFrom(before), fieldOwnerOfScale); err != nil {
 		return fmt.Errorf("failed to scale the topology: %w", err)
 	}
 
@@ -159,7 +162,7 @@ func scaleObject(
 	ctx context.Context, in *mgmtcluster.Cluster, object client.Object, replicas int32, say func(line string),
 ) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	if err := in.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := in.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), fieldOwnerOfScale); err != nil {
 		return fmt.Errorf("failed to scale %s: %w", object.GetName(), err)
 	}
 

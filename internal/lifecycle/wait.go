@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dustin/go-humanize/english"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,6 +61,25 @@ func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error
 	}
 
 	return nil
+}
+
+// checkNotTerminating succeeds when a namespace is not being deleted. Where that cannot be read, it succeeds, too.
+func checkNotTerminating(ctx context.Context, in *mgmtcluster.Cluster, name string) error {
+	namespace := &corev1.Namespace{}
+	err := in.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if err != nil || namespace.Status.Phase != corev1.NamespaceTerminating {
+		return nil //nolint:nilerr // what comes next needs the namespace, and reports that it is not there
+	}
+
+	text := fmt.Sprintf("namespace %s is still being deleted", name)
+
+	for _, c := range namespace.Status.Conditions {
+		if c.Type == corev1.NamespaceContentRemaining && c.Status == corev1.ConditionTrue {
+			text += ": " + c.Message
+		}
+	}
+
+	return errors.New(text)
 }
 
 // checkGone succeeds when the Cluster and all objects of this provider are gone.

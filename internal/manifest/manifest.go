@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -140,15 +141,67 @@ func Write(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// Apply applies objects by server-side apply; the options name the field owner.
+// ConflictError is an object that was not applied, for others have changed fields of it.
+type ConflictError struct {
+	// Object that was to be applied.
+	Object *unstructured.Unstructured
+	Fields []ConflictField
+	err    error
+}
+
+// ConflictField is a field that another field manager has changed. Its path has no dot at its beginning.
+type ConflictField struct{ Path, Manager string }
+
+func (e *ConflictError) Error() string {
+	text := fmt.Sprintf("failed to apply %s %s: ", e.Object.GetKind(), client.ObjectKeyFromObject(e.Object))
+	if len(e.Fields) == 0 {
+		return text + e.err.Error()
+	}
+
+	return text + "others have changed it"
+}
+
+func (e *ConflictError) Unwrap() error { return e.err }
+
+// managerIn finds the field manager in the message of a conflict.
+var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
+
+// Apply applies objects by server-side apply; the options name the field owner. The error is a *ConflictError where other
+// field managers have changed what is applied.
 func Apply(
 	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
 ) error {
 	for _, object := range objects {
-		if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...); err != nil {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+		if apierrors.IsConflict(err) {
+			return &ConflictError{Object: object, Fields: conflictsOf(err), err: err}
+		}
+
+		if err != nil {
 			return fmt.Errorf("failed to apply %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
 
 	return nil
+}
+
+// conflictsOf are the fields that a refusal of the API server names.
+func conflictsOf(err error) []ConflictField {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+
+	var out []ConflictField
+
+	for _, cause := range status.Status().Details.Causes {
+		manager := cause.Message
+		if found := managerIn.FindStringSubmatch(cause.Message); found != nil {
+			manager = found[1]
+		}
+
+		out = append(out, ConflictField{Path: strings.TrimPrefix(cause.Field, "."), Manager: manager})
+	}
+
+	return out
 }
