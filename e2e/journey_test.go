@@ -352,6 +352,8 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 		j.t.Errorf("nobody was asked: %d, %s", code, problems)
 	}
 
+	j.expectUpgradeStopsAtAnOldImage(kubeconfig)
+
 	before := j.vms()
 	j.does(append(upgrade, "--yes")...)
 
@@ -373,6 +375,23 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 			j.t.Error("start has replaced a machine")
 		}
 	}
+}
+
+// expectUpgradeStopsAtAnOldImage asks for another version and keeps the image, whose kubelet is of the version before.
+func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
+	j.t.Helper()
+	on := []string{j.name, "-n", j.namespace, "--kubeconfig", kubeconfig}
+
+	code, _, problems := j.olvmctl(append([]string{"upgrade", "--kubernetes-version", "1.37.0", "--yes", "--timeout", "4m"},
+		on...)...)
+	check.Equal(j.t, "the exit code of an upgrade with an old image", code, 1)
+	check.Contains(j.t, "what upgrade says", problems, "it waits in vain: Machine ")
+	check.Contains(j.t, "what upgrade says", problems, "its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template "+
+		"ock-1.36 has another version")
+
+	out, _ := j.does(append([]string{"describe"}, on...)...)
+	check.Contains(j.t, "the tree", out, " up to date, v1.37.0\n")
+	check.Contains(j.t, "the tree", out, "! OtherKubelet: ")
 }
 
 // expectRefusal starts the cluster with a wrong password, which changes nothing in its management cluster.
