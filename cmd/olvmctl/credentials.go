@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
 
@@ -29,9 +30,12 @@ const credentialsHelp = `The engine is the one that the OLVMCluster names. Its c
 the Secret and the ConfigMap of the manifests; or from the environment variables OLVM_USERNAME and
 OLVM_PASSWORD or the file of --credentials, and the file of --ca-file.`
 
-// read reads the files and the environment; what is not said is empty.
-func (a *accessFlags) read() (preview.Credentials, error) {
+// read reads the files and the environment; what is not said is empty. clusterFile is the path of the cluster file;
+// empty for manifests.
+func (a *accessFlags) read(clusterFile string) (preview.Credentials, error) {
 	out := preview.Credentials{Username: os.Getenv("OLVM_USERNAME"), Password: os.Getenv("OLVM_PASSWORD")}
+	out.Places = a.places(clusterFile, out.Username != "" || a.credentials != "")
+
 	if a.credentials != "" {
 		var err error
 		if out.Username, out.Password, err = readCredentials(a.credentials); err != nil {
@@ -51,6 +55,27 @@ func (a *accessFlags) read() (preview.Credentials, error) {
 	}
 
 	return out, nil
+}
+
+// places are where the user corrects the connection to the engine: in a cluster file, or in manifests where there is
+// none. given reports that the credentials are not those of manifests.
+func (a *accessFlags) places(clusterFile string, given bool) blocker.Places {
+	out := blocker.Places{CA: blocker.OfManifests.CA + ", or give it with --ca-file"}
+
+	if clusterFile != "" {
+		const server = ": providers.olvm.olvmOvirtAPIServer."
+		out.CA, out.URL = clusterFile+server+"serverCAPath", clusterFile+server+"serverURL"
+	}
+
+	if clusterFile != "" || given {
+		out.Credentials = a.from()
+	}
+
+	if a.caFile != "" {
+		out.CA = "--ca-file"
+	}
+
+	return out
 }
 
 // from is where the credentials come from.

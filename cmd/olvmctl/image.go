@@ -40,7 +40,7 @@ func (f *engineFlags) addFlags(set *pflag.FlagSet) {
 
 // complete takes from the cluster file what no flag says, and returns how the engine is reached.
 func (f *engineFlags) complete() (engine.Config, error) {
-	credentials, err := f.access.read()
+	credentials, err := f.access.read(f.file.path)
 	if err != nil {
 		return engine.Config{}, err
 	}
@@ -90,7 +90,16 @@ func (f *engineFlags) atEngine(ctx context.Context, do func(*engineSession) erro
 		return err
 	}
 
-	return do(&engineSession{Client: client, config: config, sessions: sessions})
+	at := f.access.places(f.file.path, true)
+	if f.server != "" {
+		at.URL = "--server"
+	}
+
+	if f.file.path == "" {
+		at.CA = "--ca-file"
+	}
+
+	return blocker.Explain(do(&engineSession{Client: client, config: config, sessions: sessions}), at)
 }
 
 // engineSession is a client of an engine, with what it was made of.
@@ -156,7 +165,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 func listTemplates(ctx context.Context, session *engine.Client) ([]listedTemplate, error) {
 	templates, err := session.Templates(ctx)
 	if err != nil {
-		return nil, blocker.Explain(err)
+		return nil, err
 	}
 
 	list := []listedTemplate{}

@@ -568,6 +568,52 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 }
 
+// TestRemediesOfAClusterFileNameNoSecret has engines that refuse the user of a cluster file, who has no Secret or ConfigMap.
+func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+
+	for name, test := range map[string]struct {
+		changes  []string
+		password string
+		want     string
+	}{
+		"no credentials": {
+			want: "the credentials of the engine: they are not there; give OLVM_USERNAME and OLVM_PASSWORD",
+		},
+		"a wrong password": {
+			password: "wrong",
+			want:     "correct the user name (with its domain, such as admin@internal) and password in OLVM_USERNAME and OLVM_PASSWORD",
+		},
+		"no CA": {
+			changes:  []string{", serverCAPath: ca.pem", ""},
+			password: s.sim.Password(),
+			want:     "cluster.yaml: providers.olvm.olvmOvirtAPIServer.serverCAPath",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("OLVM_PASSWORD", test.password)
+			if test.password == "" {
+				t.Setenv("OLVM_USERNAME", "")
+			}
+
+			for _, command := range []string{"validate --engine", "plan", "render -o " + t.TempDir(), "image list"} {
+				path := s.clusterFile(test.changes...)
+				code, out, problems := s.run("", append(strings.Fields(command), "-f", path)...)
+				check.Equal(t, command+": the exit code", code, 1)
+
+				for _, kind := range []string{"the Secret", "the ConfigMap", "spec.olvm"} {
+					check.Lacks(t, command, out+problems, kind)
+				}
+
+				if command != "image list" || test.password != "" {
+					check.Contains(t, command, out+problems, test.want)
+				}
+			}
+		})
+	}
+}
+
 func TestAPlanForAPullRequest(t *testing.T) {
 	s := newSite(t)
 	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "markdown")

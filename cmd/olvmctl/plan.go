@@ -134,7 +134,7 @@ func (p *planFlags) results(
 		return preview.Offline(manifests, machines), nil
 	}
 
-	credentials, err := p.read()
+	credentials, err := p.read(p.cluster.path)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func renderAll(ctx context.Context, s streams, from sourceFlags, dir string) err
 		return err
 	}
 
-	credentials, err := from.read()
+	credentials, err := from.read(from.cluster.path)
 	if err != nil {
 		return err
 	}

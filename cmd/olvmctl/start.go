@@ -86,7 +86,7 @@ func (f *startFlags) run(ctx context.Context, s streams) error {
 		return err
 	}
 
-	credentials, err := f.access.read()
+	credentials, err := f.access.read(f.file.path)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (v *validateFlags) run(ctx context.Context, s streams) error {
 }
 
 func (v *validateFlags) askEngine(ctx context.Context, cluster clusterfile.Loaded) []error {
-	credentials, err := v.read()
+	credentials, err := v.read(v.file.path)
 	if err != nil {
 		return []error{err}
 	}

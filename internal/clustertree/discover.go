@@ -98,8 +98,8 @@ func partsOf(ctx context.Context, reader client.Reader, cluster *clusterv1.Clust
 	return out, nil
 }
 
-// take describes the machines that belong to an owner, and that no owner before has taken. version is that of the owner;
-// empty without one.
+// take describes the machines that belong to an owner, and that no owner before has taken. version is that of the
+// owner; empty without one.
 func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []Node {
 	var out []Node
 

@@ -30,8 +30,8 @@ func problem(object conditions.Getter, condition string) string {
 	return strings.TrimRight(found.Reason+":"+between+found.Message, ": \n")
 }
 
-// causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that explains
-// it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or new.
+// causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that
+// explains it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or new.
 func causeOf(object conditions.Getter) (cause, stuck string) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -52,8 +52,8 @@ func causeOf(object conditions.Getter) (cause, stuck string) {
 	return cause, stuck
 }
 
-// machineTrouble is what keeps a machine from being ready and up to date. stuck is the same where it stays until a person
-// mends it. version is that of the machine's owner.
+// machineTrouble is what keeps a machine from being ready and up to date. stuck is the same where it stays until a
+// person mends it. version is that of the machine's owner.
 func machineTrouble(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) (trouble, stuck string) {
 	if machine.DeletionTimestamp.IsZero() {
 		if other := otherKubelet(machine, infra, version); other != "" {

@@ -52,13 +52,10 @@ var authRetry = []time.Duration{30 * time.Second, 2 * time.Minute, time.Hour}
 var directoryRetry = []time.Duration{30 * time.Second, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
 // finalRefusals are the engine's words for refusals that no later try changes.
-var finalRefusals = []string{
-	"No valid profile found",
-	"No user name found",
-	"disabled or locked",
-	"password has expired",
-	"account has expired",
-}
+var finalRefusals = append([]string{"No valid profile found", "No user name found"}, closedUsers...)
+
+// closedUsers are those of them that are not about the user name or the password.
+var closedUsers = []string{"disabled or locked", "password has expired", "account has expired"}
 
 // authPause is how long credentials are not tried that were refused with those words, for the n-th time in a row.
 func authPause(username, message string, failures int) time.Duration {

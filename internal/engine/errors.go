@@ -57,6 +57,11 @@ type AuthError struct {
 	RetryAt time.Time
 }
 
+// Closed reports whether the engine refuses the user whatever the password is: it is locked, disabled or expired.
+func (e *AuthError) Closed() bool {
+	return slices.ContainsFunc(closedUsers, func(words string) bool { return strings.Contains(e.Message, words) })
+}
+
 func (e *AuthError) Error() string {
 	return fmt.Sprintf("engine refuses user %q: %s", e.Username, e.Message)
 }

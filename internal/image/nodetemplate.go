@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -55,16 +54,16 @@ func (t NodeTemplate) Make(
 
 	dc, err := client.DataCenter(ctx, cmp.Or(t.DataCenter, defaultDataCenter))
 	if err != nil {
-		return "", blocker.Explain(err)
+		return "", err
 	}
 
 	cluster, err := client.Cluster(ctx, dc, t.Cluster)
 	if err != nil {
-		return "", blocker.Explain(err)
+		return "", err
 	}
 
 	if there, err := client.FindTemplates(ctx, t.Name); err != nil {
-		return "", blocker.Explain(err)
+		return "", err
 	} else if len(there) > 0 { // before an upload
 		return "", &ExistsError{Name: t.Name, ID: there[0].ID.String()}
 	}
@@ -104,7 +103,7 @@ func (t NodeTemplate) disk(ctx context.Context, client *engine.Client) (id engin
 
 	there, err := client.FindImageDisks(ctx, t.Disk)
 	if err != nil {
-		return "", false, blocker.Explain(err)
+		return "", false, err
 	}
 
 	if len(there) != 1 {

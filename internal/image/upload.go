@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
@@ -110,17 +109,17 @@ func (u Upload) diskSize(file *diskFile) (int64, error) {
 func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFile) (engine.UploadOptions, error) {
 	dc, err := client.DataCenter(ctx, cmp.Or(u.DataCenter, defaultDataCenter))
 	if err != nil {
-		return engine.UploadOptions{}, blocker.Explain(err)
+		return engine.UploadOptions{}, err
 	}
 
 	domain, err := client.StorageDomain(ctx, dc, u.StorageDomain)
 	if err != nil {
-		return engine.UploadOptions{}, blocker.Explain(err)
+		return engine.UploadOptions{}, err
 	}
 
 	sparse, err := client.SparseOn(ctx, domain.ID, file.header.Format)
 	if err != nil {
-		return engine.UploadOptions{}, blocker.Explain(err)
+		return engine.UploadOptions{}, err
 	}
 
 	options := engine.UploadOptions{
@@ -144,7 +143,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 
 	there, err := client.FindImageDisks(ctx, u.Disk)
 	if err != nil {
-		return engine.UploadOptions{}, blocker.Explain(err)
+		return engine.UploadOptions{}, err
 	}
 
 	for i := range there {

@@ -16,8 +16,8 @@ import (
 // replicas is the field that Scale changes.
 var replicas = []string{"spec", "replicas"}
 
-// keepScale takes the number of replicas out of the manifest that was refused for the one that Scale has written, so that
-// it stays. Where something else was refused, it reports false.
+// keepScale takes the number of replicas out of the manifest that was refused for the one that Scale has written, so
+// that it stays. Where something else was refused, it reports false.
 func (c *creation) keepScale(ctx context.Context, err error) bool {
 	var conflict *manifest.ConflictError
 	if !errors.As(err, &conflict) || !slices.Equal(conflict.Fields, []manifest.ConflictField{{

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
@@ -77,6 +78,8 @@ func (c *creation) tryLogin(ctx context.Context) error {
 	var refused *engine.AuthError
 
 	switch {
+	case errors.As(err, &refused) && refused.Closed():
+		return blocker.Explain(err, c.Engine.Places)
 	case errors.As(err, &refused):
 		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", c.EngineFrom, refused,
 			c.secretKey())

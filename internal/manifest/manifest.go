@@ -166,8 +166,8 @@ func (e *ConflictError) Unwrap() error { return e.err }
 // managerIn finds the field manager in the message of a conflict.
 var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
 
-// Apply applies objects by server-side apply; the options name the field owner. The error is a *ConflictError where other
-// field managers have changed what is applied.
+// Apply applies objects by server-side apply; the options name the field owner. The error is a *ConflictError where
+// other field managers have changed what is applied.
 func Apply(
 	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
 ) error {

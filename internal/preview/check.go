@@ -46,13 +46,13 @@ func CheckNames(
 		}
 
 		_, refused, err := Render(ctx, m, []Machine{machine}, credentials, sessions)
-		if len(refused) > 0 {
-			err = refused[0].Err
+		if err != nil { // it holds for all machines
+			return append(errs, err)
 		}
 
-		if err != nil {
+		if len(refused) > 0 {
 			failed = append(failed, machine.From)
-			errs = append(errs, err)
+			errs = append(errs, refused[0].Err)
 		}
 	}
 

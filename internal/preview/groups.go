@@ -59,7 +59,7 @@ func (m *Manifests) checkGroups(
 		c := machine.olvmCluster
 		session, _, err := m.session(c, credentials, sessions)
 		if err != nil {
-			return nil, machine.explain(err)
+			return nil, machine.explainEngine(err, credentials.Places)
 		}
 
 		found, err := placement.MemberOf(ctx, session, c.Spec, placement.Candidate{
@@ -69,11 +69,11 @@ func (m *Manifests) checkGroups(
 			FailureDomain: machine.failureDomain,
 		})
 		if blocker.OfEngine(err) {
-			return nil, machine.explain(err)
+			return nil, machine.explainEngine(err, credentials.Places)
 		}
 
 		if err != nil {
-			refused[machine.key()] = machine.explain(err)
+			refused[machine.key()] = machine.explain(err, credentials.Places)
 			continue
 		}
 
@@ -81,7 +81,7 @@ func (m *Manifests) checkGroups(
 	}
 
 	for c, inCluster := range members {
-		if err := checkHosts(ctx, engines[c], c, inCluster, refused); err != nil {
+		if err := checkHosts(ctx, engines[c], c, inCluster, refused, credentials.Places); err != nil {
 			return nil, err
 		}
 	}
@@ -96,10 +96,11 @@ func checkHosts(
 	c *infrav1.OLVMCluster,
 	members []placement.Member,
 	refused refusals,
+	at blocker.Places,
 ) error {
 	hosts, err := session.Hosts(ctx)
 	if err != nil {
-		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err))
+		return fmt.Errorf("OLVMCluster %s/%s: %w", c.Namespace, c.Name, blocker.Explain(err, at))
 	}
 
 	for _, g := range placement.Groups(placement.AffinityGroups(c.Spec), members, hosts, nil) {

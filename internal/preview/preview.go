@@ -36,6 +36,8 @@ type Credentials struct {
 	Username, Password string
 	// CA in PEM.
 	CA []byte
+	// Places are where the user corrects all of it.
+	Places blocker.Places
 }
 
 // Rendered is a machine with its configuration.
@@ -78,9 +80,9 @@ func Render(
 
 		switch {
 		case blocker.OfEngine(err) || ctx.Err() != nil:
-			return nil, nil, machine.explain(err)
+			return nil, nil, machine.explainEngine(err, credentials.Places)
 		case err != nil:
-			refused = append(refused, Refused{machine, machine.explain(err)})
+			refused = append(refused, Refused{machine, machine.explain(err, credentials.Places)})
 		default:
 			out = append(out, rendered)
 		}
@@ -94,9 +96,14 @@ func (machine *Machine) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: machine.Namespace, Name: machine.Name}
 }
 
+// explainEngine names the cluster of the machine in an error of its engine.
+func (machine *Machine) explainEngine(err error, at blocker.Places) error {
+	return fmt.Errorf("cluster %s/%s: %w", machine.Namespace, machine.Cluster, blocker.Explain(err, at))
+}
+
 // explain names the machine in an error.
-func (machine *Machine) explain(err error) error {
-	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err))
+func (machine *Machine) explain(err error, at blocker.Places) error {
+	return fmt.Errorf("machine %s/%s (%s): %w", machine.Namespace, machine.Name, machine.From, blocker.Explain(err, at))
 }
 
 // held lists by engine who has which address.
@@ -319,6 +326,14 @@ func (m *Manifests) engineConfig(cluster *infrav1.OLVMCluster, credentials Crede
 		cluster.Spec.OLVMOvirtAPIServer.CAConfigMap = &infrav1.NamespacedName{Name: "--ca-file"}
 	}
 
+	if secret == nil && credentials.Places.Credentials != "" {
+		return engine.Config{}, &blocker.Error{
+			Reason:  infrav1.CredentialsNotFoundReason,
+			Field:   "the credentials of the engine",
+			Message: "they are not there; give " + credentials.Places.Credentials,
+		}
+	}
+
 	config, err := connection.Config(cluster, secret, ca, false)
 	var field *blocker.Error
 	if errors.As(err, &field) && secret == nil {
@@ -377,7 +392,7 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		}
 
 		if err != nil {
-			out = append(out, Refused{machine, machine.explain(err)}.Result())
+			out = append(out, Refused{machine, machine.explain(err, blocker.OfManifests)}.Result())
 			continue
 		}
 

@@ -29,7 +29,7 @@ func Taken(
 		asked = append(asked, machine.From)
 		found, err := m.taken(ctx, machine, credentials, sessions, guests)
 		if err != nil {
-			return append(errs, machine.explain(err))
+			return append(errs, machine.explainEngine(err, credentials.Places))
 		}
 
 		for _, one := range found {

@@ -15,7 +15,8 @@ const (
 	PollInterval = time.Second
 	// reminderInterval is how often a wait without news repeats what it waits for.
 	reminderInterval = 10 * time.Second
-	// finalAfter is how long an error has to stay final until Wait gives up: what was just written has its effect first.
+	// finalAfter is how long an error has to stay final until Wait gives up: what was just written has its effect
+	// first.
 	finalAfter = 15 * time.Second
 	// maxNews is how many bytes of an error Wait shows while it waits.
 	maxNews = 200
