@@ -663,6 +663,16 @@ func TestTheJourney(t *testing.T) {
 	j.expectRest(suite.plane)
 }
 
+// expectManagerLogs looks for lines of the manager, which is no pod here, about each machine.
+func (j *journey) expectManagerLogs() {
+	j.t.Helper()
+	for _, vm := range j.vms() {
+		out, _ := j.does("logs", vm.Name, "-n", j.namespace, "--manager")
+		check.Contains(j.t, "the logs of "+vm.Name, out, ` manager `)
+		check.Contains(j.t, "the logs of "+vm.Name, out, `="`+j.namespace+"/"+vm.Name+`"`)
+	}
+}
+
 // expectScaledNumberIsKept scales the workers to none, and starts the cluster with a file that asks for one.
 func (j *journey) expectScaledNumberIsKept() {
 	j.t.Helper()
@@ -707,6 +717,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		}
 	}
 	ready()
+	j.expectManagerLogs()
 	j.expectRefusal(nil)
 	local := filepath.Join(j.dir, "capolvm", "local")
 	j.does("local", "stop")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
@@ -65,28 +66,23 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		return err
 	}
 
-	entries, err := in.History(ctx, machine)
-	if err != nil {
-		return err
-	}
-
-	if f.manager {
-		lines, err := in.ManagerHistory(ctx, machine)
+	if f.output == "json" {
+		entries, err := f.entries(ctx, in, machine)
 		if err != nil {
 			return err
 		}
 
-		entries = append(entries, lines...)
-	}
-
-	slices.SortStableFunc(entries, func(a, b mgmtcluster.HistoryEntry) int { return a.Time.Compare(b.Time) })
-	if f.output == "json" {
 		return encode(s.out, f.output, append([]mgmtcluster.HistoryEntry{}, entries...))
 	}
 
 	printed := map[mgmtcluster.HistoryEntry]bool{}
 
 	for {
+		entries, err := f.entries(ctx, in, machine)
+		if err != nil {
+			return err
+		}
+
 		for _, entry := range entries {
 			if printed[entry] {
 				continue
@@ -107,9 +103,28 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 			return nil
 		case <-time.After(progress.PollInterval):
 		}
-
-		if entries, err = in.History(ctx, machine); err != nil {
-			return err
-		}
 	}
+}
+
+// entries are what happened to a machine, in its order.
+func (f *logsFlags) entries(
+	ctx context.Context, in *mgmtcluster.Cluster, machine *infrav1.OLVMMachine,
+) ([]mgmtcluster.HistoryEntry, error) {
+	entries, err := in.History(ctx, machine)
+	if err != nil {
+		return nil, err
+	}
+
+	if f.manager {
+		lines, err := in.ManagerHistory(ctx, machine)
+		if err != nil {
+			return nil, err
+		}
+
+		entries = append(entries, lines...)
+	}
+
+	slices.SortStableFunc(entries, func(a, b mgmtcluster.HistoryEntry) int { return a.Time.Compare(b.Time) })
+
+	return entries, nil
 }

@@ -58,8 +58,8 @@ func NotFound(err error, reason, field string) error {
 	}
 }
 
-// mendedByPeople are the reasons of what stays until a person changes an object or the engine. What may go away by itself
-// is not among them: an engine that is away, addresses that are all in use, a run that failed.
+// mendedByPeople are the reasons of what stays until a person changes an object or the engine. What may go away by
+// itself is not among them: an engine that is away, addresses that are all in use, a run that failed.
 var mendedByPeople = map[string]bool{
 	infrav1.AddressRangeInvalidReason:         true,
 	infrav1.AffinityGroupConflictReason:       true,

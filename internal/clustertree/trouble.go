@@ -31,7 +31,8 @@ func problem(object conditions.Getter, condition string) string {
 }
 
 // causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that
-// explains it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or new.
+// explains it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or
+// new.
 func causeOf(object conditions.Getter) (cause, stuck string) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {

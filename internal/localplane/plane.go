@@ -658,6 +658,12 @@ func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.U
 	return nil
 }
 
+// managerName is that of the process of our manager.
+const managerName = "capolvm-manager"
+
+// ManagerLog is the log of our manager in a plane that runs in a folder.
+func ManagerLog(dir string) string { return filepath.Join(dir, managerName+".log") }
+
 // StartManager starts our manager; after StopManager it starts it again.
 func (p *Plane) StartManager(ctx context.Context) error {
 	ports, err := FreePorts(3)
@@ -671,7 +677,7 @@ func (p *Plane) StartManager(ctx context.Context) error {
 		command = []string{filepath.Join(p.options.BinDir, "manager")}
 	}
 
-	p.Manager, err = p.run("capolvm-manager", command[0], append(
+	p.Manager, err = p.run(managerName, command[0], append(
 		slices.Clone(command[1:]),
 		"--kubeconfig="+p.ManagerKubeconfig,
 		"--leader-elect",

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 )
 
 // longestLine of a manager's log, in bytes.
@@ -145,6 +148,10 @@ func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachi
 	}
 
 	if len(pods.Items) == 0 {
+		if local := LocalOfUser(); c.Kubeconfig == local.Kubeconfig() {
+			return local.managerHistory(machine)
+		}
+
 		return nil, errors.New("--manager: the management cluster has no pod of the manager")
 	}
 
@@ -159,7 +166,7 @@ func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachi
 			return nil, fmt.Errorf("failed to read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 
-		lines, err := linesAbout(stream, machine.Namespace+"/"+machine.Name)
+		lines, err := linesAbout(stream, podLine, machine)
 		_ = stream.Close()
 		if err != nil {
 			return nil, fmt.Errorf("failed to read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -171,19 +178,71 @@ func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachi
 	return out, nil
 }
 
-// linesAbout are the lines of a log, each with its time before it, that name an object.
-func linesAbout(log io.Reader, object string) ([]HistoryEntry, error) {
+// managerHistory is what the log of the manager, which is a process of the local management cluster, tells about a
+// machine.
+func (l Local) managerHistory(machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+	log, err := os.Open(localplane.ManagerLog(l.dir))
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the manager's log: %w", err)
+	}
+	defer log.Close()
+
+	lines, err := linesAbout(log, klogLine, machine)
+	if err != nil {
+		return nil, fmt.Errorf("failed to read the manager's log %s: %w", log.Name(), err)
+	}
+
+	return lines, nil
+}
+
+// linesAbout are the lines of a log that name a machine. read divides a line into its time and the rest.
+func linesAbout(
+	log io.Reader, read func(line string) (at time.Time, rest string, err error), machine *infrav1.OLVMMachine,
+) ([]HistoryEntry, error) {
+	object := strconv.Quote(machine.Namespace + "/" + machine.Name)
 	var out []HistoryEntry
 	scanner := bufio.NewScanner(log)
 	scanner.Buffer(nil, longestLine)
 
 	for scanner.Scan() {
-		stamp, line, _ := strings.Cut(scanner.Text(), " ")
-		at, err := time.Parse(time.RFC3339Nano, stamp)
-		if err == nil && strings.Contains(line, `"`+object+`"`) {
+		if !strings.Contains(scanner.Text(), object) {
+			continue
+		}
+
+		if at, line, err := read(scanner.Text()); err == nil {
 			out = append(out, HistoryEntry{Time: at, Kind: "manager", Message: line})
 		}
 	}
 
 	return out, scanner.Err()
+}
+
+// podLine is a line of the log of a pod, with the time that the kubelet writes before it.
+func podLine(line string) (at time.Time, rest string, err error) {
+	stamp, rest, _ := strings.Cut(line, " ")
+	at, err = time.Parse(time.RFC3339Nano, stamp)
+
+	return at, rest, err
+}
+
+// klogLine is a line as klog writes it: its time has no year, and is local.
+func klogLine(line string) (at time.Time, rest string, err error) {
+	const layout = "0102 15:04:05.000000"
+
+	if len(line) <= len(layout) {
+		return at, "", errors.New("it has no time")
+	}
+
+	at, err = time.ParseInLocation(layout, line[1:1+len(layout)], time.Local)
+	if err != nil {
+		return at, "", err
+	}
+
+	now := time.Now()
+	at = at.AddDate(now.Year(), 0, 0)
+	if at.After(now.AddDate(0, 0, 1)) { // of last year
+		at = at.AddDate(-1, 0, 0)
+	}
+
+	return at, line, nil
 }

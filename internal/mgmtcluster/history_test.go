@@ -3,19 +3,58 @@ package mgmtcluster
 import (
 	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
 func TestLinesAboutAMachine(t *testing.T) {
-	log := strings.Join([]string{
-		`2026-11-22T05:00:00.5Z I1122 05:00:00 "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`,
-		`2026-11-22T05:00:01Z I1122 05:00:01 "Terraform run succeeded" OLVMMachine="ns/m-10" added=4`,
-		`not a line of a log about "ns/m-1"`,
-	}, "\n")
-	lines, err := linesAbout(strings.NewReader(log), "ns/m-1")
-	check.Error(t, err, "")
-	check.Length(t, "lines", lines, 1)
-	check.Contains(t, "lines[0].Message", lines[0].Message, "added=4")
-	check.Equal(t, "lines[0].Time.Second()", lines[0].Time.Second(), 0)
+	now := time.Now()
+	klog := now.Add(-time.Minute).Format("I0102 15:04:05.000000")
+	nextMonth := now.AddDate(0, 1, 0).Format("I0102 15:04:05.000000")
+	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-1"}}
+
+	for name, test := range map[string]struct {
+		read  func(string) (time.Time, string, error)
+		lines []string
+		want  time.Time
+	}{
+		"of a pod": {
+			read: podLine,
+			lines: []string{
+				`2026-11-22T05:00:00.5Z I1122 05:00:00 "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`,
+				`2026-11-22T05:00:01Z I1122 05:00:01 "Terraform run succeeded" OLVMMachine="ns/m-10" added=4`,
+				`not a line of a log about "ns/m-1"`,
+			},
+			want: time.Date(2026, 11, 22, 5, 0, 0, 5e8, time.UTC),
+		},
+		"of the local management cluster": {
+			read: klogLine,
+			lines: []string{
+				klog + `    1547 runs.go:265] "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`,
+				klog + `    1547 runs.go:265] "Terraform run succeeded" OLVMMachine="ns/m-10" added=4`,
+				`"ns/m-1"`,
+			},
+			want: now.Add(-time.Minute).Truncate(time.Microsecond),
+		},
+		"of last year": {
+			read:  klogLine,
+			lines: []string{nextMonth + `    1547 runs.go:265] "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`},
+			want:  now.AddDate(-1, 1, 0).Truncate(time.Microsecond),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines, err := linesAbout(strings.NewReader(strings.Join(test.lines, "\n")), test.read, machine)
+			check.Error(t, err, "")
+			check.Length(t, "lines", lines, 1)
+
+			for _, line := range lines {
+				check.Contains(t, "message", line.Message, "added=4")
+				check.Equal(t, "time", line.Time.UTC(), test.want.UTC())
+			}
+		})
+	}
 }
