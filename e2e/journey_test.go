@@ -666,6 +666,7 @@ func TestTheJourney(t *testing.T) {
 // expectManagerLogs looks for lines of the manager, which is no pod here, about each machine.
 func (j *journey) expectManagerLogs() {
 	j.t.Helper()
+
 	for _, vm := range j.vms() {
 		out, _ := j.does("logs", vm.Name, "-n", j.namespace, "--manager")
 		check.Contains(j.t, "the logs of "+vm.Name, out, ` manager `)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -25,6 +30,7 @@ func rawImage(t *testing.T) (path, sum string) {
 	t.Helper()
 	content := make([]byte, 3<<20)
 	copy(content, "an image of nodes")
+	content[510], content[511] = 0x55, 0xaa // a boot sector
 	path = filepath.Join(t.TempDir(), "node.raw")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
@@ -176,6 +182,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(content[:8<<20])
 	_, _ = random.Read(content[16<<20:])
+	content[510], content[511] = 0x55, 0xaa // a boot sector
 	sum := sha256.Sum256(content)
 	path := filepath.Join(t.TempDir(), "node.raw")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -353,6 +360,88 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 	if disks := s.sim.Disks(); len(disks) != 1 || disks[0].SHA256 != sum || disks[0].Status != "ok" {
 		t.Errorf("%+v", disks)
 	}
+}
+
+// TestACompressedImageIsDecompressed uploads the same image in each compression: the first makes the disk, and the
+// others find it.
+func TestACompressedImageIsDecompressed(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+	path, sum := rawImage(t)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct {
+		ending string
+		writer func(io.Writer) (io.WriteCloser, error)
+	}{
+		{".gz", func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }},
+		{".xz", func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) }},
+		{".zst", func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }},
+	} {
+		var compressed bytes.Buffer
+		writer, err := c.writer(&compressed)
+		if err == nil {
+			_, err = writer.Write(content)
+		}
+
+		if err := errors.Join(err, writer.Close()); err != nil {
+			t.Fatal(err)
+		}
+
+		dir := t.TempDir()
+		file := filepath.Join(dir, "node.raw"+c.ending)
+		if err := os.WriteFile(file, compressed.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		whole := sha256.Sum256(compressed.Bytes())
+		code, _, problems := s.run("", append(s.uploadOf(file), "--sha256", hex.EncodeToString(whole[:]))...)
+		check.Equal(t, c.ending+": the exit code, after "+problems, code, 0)
+		check.Contains(t, c.ending, problems, "decompressing node.raw"+c.ending)
+
+		left, err := os.ReadDir(dir)
+		check.Error(t, err, "")
+		check.Length(t, c.ending+": files beside the image and itself", left, 1)
+	}
+
+	disks := s.sim.Disks()
+	check.Length(t, "disks", disks, 1)
+	check.Equal(t, "what is in the disk", disks[0].SHA256, sum)
+}
+
+// TestAFileThatIsNoDiskIsRefused has files that an engine would take for raw disks.
+func TestAFileThatIsNoDiskIsRefused(t *testing.T) {
+	s := newSite(t)
+	t.Setenv("OCNE_DEFAULTS", "")
+
+	var empty bytes.Buffer
+	if err := gzip.NewWriter(&empty).Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, test := range map[string]struct{ content, want string }{
+		"cluster.yaml":      {"name: prod\nprovider: olvm\n", "it is no disk of a node, for it has 512 bytes"},
+		"filesystem.img":    {strings.Repeat("\x00", 2<<20), "its first sector is no boot sector"},
+		"broken.raw.gz":     {"\x1f\x8b\x08\x00 and nothing more", "failed to decompress"},
+		"broken.qcow2.xz":   {"\xfd7zXZ\x00 and nothing more", "failed to decompress"},
+		"nothing.raw.gz":    {empty.String(), "nothing.raw: the image is empty"},
+		"disk.vmdk":         {"KDMV" + strings.Repeat("\x00", 2<<20), "convert it with qemu-img convert -O qcow2"},
+		"ubuntu-server.iso": {strings.Repeat("\x00", 1<<20) + "CD001" + strings.Repeat("\x00", 1<<20), "no boot sector"},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+
+		code, _, problems := s.run("", s.uploadOf(path)...)
+		check.Equal(t, name+": the exit code", code, 1)
+		check.Contains(t, name, problems, test.want)
+	}
+
+	check.Equal(t, "what is left in the engine", s.leftovers(), "")
 }
 
 func TestImagesOfBadInput(t *testing.T) {

@@ -11,8 +11,9 @@ func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "upload FILE",
 		Short: "Make a disk of an image file",
-		Long: `upload makes a disk of a qcow2 or raw image. The header of the image is checked
-first, and its checksum, where one is given. Parts that are lost on the way are sent again, and an
+		Long: `upload makes a disk of a qcow2 or raw image; one that is compressed with gzip, xz, bzip2
+or zstd is decompressed first. The header of a qcow2 image and the boot sector of a raw one are
+checked, and the checksum of the file, where one is given. Parts that are lost on the way are sent again, and an
 upload that was killed, or lost its network, goes on where it was when it is started again within
 ten minutes; one that was killed in its first or last second names the disk to delete. Where it
 fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,

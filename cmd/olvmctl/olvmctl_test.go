@@ -568,7 +568,8 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// TestRemediesOfAClusterFileNameNoSecret has engines that refuse the user of a cluster file, who has no Secret or ConfigMap.
+// TestRemediesOfAClusterFileNameNoSecret has engines that refuse the user of a cluster file, who has no Secret or
+// ConfigMap.
 func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
 	s := newSite(t)
 	t.Setenv("OCNE_DEFAULTS", "")

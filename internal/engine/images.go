@@ -70,29 +70,39 @@ var foreign = []struct{ begin, what, remedy string }{
 	{"vhdxfile", "a VHDX image", "convert it with qemu-img convert -O qcow2"},
 }
 
-// OpenImage opens an image file and reads its header, as ReadImage does. It also fails on a file that is named .qcow2
-// and is not one: an engine would make a disk of its bytes. The caller closes the file.
+// OpenImage opens an image file and reads its header, as IdentifyImage does. The caller closes the file.
 func OpenImage(path string) (*os.File, Image, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, Image{}, fmt.Errorf("failed to open the image: %w", err)
 	}
 
+	image, err := IdentifyImage(file, path)
+	if err != nil {
+		return nil, Image{}, errors.Join(err, file.Close())
+	}
+
+	return file, image, nil
+}
+
+// IdentifyImage reads the header of an image file, as ReadImage does. It also fails on a file that is named .qcow2 and
+// is not one: an engine would make a disk of its bytes.
+func IdentifyImage(file *os.File, name string) (Image, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return nil, Image{}, errors.Join(fmt.Errorf("failed to open the image: %w", err), file.Close())
+		return Image{}, fmt.Errorf("failed to open the image: %w", err)
 	}
 
 	image, err := ReadImage(file, info.Size())
-	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(path), ".qcow2") {
+	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(name), ".qcow2") {
 		err = errors.New("it is named .qcow2, and is no qcow2 image; get it again, or name a raw image .img")
 	}
 
 	if err != nil {
-		return nil, Image{}, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
+		return Image{}, fmt.Errorf("%s: %w", name, err)
 	}
 
-	return file, image, nil
+	return image, nil
 }
 
 // ReadImage reads the header of an image of size bytes. It fails on a qcow2 image that cannot be a disk by itself, or

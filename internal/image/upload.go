@@ -3,12 +3,9 @@ package image
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,7 +26,7 @@ const (
 
 // Upload says which file becomes which disk.
 type Upload struct {
-	// Path of a qcow2 or raw file, and its SHA-256 in hexadecimal; empty takes any.
+	// Path of a qcow2 or raw file, which may be compressed, and its SHA-256 in hexadecimal; empty takes any.
 	Path, SHA256 string
 	// DataCenter, StorageDomain and Disk are names in the engine. An empty DataCenter means Default.
 	DataCenter, StorageDomain, Disk string
@@ -46,7 +43,7 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 		return nil, false, err
 	}
 
-	file, err := openFile(u.Path)
+	file, err := openFile(ctx, u.Path, u.SHA256, u.Out)
 	if err != nil {
 		return nil, false, err
 	}
@@ -54,10 +51,6 @@ func (u Upload) Run(ctx context.Context, client *engine.Client) (disk *engine.Di
 
 	size, err := u.diskSize(file)
 	if err != nil {
-		return nil, false, err
-	}
-
-	if err := file.sumUp(ctx, u.SHA256); err != nil {
 		return nil, false, err
 	}
 
@@ -154,42 +147,6 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 	}
 
 	return options, nil
-}
-
-// diskFile is a file to upload.
-type diskFile struct {
-	*os.File
-	header engine.Image
-	sum    string // SHA-256
-}
-
-// openFile opens a file and reads its header.
-func openFile(path string) (*diskFile, error) {
-	file, header, err := engine.OpenImage(path)
-	if err != nil {
-		return nil, err
-	}
-
-	return &diskFile{File: file, header: header}, nil
-}
-
-// lock locks the file, as every upload does: one that was left unfinished goes on. It fails where another process has
-// it locked.
-func (f *diskFile) lock(how int) error { return syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB) }
-
-// sumUp makes the checksum, and compares it with one that is given.
-func (f *diskFile) sumUp(ctx context.Context, given string) error {
-	hash := sha256.New()
-	if _, err := io.Copy(hash, engine.ReaderUntil(ctx, io.NewSectionReader(f, 0, f.header.FileSize))); err != nil {
-		return fmt.Errorf("failed to read the image: %w", err)
-	}
-
-	f.sum = hex.EncodeToString(hash.Sum(nil))
-	if given != "" && !strings.EqualFold(f.sum, given) {
-		return fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", f.Name(), f.sum, given)
-	}
-
-	return nil
 }
 
 // growDisk grows a disk to a size in bytes. Where that fails, a disk that was just made does not stay.
