@@ -30,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
 // journey is a user with a cluster file, olvmctl, an engine of their own and a home folder.
@@ -777,6 +778,15 @@ func commandsIn(text string) string {
 	}
 
 	return out.String()
+}
+
+// TestProgramsPrintTheirVersions asks each program of a release.
+func TestProgramsPrintTheirVersions(t *testing.T) {
+	for _, program := range []string{"manager", "ovirtsim", "terraform-provider-ovirt"} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, program), "--version").CombinedOutput()
+		check.Error(t, err, "")
+		check.Equal(t, "what "+program+" prints", string(out), version.Line(program)+"\n")
+	}
 }
 
 // TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, as one shell.

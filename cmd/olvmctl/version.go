@@ -43,7 +43,7 @@ func printVersion(ctx context.Context, s streams, output string) error {
 	out := versions{
 		Version:  version.Version,
 		Go:       runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Platform: version.Platform(),
 	}
 
 	tools, err := toolchain.Embedded()
@@ -60,8 +60,7 @@ func printVersion(ctx context.Context, s streams, output string) error {
 		return encode(s.out, output, out)
 	}
 
-	_, err = fmt.Fprintf(s.out, "olvmctl %s (%s, %s)\n", out.Version, out.Go, out.Platform)
-	if err != nil {
+	if _, err := fmt.Fprintln(s.out, version.Line("olvmctl")); err != nil {
 		return err
 	}
 

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 	"os"
 	"os/signal"
@@ -14,11 +15,18 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
 func main() {
 	debug := flag.Bool("debug", false, "wait for a debugger and print how to attach Terraform")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
+
+	if *showVersion {
+		fmt.Println(version.Line("terraform-provider-ovirt"))
+		return
+	}
 
 	sessions := &engine.Sessions{}
 

@@ -229,7 +229,14 @@ func Main() int {
 	o.addFlags(pflag.CommandLine)
 	pflag.CommandLine.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	pflag.CommandLine.AddGoFlagSet(flag.CommandLine)
+	showVersion := pflag.Bool("version", false, "print the version and exit")
 	pflag.Parse()
+
+	if *showVersion {
+		fmt.Println(version.Line("manager"))
+		return 0
+	}
+
 	o.logs.Verbosity = min(o.logs.Verbosity, maxVerbosity)
 	if err := logsv1.ValidateAndApply(o.logs, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "invalid logging flags:", err)

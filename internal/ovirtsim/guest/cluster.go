@@ -181,6 +181,10 @@ func (c *workloadCluster) serve() error {
 				return
 			}
 
+			if c.serveTable(w, r) {
+				return
+			}
+
 			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
 				c.guests.backend.ServeHTTP(w, r)
 				return

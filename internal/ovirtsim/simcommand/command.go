@@ -21,6 +21,7 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
 type flags struct {
@@ -84,11 +85,13 @@ func New(name string, out io.Writer) *cobra.Command {
 		Long:         long,
 		Example:      strings.ReplaceAll(example, "NAME", name),
 		Args:         cobra.NoArgs,
+		Version:      version.Version,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return run(command.Context(), f, out)
 		},
 	}
+	command.SetVersionTemplate(version.Line("ovirtsim") + "\n")
 	f.add(command.Flags())
 
 	return command

@@ -1,0 +1,221 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// tabular are the requests that kubectl get makes for nodes and pods.
+var tabular = regexp.MustCompile(`^/api/v1(?:/namespaces/([^/]+))?/(nodes|pods)(?:/([^/]+))?$`)
+
+// wide are columns that kubectl shows with -o wide.
+const wide = 1
+
+var nodeColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name"},
+	{Name: "Status", Type: "string"},
+	{Name: "Roles", Type: "string"},
+	{Name: "Age", Type: "string"},
+	{Name: "Version", Type: "string"},
+	{Name: "Internal-IP", Type: "string", Priority: wide},
+	{Name: "OS-Image", Type: "string", Priority: wide},
+}
+
+var podColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name"},
+	{Name: "Ready", Type: "string"},
+	{Name: "Status", Type: "string"},
+	{Name: "Age", Type: "string"},
+	{Name: "Node", Type: "string", Priority: wide},
+}
+
+// serveTable answers a request for a table of nodes or pods, as kubectl get wants it: the server in memory answers with
+// the objects alone, of which kubectl shows name and age. It reports false for all else, and for watches.
+func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) bool {
+	path := tabular.FindStringSubmatch(r.URL.Path)
+	if path == nil || r.Method != http.MethodGet || r.URL.Query().Has("watch") ||
+		!strings.Contains(r.Header.Get("Accept"), "as=Table") {
+		return false
+	}
+
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		err = apierrors.NewBadRequest(err.Error())
+	}
+
+	var table *metav1.Table
+	if err == nil {
+		table, err = c.table(r.Context(), path[2], client.ObjectKey{Namespace: path[1], Name: path[3]}, selector)
+	}
+
+	if err != nil {
+		writeStatus(w, err)
+		return true
+	}
+
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(table)
+
+	return true
+}
+
+// table has the nodes or pods of a namespace, or the one that the key names.
+func (c *workloadCluster) table(
+	ctx context.Context, resource string, key client.ObjectKey, selector labels.Selector,
+) (*metav1.Table, error) {
+	out := &metav1.Table{
+		TypeMeta:          metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "Table"},
+		ColumnDefinitions: podColumns,
+		Rows:              []metav1.TableRow{},
+	}
+	add := func(object client.Object, cells ...any) {
+		if key.Name != "" && object.GetName() != key.Name || !selector.Matches(labels.Set(object.GetLabels())) {
+			return
+		}
+
+		about := &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              object.GetName(),
+				Namespace:         object.GetNamespace(),
+				UID:               object.GetUID(),
+				Labels:            object.GetLabels(),
+				CreationTimestamp: object.GetCreationTimestamp(),
+			},
+		}
+		out.Rows = append(out.Rows, metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: about}})
+	}
+
+	if resource == "nodes" {
+		out.ColumnDefinitions = nodeColumns
+		var nodes corev1.NodeList
+		if err := c.client().List(ctx, &nodes); err != nil {
+			return nil, err
+		}
+
+		for i := range nodes.Items {
+			add(&nodes.Items[i], nodeCells(&nodes.Items[i])...)
+		}
+	} else {
+		var pods corev1.PodList
+		if err := c.client().List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
+			return nil, err
+		}
+
+		for i := range pods.Items {
+			add(&pods.Items[i], podCells(&pods.Items[i])...)
+		}
+	}
+
+	if key.Name != "" && len(out.Rows) == 0 {
+		return nil, apierrors.NewNotFound(corev1.Resource(resource), key.Name)
+	}
+
+	return out, nil
+}
+
+// nodeCells are those of nodeColumns.
+func nodeCells(n *corev1.Node) []any {
+	status := "Unknown"
+
+	for _, condition := range n.Status.Conditions {
+		switch {
+		case condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue:
+			status = "Ready"
+		case condition.Type == corev1.NodeReady:
+			status = "NotReady"
+		}
+	}
+
+	if n.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+
+	var roles []string
+
+	for label := range n.Labels {
+		if role, ok := strings.CutPrefix(label, "node-role.kubernetes.io/"); ok {
+			roles = append(roles, role)
+		}
+	}
+
+	slices.Sort(roles)
+
+	address := "<none>"
+
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			address = a.Address
+			break
+		}
+	}
+
+	return []any{
+		n.Name, status, orNone(strings.Join(roles, ",")), age(n), n.Status.NodeInfo.KubeletVersion, address,
+		orNone(n.Status.NodeInfo.OSImage),
+	}
+}
+
+// podCells are those of podColumns.
+func podCells(p *corev1.Pod) []any {
+	ready := 0
+
+	for _, container := range p.Status.ContainerStatuses {
+		if container.Ready {
+			ready++
+		}
+	}
+
+	// The pods in memory have no statuses of containers: the condition tells of all.
+	count := max(1, len(p.Spec.Containers))
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			ready = count
+		}
+	}
+
+	return []any{
+		p.Name, fmt.Sprintf("%d/%d", ready, count), orNone(string(p.Status.Phase)), age(p), orNone(p.Spec.NodeName),
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+
+	return text
+}
+
+func age(object client.Object) string {
+	return duration.HumanDuration(time.Since(object.GetCreationTimestamp().Time))
+}
+
+// writeStatus answers with an error as the API server writes it.
+func writeStatus(w http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
