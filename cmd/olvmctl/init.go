@@ -26,7 +26,8 @@ func newInitCommand(s streams) *cobra.Command {
 		Use:   "init [-o FILE]",
 		Short: "Ask for what a cluster file needs, and write it",
 		Long: `init asks for the engine, for names in it, and for the addresses and the size of a
-cluster. Choices are what the engine has, and every answer is checked at once. It writes the cluster
+cluster. Choices are what the engine has, every answer is checked at once, and Shift+Tab goes back to
+the question before. The password in OLVM_PASSWORD is taken without a question. It writes the cluster
 file, and beside it the CA of the engine as NAME-ca.crt and a Secret with the credentials as
 NAME-credentials.yaml. Where it fails, or is interrupted, it writes nothing.
 

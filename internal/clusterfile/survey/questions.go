@@ -1,12 +1,14 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,45 +84,70 @@ func (s *survey) again(ctx context.Context, key string, reason error) error {
 	return s.asker.Again(key, reason)
 }
 
-// askLogin asks for user and password until the engine takes them.
+// askLogin asks for user and password, and for another password until the engine takes it.
 func (s *survey) askLogin(ctx context.Context) error {
-	user := "admin@internal"
-	for try := 1; ; try++ {
-		err := s.ask(ctx, &s.answers.User, Question{Key: "user", Title: "User", Help: "With its domain", Default: user})
-		if err != nil {
+	err := s.ask(ctx, &s.answers.User, Question{
+		Key:     "user",
+		Title:   "User",
+		Help:    "With its domain",
+		Default: cmp.Or(os.Getenv(environment["user"]), "admin@internal"),
+	})
+	if err != nil {
+		return err
+	}
+
+	for {
+		password := Question{Key: "password", Title: "Password", Secret: true, From: environment["password"]}
+		if s.refusals == 0 {
+			password.Given = os.Getenv(password.From)
+		}
+
+		if err := s.ask(ctx, &s.answers.Password, password); err != nil {
 			return err
 		}
 
-		err = s.ask(ctx, &s.answers.Password, Question{Key: "password", Title: "Password", Secret: true})
-		if err != nil {
-			return err
-		}
-
-		config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
-		if s.ca != nil {
-			config.CA = encodeCA(s.ca)
-		}
-
-		client, err := engine.New(config)
-		if err == nil {
-			s.client = client
-			_, err = client.Product(ctx)
-		}
-
+		err := s.login(ctx)
 		var refused *engine.AuthError
-		switch {
-		case !errors.As(err, &refused):
+		if !errors.As(err, &refused) {
 			return untrusted(err)
-		case try == logins:
-			return fmt.Errorf("%w; these were %d tries, and more of them may lock the user", refused, logins)
+		}
+
+		if s.refusals++; s.refusals == logins || refused.Closed() {
+			return fmt.Errorf("%w; %s", refused, whyNoMoreTries(refused))
 		}
 
 		if err := s.again(ctx, "password", refused); err != nil {
 			return err
 		}
-
-		user = s.answers.User
 	}
+}
+
+// whyNoMoreTries says why another password is not asked for.
+func whyNoMoreTries(refused *engine.AuthError) string {
+	if refused.Closed() {
+		return "have the user unlocked or enabled in the engine"
+	}
+
+	return fmt.Sprintf("these were %d tries, and more of them may lock the user", logins)
+}
+
+// login tries user and password.
+func (s *survey) login(ctx context.Context) error {
+	config := engine.Config{URL: s.answers.Engine, Username: s.answers.User, Password: s.answers.Password}
+	if s.ca != nil {
+		config.CA = encodeCA(s.ca)
+	}
+
+	client, err := engine.New(config)
+	if err != nil {
+		return err
+	}
+
+	s.logout(ctx)
+	s.client = client
+	_, err = client.Product(ctx)
+
+	return err
 }
 
 // named are the names of items, sorted, each once.
@@ -272,12 +299,7 @@ func (s *survey) askCluster(ctx context.Context) error {
 				return s.freeBeside(text)
 			},
 		}},
-		{&a.KubernetesVersion, Question{
-			Key:     "kubernetesVersion",
-			Title:   "Kubernetes version",
-			Help:    "With or without the patch, as the template has it",
-			Default: s.defaults.KubernetesVersion,
-		}},
+		{&a.KubernetesVersion, s.versionQuestion()},
 		{&a.Subnet, Question{Key: "subnet", Title: "Subnet", Help: "Of all machines: 10.20.30.0/24"}},
 	} {
 		if err := s.ask(ctx, q.field, q.Question); err != nil {
@@ -317,6 +339,44 @@ func (s *survey) askCluster(ctx context.Context) error {
 	}
 
 	return nil
+}
+
+// versionInName is a version of Kubernetes in the name of a template.
+var versionInName = regexp.MustCompile(`(?:^|[^0-9.])v?(1\.[0-9]{2}(?:\.[0-9]+)?)(?:$|[^0-9.])`)
+
+// versionQuestion asks for the version of Kubernetes. Its default is that of the template, where the name has one, and
+// never another minor version: nodes would not be made of it. Where nobody knows the patch, there is no default.
+func (s *survey) versionQuestion() Question {
+	q := Question{
+		Key:     "kubernetesVersion",
+		Title:   "Kubernetes version",
+		Help:    "With or without the patch, as the template has it",
+		Default: s.defaults.KubernetesVersion,
+	}
+
+	of := versionIn(s.answers.Template)
+	if of == "" || q.Default == of || strings.HasPrefix(q.Default, of+".") {
+		return q
+	}
+
+	q.Default = of
+	before, with := s.problems(s.answers), s.answers
+	with.KubernetesVersion = of
+	if newProblems(before, s.problems(with)) != nil {
+		q.Default = ""
+		q.Help = fmt.Sprintf("With the patch, as the template has it; %s is of %s", s.answers.Template, of)
+	}
+
+	return q
+}
+
+// versionIn is the version of Kubernetes that the name of a template has, such as ock-1.36; empty where it has none.
+func versionIn(template string) string {
+	if found := versionInName.FindStringSubmatch(template); found != nil {
+		return found[1]
+	}
+
+	return ""
 }
 
 // number reports whether a text is a number of things; zero stands for the default in a cluster file.

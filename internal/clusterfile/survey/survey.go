@@ -77,11 +77,16 @@ type Question struct {
 	// Default is the answer of who gives none. Optional reports that none is an answer, too.
 	Default  string
 	Optional bool
+	// Given is an answer that the environment has, and From is the variable; a person is not asked then.
+	Given, From string
 	// Secret answers are not shown.
 	Secret bool
 	// Check says what is wrong with an answer; nil accepts all.
 	Check func(string) error
 }
+
+// decided reports that there is nothing to ask.
+func (q Question) decided() bool { return q.Given != "" || q.Sole && len(q.Choices) == 1 }
 
 // accept returns the answer that a text is: without space around it, or the default.
 func (q Question) accept(text string) (string, error) {
@@ -109,9 +114,9 @@ func (q Question) accept(text string) (string, error) {
 
 // Asker puts questions. Its answers are accepted ones.
 type Asker interface {
-	// Ask returns the answer to a question.
+	// Ask returns the answer to a question, or ErrBack.
 	Ask(ctx context.Context, q Question) (string, error)
-	// Confirm returns nil where the CA is said to be the engine's.
+	// Confirm returns nil where the CA is said to be the engine's. It may return ErrBack.
 	Confirm(ctx context.Context, ca *x509.Certificate) error
 	// Again says why an answer that could be checked by its use alone did not do. It returns nil where another one can
 	// be given.
@@ -131,22 +136,29 @@ type Options struct {
 // survey is one that is under way.
 type survey struct {
 	Options
-	asker    Asker
+	asker    *memory
 	answers  Answers
 	defaults clusterfile.File // of what a cluster file does not say
 	ca       *x509.Certificate
 	client   *engine.Client
+	// refusals is how often the engine refused user and password.
+	refusals int
 	// noTemplate reports that the template is still to be made.
 	noTemplate bool
 }
 
 // Run asks everything and writes the files. Where it fails, or ctx ends, nothing is written.
 func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
-	s := &survey{Options: options, asker: asker}
+	s := &survey{Options: options, asker: newMemory(asker)}
+
 	written, err := s.run(ctx)
-	if s.client != nil {
-		_ = s.client.Logout(context.WithoutCancel(ctx))
+	for errors.Is(err, ErrBack) {
+		s.answers = Answers{}
+		s.asker.rewind()
+		written, err = s.run(ctx)
 	}
+
+	s.logout(ctx)
 
 	if ctx.Err() != nil && written == nil {
 		return nil, ErrInterrupted
@@ -155,6 +167,16 @@ func Run(ctx context.Context, asker Asker, options Options) (*Written, error) {
 	return written, err
 }
 
+// logout ends the session of the engine.
+func (s *survey) logout(ctx context.Context) {
+	if s.client != nil {
+		_ = s.client.Logout(context.WithoutCancel(ctx))
+		s.client = nil
+	}
+}
+
+// run asks everything and writes the files. The error is ErrBack where a person wants the question before: the survey
+// is to begin anew then, and comes to it by the answers that are remembered.
 func (s *survey) run(ctx context.Context) (*Written, error) {
 	if err := s.prepare(); err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	tea "github.com/charmbracelet/bubbletea"
 	"github.com/charmbracelet/huh"
@@ -23,7 +25,12 @@ type Terminal struct {
 	in, out *os.File
 	// lines asks by lines of text, for screen readers and for terminals that cannot move their cursor.
 	lines bool
+	// introduced reports that it was said how to go back.
+	introduced bool
 }
+
+// goBack is the line that goes back to the question before.
+const goBack = "<"
 
 // NewTerminal returns the terminal that both streams are; nil where one of them is none. The environment variables
 // ACCESSIBLE and TERM=dumb make it ask by lines.
@@ -39,12 +46,24 @@ func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 
 // Ask implements Asker.
 func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
-	if q.Sole && len(q.Choices) == 1 {
+	switch {
+	case q.Given != "":
+		_, err := fmt.Fprintf(t.out, "%s: that of %s\n", q.Title, q.From)
+		return q.Given, err
+	case q.decided():
 		_, err := fmt.Fprintf(t.out, "%s: %s, the only one\n", q.Title, q.Choices[0])
 		return q.Choices[0], err
 	}
 
+	if err := t.introduce(); err != nil {
+		return "", err
+	}
+
 	var answer string
+	if slices.Contains(q.Choices, q.Default) {
+		answer = q.Default
+	}
+
 	title := q.Title
 	if t.lines { // which has neither help nor placeholders
 		if _, err := fmt.Fprintln(t.out, q.Help); err != nil {
@@ -62,6 +81,10 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 		return "", err
 	}
 
+	if answer == goBack {
+		return "", ErrBack
+	}
+
 	answer, err := q.accept(answer)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", q.Key, err) // it changed since it was accepted
@@ -77,6 +100,23 @@ func (t *Terminal) Ask(ctx context.Context, q Question) (string, error) {
 	}
 
 	return answer, err
+}
+
+// introduce says once how to go back.
+func (t *Terminal) introduce() error {
+	if t.introduced {
+		return nil
+	}
+
+	t.introduced = true
+	how := "Shift+Tab goes"
+	if t.lines {
+		how = "A line with " + goBack + " goes"
+	}
+
+	_, err := fmt.Fprintln(t.out, how+" back to the question before. Ctrl-C ends, and nothing is written.")
+
+	return err
 }
 
 // field is what huh asks with.
@@ -98,7 +138,12 @@ func (t *Terminal) field(q Question, title string, answer *string) huh.Field {
 
 	return huh.NewInput().Title(title).Description(q.Help).Placeholder(q.Default).EchoMode(echo).
 		Value(answer).Validate(func(text string) error {
+		if text == goBack { // by lines; it is no answer to any question
+			return nil
+		}
+
 		_, err := q.accept(text)
+
 		return err
 	})
 }
@@ -111,11 +156,22 @@ func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 
 	// Signals end ctx. Bubble Tea's handler of them would wait for the program that ctx has ended already, and the
 	// program for it.
-	form := huh.NewForm(huh.NewGroup(field)).WithTheme(huh.ThemeBase16()).
-		WithProgramOptions(tea.WithInput(t.in), tea.WithOutput(t.out), tea.WithoutSignalHandler())
+	back := false
+	leave := func(_ tea.Model, message tea.Msg) tea.Msg {
+		if key, is := message.(tea.KeyMsg); is && key.Type == tea.KeyShiftTab {
+			back = true
+			return tea.Quit() // not as Ctrl-C: after that Bubble Tea may read what is for the next question
+		}
+
+		return message
+	}
+	form := huh.NewForm(huh.NewGroup(field)).WithTheme(huh.ThemeBase16()).WithProgramOptions(tea.WithInput(t.in),
+		tea.WithOutput(t.out), tea.WithoutSignalHandler(), tea.WithFilter(leave))
 
 	err := form.RunWithContext(ctx)
 	switch {
+	case ctx.Err() == nil && back:
+		return ErrBack
 	case ctx.Err() != nil || errors.Is(err, huh.ErrUserAborted):
 		return ErrInterrupted
 	case err != nil:
@@ -125,16 +181,24 @@ func (t *Terminal) put(ctx context.Context, field huh.Field) error {
 	return nil
 }
 
-// ending notes the end of a terminal's input, which huh takes for an empty answer.
+// ending notes the end of a terminal's input, which huh takes for an empty answer, and a line that goes back, which is
+// no choice for it.
 type ending struct {
 	*os.File // its descriptor, of which passwords are read
 
-	ended bool
+	ended, back bool
 }
 
+// Read reads a line at most: that is what a terminal gives.
 func (e *ending) Read(p []byte) (int, error) {
 	n, err := e.File.Read(p)
 	e.ended = e.ended || err != nil
+
+	if strings.TrimSpace(string(p[:n])) == goBack {
+		e.back = true
+		return 0, io.EOF
+	}
+
 	return n, err
 }
 
@@ -154,6 +218,10 @@ func (t *Terminal) putLine(ctx context.Context, field huh.Field) error {
 		_ = term.Restore(int(t.in.Fd()), state) // a password was not to be seen
 		return ErrInterrupted
 	case err := <-done:
+		if in.back {
+			return ErrBack
+		}
+
 		if in.ended || errors.Is(err, io.EOF) {
 			return ErrInterrupted
 		}
