@@ -611,7 +611,7 @@ func TestTheJourney(t *testing.T) {
 	}
 
 	if out, _ := j.does("plan", "--kubeconfig", started.Kubeconfig, "-n",
-		"journey-trip"); strings.Count(out, "Nothing would change.") != 2 {
+		"journey-trip"); strings.Count(out, ": nothing would change\n") != 2 {
 		t.Errorf("a second plan, of states that moved along:\n%s", out)
 	}
 

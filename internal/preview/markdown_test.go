@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	tfjson "github.com/hashicorp/terraform-json"
+
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -78,4 +80,18 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 	check.Contains(t, "without a link", out, " plans; `-o text` and `-o json` have all of it.")
 	check.Lacks(t, "a table that fits", out, "rows of the table")
 	check.Equal(t, "61 equal machines", strings.Count(markdown(t, "", alike[:61]...), "<details>"), 1)
+}
+
+// TestAMachineThatStaysIsOneLine has a machine that changes between two that do not.
+func TestAMachineThatStaysIsOneLine(t *testing.T) {
+	machines := []*Result{planned("a", 1, ""), planned("a", 2, ""), planned("a", 3, "")}
+	for _, i := range []int{0, 2} {
+		machines[i].Changes, machines[i].Plan = nil, &tfjson.Plan{}
+	}
+
+	var out strings.Builder
+	check.Error(t, NewReport(machines, nil, false).WriteText(&out), "")
+	check.Contains(t, "the report", out.String(), "default/a-1 of MachineDeployment/a (cluster prod, addresses: 10.0.0.1): "+
+		"nothing would change\n\ndefault/a-2 of ")
+	check.Contains(t, "the report", out.String(), "10.0.0.3): nothing would change\n\n3 machines, 1 would change\n")
 }

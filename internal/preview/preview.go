@@ -457,10 +457,6 @@ func Plan(ctx context.Context, executor *terraform.Executor, machine Rendered, s
 		}
 	}
 
-	if len(result.Changes) == 0 {
-		result.Text = "Nothing would change."
-	}
-
 	return result, nil
 }
 

@@ -93,6 +93,11 @@ func (r Report) WriteText(out io.Writer) error {
 			title += ", in place of " + m.Replaces
 		}
 
+		if m.Refused == "" && !m.Changed() && m.Plan != nil {
+			fmt.Fprintf(&text, "%s: nothing would change\n\n", title)
+			continue
+		}
+
 		body := strings.TrimRight(m.Text, "\n")
 		if m.Refused != "" {
 			body = "REFUSED: " + m.Refused

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
@@ -54,9 +55,24 @@ func computedText(description string) schema.StringAttribute {
 	}
 }
 
-// liveText is set by the engine and changes by itself.
+// liveText is set by the engine and changes by itself. A plan of something else says nothing about it, so an update
+// keeps what the plan has: see promised.
 func liveText(description string) schema.StringAttribute {
-	return schema.StringAttribute{Computed: true, MarkdownDescription: description}
+	return schema.StringAttribute{
+		Computed:            true,
+		MarkdownDescription: description,
+		PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+	}
+}
+
+// promised is the value of a liveText after an update: that of the plan, for Terraform takes any other one for an
+// error. The next refresh reads the engine's.
+func promised(planned, now types.String) types.String {
+	if planned.IsUnknown() {
+		return now
+	}
+
+	return planned
 }
 
 // fixedText must be set; a change replaces the object.

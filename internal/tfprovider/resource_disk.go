@@ -216,18 +216,16 @@ func (r *diskResource) Update(ctx context.Context, req resource.UpdateRequest, r
 		return
 	}
 
-	disk, err := r.update(ctx, plan)
-	if err != nil {
+	if err := r.update(ctx, plan); err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
 
-	plan.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
-// update renames and grows the disk as planned.
-func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error) {
+// update renames and grows the disk as planned, and completes the plan.
+func (b *base) update(ctx context.Context, plan *diskModel) error {
 	id := idOf(plan.ID)
 	err := poll(ctx, "disk "+id.String()+" to be renamed", func(ctx context.Context) (bool, string, error) {
 		disk, err := b.client.Disk(ctx, id)
@@ -242,10 +240,19 @@ func (b *base) update(ctx context.Context, plan *diskModel) (*engine.Disk, error
 	}
 
 	if err != nil {
-		return nil, err
+		return err
 	}
 
-	return b.client.Disk(ctx, id)
+	disk, err := b.client.Disk(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	status := plan.Status
+	plan.complete(disk)
+	plan.Status = promised(status, plan.Status)
+
+	return nil
 }
 
 func (r *diskResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

@@ -113,13 +113,11 @@ func (r *diskFromImageResource) Update(ctx context.Context, req resource.UpdateR
 		return
 	}
 
-	disk, err := r.update(ctx, &plan.diskModel)
-	if err != nil {
+	if err := r.update(ctx, &plan.diskModel); err != nil {
 		resp.Diagnostics.AddError("The disk was not updated", err.Error())
 		return
 	}
 
-	plan.complete(disk)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 

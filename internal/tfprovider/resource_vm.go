@@ -292,7 +292,9 @@ func (r *vmResource) Update(ctx context.Context, req resource.UpdateRequest, res
 		return
 	}
 
+	status := plan.Status
 	plan.complete(vm)
+	plan.Status = promised(status, plan.Status)
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 

@@ -124,6 +124,34 @@ func TestWhatTheReleasedProviderDoesNotHave(t *testing.T) {
 	}
 }
 
+// TestAPlanShowsOnlyWhatIsAskedFor changes a VM that runs and a disk: their statuses are no part of that.
+func TestAPlanShowsOnlyWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, quick)
+	resources := machine + `
+resource "ovirt_disk" "d" {
+  storage_domain_id = "$storage"
+  format            = "cow"
+  size              = 1048576
+  alias             = "d"
+}
+`
+	w := newWorkspace(t, s).config(resources)
+	w.apply()
+	w.succeed("refresh", "-no-color", "-input=false") // which finds the VM up
+	check.Equal(t, "the status of the VM", w.value("ovirt_vm.a", "status"), any("up"))
+
+	w.config(strings.NewReplacer(`alias             = "d"`, `alias             = "e"`, "memory      = 4294967296",
+		"memory      = 4294967296\n  description = \"b\"").Replace(resources))
+	plan := w.succeed("plan", "-no-color", "-input=false")
+	check.Contains(t, "the plan", plan, "0 to add, 2 to change, 0 to destroy")
+	check.Lacks(t, "the plan", plan, "~ status")
+
+	w.apply()
+	w.settled()
+	check.Equal(t, "the description", s.vm(t, "a").DescriptionText(), "b")
+}
+
 // TestTheWholeNetworkOfAGuest is the initialization as far as the released provider does not go, made and imported.
 func TestTheWholeNetworkOfAGuest(t *testing.T) {
 	t.Parallel()

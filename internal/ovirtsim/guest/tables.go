@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -84,7 +85,7 @@ func (c *workloadCluster) table(
 		Rows:              []metav1.TableRow{},
 	}
 	add := func(object client.Object, cells ...any) {
-		if key.Name != "" && object.GetName() != key.Name || !selector.Matches(labels.Set(object.GetLabels())) {
+		if key.Name != "" && object.GetName() != key.Name {
 			return
 		}
 
@@ -103,27 +104,54 @@ func (c *workloadCluster) table(
 
 	if resource == "nodes" {
 		out.ColumnDefinitions = nodeColumns
-		var nodes corev1.NodeList
-		if err := c.client().List(ctx, &nodes); err != nil {
+		nodes, err := listOf[corev1.Node](ctx, c, "NodeList", selector)
+		if err != nil {
 			return nil, err
 		}
 
-		for i := range nodes.Items {
-			add(&nodes.Items[i], nodeCells(&nodes.Items[i])...)
+		for i := range nodes {
+			add(&nodes[i], nodeCells(&nodes[i])...)
 		}
 	} else {
-		var pods corev1.PodList
-		if err := c.client().List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
+		pods, err := listOf[corev1.Pod](ctx, c, "PodList", selector, client.InNamespace(key.Namespace))
+		if err != nil {
 			return nil, err
 		}
 
-		for i := range pods.Items {
-			add(&pods.Items[i], podCells(&pods.Items[i])...)
+		for i := range pods {
+			add(&pods[i], podCells(&pods[i])...)
 		}
 	}
 
 	if key.Name != "" && len(out.Rows) == 0 {
 		return nil, apierrors.NewNotFound(corev1.Resource(resource), key.Name)
+	}
+
+	return out, nil
+}
+
+// listOf lists objects by namespace and name. What clients have written is in memory as a map, and what the guests have
+// written is typed: only a list of maps takes both.
+func listOf[T any](
+	ctx context.Context, c *workloadCluster, kind string, selector labels.Selector, options ...client.ListOption,
+) ([]T, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	options = append(options, client.MatchingLabelsSelector{Selector: selector})
+	if err := c.client().List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
+		return slices.Compare([]string{a.GetNamespace(), a.GetName()}, []string{b.GetNamespace(), b.GetName()})
+	})
+
+	out := make([]T, len(list.Items))
+	for i := range list.Items {
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &out[i])
+		if err != nil {
+			return nil, fmt.Errorf("failed to decode %s: %w", list.Items[i].GetName(), err)
+		}
 	}
 
 	return out, nil

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -68,6 +70,13 @@ func TestKubectlSeesNodesWithStatusRolesAndVersion(t *testing.T) {
 	worker := machine("worker-1", "127.40.0.12", s.joinData(token, s.ca.hash(), false))
 	s.mustStart(worker)
 	check.Error(t, s.guests.SetNodeReady(worker.ID, "False", "KubeletNotReady"), "")
+
+	// Cluster API labels nodes by the API: after that the object in memory has another shape.
+	node := &corev1.Node{}
+	check.Error(t, s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, node), "")
+	before := node.DeepCopy()
+	node.Labels["a"] = "c"
+	check.Error(t, s.client().Patch(t.Context(), node, client.MergeFrom(before)), "")
 
 	for path, want := range map[string][]string{
 		"/api/v1/nodes?limit=500":         {"cp-1 Ready control-plane v1.36.1", "worker-1 NotReady <none> v1.36.1"},
