@@ -109,7 +109,7 @@ test-race: executor ## Run unit tests with the race detector; needs a C compiler
 
 .PHONY: build
 build: ## Build all commands into bin/
-	go build -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '-s -w $(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: release
 release: ## Make the artefacts of release VERSION (v0.1.0) in out/release: for clusterctl, binaries, bills of materials, checksums

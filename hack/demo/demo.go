@@ -74,7 +74,12 @@ func (d *demo) run(ctx context.Context) error {
 	defer func() {
 		d.plane.Stop()
 		d.say("everything is stopped")
+
+		if err := d.removeKeys(); err != nil {
+			d.say("%v", err)
+		}
 	}()
+
 	if err := d.apply(ctx); err != nil {
 		return err
 	}
@@ -340,18 +345,53 @@ func (d *demo) report(ctx context.Context) error {
 	fmt.Fprintf(d.out, "\nTerraform runs: %d, %.1f s in all. The rendered HCL of one machine: %s\n\n",
 		runs, seconds, filepath.Join(copied, "main.tf"))
 
-	return d.next()
+	if !d.keep {
+		fmt.Fprintln(d.out, "make demo KEEP=1 stays up, and shows what to try next.")
+		return nil
+	}
+
+	return d.next(ctx)
 }
 
-// next shows what to try next.
-func (d *demo) next() error {
+// removeKeys removes the keys and kubeconfigs of the processes, which have ended; logs and what was rendered stay.
+func (d *demo) removeKeys() error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return fmt.Errorf("failed to remove the keys of the demo: %w", err)
+	}
+
+	kept := []string{"rendered", filepath.Base(d.manifestFile())}
+
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == ".log" || slices.Contains(kept, entry.Name()) {
+			continue
+		}
+
+		if err := os.RemoveAll(filepath.Join(d.dir, entry.Name())); err != nil {
+			return fmt.Errorf("failed to remove the keys of the demo: %w", err)
+		}
+	}
+
+	return nil
+}
+
+// next shows what to try next, with commands that the demo itself does not need.
+func (d *demo) next(ctx context.Context) error {
+	if err := d.tools.Build(ctx, "plane", "kubectl"); err != nil {
+		return err
+	}
+
+	if err := d.tools.BuildProject(ctx, filepath.Join(d.tools.Root(), "bin"), "olvmctl"); err != nil {
+		return err
+	}
+
 	kubectl, err := d.tools.Path("plane", "kubectl")
 	if err != nil {
 		return err
 	}
 
 	const password = `$(sed -n 's/.*"password": "\(.*\)".*/\1/p' `
-	fmt.Fprintln(d.out, "Try next (make demo KEEP=1 stays up):")
+	fmt.Fprintln(d.out, "\nTry next:")
 	fmt.Fprintf(d.out, "  export KUBECONFIG=%s; %s get clusters,machines,olvmclusters,olvmmachines\n",
 		d.plane.Kubeconfig, kubectl)
 	fmt.Fprintf(d.out, "  CAPOLVM_TERRAFORM=%s OLVM_USERNAME=%s OLVM_PASSWORD=%s%s) "+

@@ -15,6 +15,7 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/localplane"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 
 	"github.com/go-logr/logr"
@@ -47,7 +48,7 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 	}
 
 	tools.Progress = d.say
-	if err := tools.Build(ctx, "plane"); err != nil {
+	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
 		return "", err
 	}
 
@@ -57,8 +58,7 @@ func (d *demo) prepare(ctx context.Context) (string, error) {
 
 	d.say("executor: %s", d.executor)
 	binDir := filepath.Join(tools.Root(), "bin")
-	d.say("building manager, olvmctl and ovirtsim")
-	if err := tools.BuildProject(ctx, binDir, "manager", "olvmctl", "ovirtsim"); err != nil {
+	if err := tools.BuildProject(ctx, binDir, "manager", "ovirtsim"); err != nil {
 		return "", err
 	}
 

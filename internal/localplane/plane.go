@@ -37,6 +37,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
+// Programs are those of the plane that run in it, by their names among the tools.
+var Programs = []string{
+	"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap-kubeadm",
+	"capi-controlplane-kubeadm",
+}
+
 // stopGrace is how long a process may take to end; our manager saves states meanwhile.
 const stopGrace = 60 * time.Second
 

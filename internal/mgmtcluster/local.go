@@ -94,7 +94,7 @@ func (l Local) Build(ctx context.Context, say func(format string, args ...any)) 
 	}
 
 	tools.Progress = say
-	if err := tools.Build(ctx, "plane"); err != nil {
+	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
 		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
 	}
 

@@ -186,39 +186,6 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 	return path, nil
 }
 
-// Build builds the tools of a module that the cache lacks.
-func (t *Toolchain) Build(ctx context.Context, module string) error {
-	dir, err := t.Dir(module)
-	if err != nil {
-		return err
-	}
-
-	versions, err := t.versions(module)
-	if err != nil {
-		return err
-	}
-
-	var missing []tool
-
-	for _, tool := range modules[module] {
-		if _, err := os.Stat(filepath.Join(dir, tool.name)); err != nil {
-			missing = append(missing, tool)
-		}
-	}
-
-	for i, tool := range missing {
-		t.say("building %s %s (%d of %d)", tool.name, versions[tool.module], i+1, len(missing))
-		start := time.Now()
-		if err := t.build(ctx, module, dir, tool, versions[tool.module]); err != nil {
-			return err
-		}
-
-		t.say("built %s in %.0f s", tool.name, time.Since(start).Seconds())
-	}
-
-	return t.copyManifests(ctx, module, dir)
-}
-
 func (t *Toolchain) versions(module string) (map[string]string, error) {
 	path := filepath.Join(t.moduleDir(module), "go.mod")
 	content, err := os.ReadFile(path)
@@ -239,37 +206,11 @@ func (t *Toolchain) versions(module string) (map[string]string, error) {
 	return versions, nil
 }
 
-func (t *Toolchain) build(ctx context.Context, module, dir string, tool tool, version string) error {
-	ldflags := "-s -w"
-	if tool.stamp != "" {
-		parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-		ldflags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", tool.stamp,
-			version, parts[0], parts[1])
-	}
-
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("failed to make the cache folder: %w", err)
-	}
-
-	// Built beside its name and renamed: an interrupted build leaves nothing that looks built.
-	temporary := filepath.Join(dir, fmt.Sprintf(".%s.%d", tool.name, os.Getpid()))
-	defer os.Remove(temporary)
-	if _, err := t.goCommand(ctx, module, "build", "-o", temporary, "-ldflags", ldflags, tool.pkg); err != nil {
-		return fmt.Errorf("failed to build %s: %w", tool.name, err)
-	}
-
-	if err := os.Rename(temporary, filepath.Join(dir, tool.name)); err != nil {
-		return fmt.Errorf("failed to install %s: %w", tool.name, err)
-	}
-
-	return nil
-}
-
-// goCommand runs go inside a tools module. The same settings as the project's own builds share their cache.
+// goCommand runs go inside a tools module.
 func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = t.moduleDir(module)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	command.Env = toolsEnvironment()
 	output, err := command.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
@@ -394,27 +335,6 @@ func download(ctx context.Context, dir string) error {
 	}
 	if _, err := latest.Install(ctx); err != nil {
 		return fmt.Errorf("failed to download Terraform: %w", err)
-	}
-
-	return nil
-}
-
-// BuildProject builds the project's own commands into a folder.
-func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("failed to make %s: %w", dir, err)
-	}
-
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
-	for _, name := range names {
-		args = append(args, "./cmd/"+name)
-	}
-
-	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = t.root
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("failed to build %s: %w\n%s", strings.Join(names, ", "), err, output)
 	}
 
 	return nil

@@ -207,7 +207,7 @@ func run(ctx context.Context, f flags, out io.Writer) error {
 			return err
 		}
 
-		defer os.Remove(f.connection)
+		defer removeConnection(f.connection)
 		_, _ = fmt.Fprintf(out, "ovirtsim serves %s; its connection is in %s\n", server.URL(), f.connection)
 	} else {
 		_, _ = fmt.Fprintf(out, "ovirtsim serves %s as user %s with password %s\n%s", server.URL(), server.Username(),
@@ -247,6 +247,15 @@ func (f flags) guests() (*guest.Guests, error) {
 	return guests, nil
 }
 
+// caOf is the file with the CA, beside a connection file.
+func caOf(connection string) string { return connection + ".ca.pem" }
+
+// removeConnection removes what writeConnection has written: nobody serves there any more.
+func removeConnection(path string) {
+	_ = os.Remove(path)
+	_ = os.Remove(caOf(path))
+}
+
 // writeConnection writes the CA beside the connection file, and that file last and whole: it reports that the engine
 // serves.
 func writeConnection(server *ovirtsim.Server, path string) error {
@@ -255,7 +264,7 @@ func writeConnection(server *ovirtsim.Server, path string) error {
 		return fmt.Errorf("failed to resolve --connection: %w", err)
 	}
 
-	caFile := path + ".ca.pem"
+	caFile := caOf(path)
 	if err := os.WriteFile(caFile, server.CA(), 0o600); err != nil {
 		return fmt.Errorf("failed to write the CA: %w", err)
 	}

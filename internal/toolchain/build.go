@@ -1,0 +1,247 @@
+package toolchain
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// progressInterval is how often a build says how far it is.
+const progressInterval = 15 * time.Second
+
+// Build builds the tools of a module that the cache lacks: those of these names, or all.
+func (t *Toolchain) Build(ctx context.Context, module string, names ...string) error {
+	dir, err := t.Dir(module)
+	if err != nil {
+		return err
+	}
+
+	versions, err := t.versions(module)
+	if err != nil {
+		return err
+	}
+
+	var missing []tool
+
+	for _, tool := range modules[module] {
+		if len(names) > 0 && !slices.Contains(names, tool.name) {
+			continue
+		}
+
+		if _, err := os.Stat(filepath.Join(dir, tool.name)); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+
+	for _, group := range buildGroups(missing, versions) {
+		if err := t.buildGroup(ctx, module, dir, group); err != nil {
+			return err
+		}
+	}
+
+	return t.copyManifests(ctx, module, dir)
+}
+
+// buildGroup are tools that one call of go build makes, which compiles what they share once and uses all processors
+// until the last of them is linked.
+type buildGroup struct {
+	ldflags string
+	tools   []tool
+}
+
+// names of the tools of the group.
+func (g buildGroup) names() []string {
+	var out []string
+	for _, tool := range g.tools {
+		out = append(out, tool.name)
+	}
+
+	return out
+}
+
+// makes reports whether go build would make an executable of that name.
+func (g buildGroup) makes(executable string) bool {
+	return slices.ContainsFunc(g.tools, func(t tool) bool { return t.executable() == executable })
+}
+
+// buildGroups puts tools together that are linked with the same flags and that go build gives different names.
+func buildGroups(tools []tool, versions map[string]string) []buildGroup {
+	var out []buildGroup
+
+	for _, tool := range tools {
+		flags := tool.ldflags(versions[tool.module])
+		at := slices.IndexFunc(out, func(g buildGroup) bool {
+			return g.ldflags == flags && !g.makes(tool.executable())
+		})
+
+		if at < 0 {
+			out = append(out, buildGroup{ldflags: flags})
+			at = len(out) - 1
+		}
+
+		out[at].tools = append(out[at].tools, tool)
+	}
+
+	return out
+}
+
+// ldflags are those of a tool of that version.
+func (t tool) ldflags(version string) string {
+	const small = "-s -w"
+	if t.stamp == "" {
+		return small
+	}
+
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+
+	return fmt.Sprintf("%[1]s -X %[2]s.gitVersion=%[3]s -X %[2]s.gitMajor=%[4]s -X %[2]s.gitMinor=%[5]s", small,
+		t.stamp, version, parts[0], parts[1])
+}
+
+// majorVersion is the end of a package path that go build leaves out of the name of an executable.
+var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+
+// executable is the name that go build gives the tool.
+func (t tool) executable() string {
+	if t.pkg == "." {
+		return t.name
+	}
+
+	return path.Base(majorVersion.ReplaceAllString(t.pkg, ""))
+}
+
+// buildGroup builds a group into a folder beside the tools, and renames each: an interrupted build leaves nothing that
+// looks built.
+func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group buildGroup) error {
+	temporary := filepath.Join(dir, fmt.Sprintf(".build.%d", os.Getpid()))
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return fmt.Errorf("failed to make the cache folder: %w", err)
+	}
+
+	defer os.RemoveAll(temporary)
+
+	var packages []string
+	for _, tool := range group.tools {
+		packages = append(packages, tool.pkg)
+	}
+
+	target := temporary + string(filepath.Separator)
+	if len(packages) == 1 {
+		target += group.tools[0].executable()
+	}
+
+	args := append([]string{"-o", target, "-ldflags", group.ldflags}, packages...)
+	err := t.goBuild(ctx, strings.Join(group.names(), ", "), t.moduleDir(module), toolsEnvironment(), packages, args)
+	if err != nil {
+		return err
+	}
+
+	for _, tool := range group.tools {
+		if err := os.Rename(filepath.Join(temporary, tool.executable()), filepath.Join(dir, tool.name)); err != nil {
+			return fmt.Errorf("failed to install %s: %w", tool.name, err)
+		}
+	}
+
+	return nil
+}
+
+// toolsEnvironment are the settings of builds of tools. The same as those of the project's own builds share their
+// cache.
+func toolsEnvironment() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+}
+
+// BuildProject builds the project's own commands into a folder.
+func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("failed to make %s: %w", dir, err)
+	}
+
+	var packages []string
+	for _, name := range names {
+		packages = append(packages, "./cmd/"+name)
+	}
+
+	args := append([]string{"-o", dir + string(filepath.Separator)}, packages...)
+
+	return t.goBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, args)
+}
+
+// goBuild runs go build in a folder, and says how far it is. What is in the cache is not built, so the number of
+// packages is the most that there are.
+func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages, args []string) error {
+	begin := time.Now()
+	t.say("building %s", what)
+
+	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
+	list.Dir, list.Env = dir, env
+	output, err := list.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("failed to build %s: go list: %w\n%s", what, err, failed.Stderr)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to build %s: %w", what, err)
+	}
+
+	command := exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, args...)...)
+	command.Dir, command.Env = dir, env
+	stderr, err := command.StderrPipe()
+	if err != nil {
+		return fmt.Errorf("failed to build %s: %w", what, err)
+	}
+
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("failed to build %s: %w", what, err)
+	}
+
+	problems := t.follow(stderr, bytes.Count(output, []byte("\n")), time.Now())
+	if err := command.Wait(); err != nil {
+		return fmt.Errorf("failed to build %s: %w\n%s", what, err, problems)
+	}
+
+	t.say("built %s in %.0f s", what, time.Since(begin).Seconds())
+
+	return nil
+}
+
+// packageLine is a line of go build -v: the path of a package that it compiles.
+var packageLine = regexp.MustCompile(`^[a-z0-9][\w.~/+-]*$`)
+
+// follow reads what go build says, and says how far it is. It returns all that is not about progress.
+func (t *Toolchain) follow(stderr io.Reader, total int, begin time.Time) (problems string) {
+	var other strings.Builder
+	done, said := 0, time.Now()
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, 1<<20)
+
+	for lines.Scan() {
+		if !packageLine.MatchString(lines.Text()) {
+			other.WriteString(lines.Text() + "\n")
+			continue
+		}
+
+		done++
+		if time.Since(said) < progressInterval {
+			continue
+		}
+
+		said = time.Now()
+		left := time.Duration(float64(time.Since(begin)) / float64(done) * float64(max(0, total-done)))
+		t.say("  %d of at most %d packages, at most %s left", done, total, left.Round(progressInterval))
+	}
+
+	return other.String()
+}

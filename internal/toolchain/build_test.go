@@ -1,0 +1,88 @@
+package toolchain
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/modfile"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestToolsOfThePlaneAreBuiltInFewSteps has the tools that a demo needs in as few calls of go build as their names and
+// linker flags allow.
+func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
+	groups := buildGroups(modules["plane"], map[string]string{"k8s.io/kubernetes": "v1.36.3"})
+
+	var got []string
+	for _, group := range groups {
+		got = append(got, strings.Join(group.names(), " "))
+	}
+
+	check.Equal(t, "groups", got, []string{
+		"etcd capi-core capi-bootstrap-kubeadm",
+		"kube-apiserver kube-controller-manager kubectl",
+		"capi-controlplane-kubeadm", // it would have the name of the one before
+	})
+	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitVersion=v1.36.3 ")
+	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitMinor=36")
+	check.Equal(t, "the flags of etcd", groups[0].ldflags, "-s -w")
+
+	for name, pkg := range map[string]string{
+		"server": "go.etcd.io/etcd/server/v3", "kubeadm": "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "a": ".",
+	} {
+		check.Equal(t, "the executable of "+pkg, tool{name: "a", pkg: pkg}.executable(), name)
+	}
+}
+
+// TestABuildSaysHowFarItIs reads what go build -v prints.
+func TestABuildSaysHowFarItIs(t *testing.T) {
+	var said []string
+	tools := &Toolchain{Progress: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+	text := "internal/goarch\nk8s.io/api/core/v1\n# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n"
+
+	problems := tools.follow(strings.NewReader(text), 10, time.Now())
+	check.Equal(t, "what is not progress", problems, "# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n")
+	check.Length(t, "lines before the first interval is over", said, 0)
+}
+
+// TestThePlaneIsBuiltOfTheVersionsOfTheProject compares the modules that both need: of one that differs, everything
+// that depends on it is compiled twice, and most of it depends on golang.org/x/net.
+func TestThePlaneIsBuiltOfTheVersionsOfTheProject(t *testing.T) {
+	tools, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	versions := map[string]map[string]string{}
+
+	for name, path := range map[string]string{
+		"project": filepath.Join(tools.Root(), "go.mod"),
+		"plane":   filepath.Join(tools.moduleDir("plane"), "go.mod"),
+	} {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		file, err := modfile.Parse(path, content, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		versions[name] = map[string]string{}
+		for _, r := range file.Require {
+			versions[name][r.Mod.Path] = r.Mod.Version
+		}
+	}
+
+	for path, of := range versions["plane"] {
+		if ours := versions["project"][path]; ours != "" && ours != of {
+			t.Errorf("%s is %s in go.mod, and %s in hack/tools/plane/go.mod: go get the higher one in both", path, ours, of)
+		}
+	}
+}
