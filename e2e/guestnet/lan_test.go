@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -149,13 +150,31 @@ func (l *lan) ask(endpoint string) string { return l.askWithin(endpoint, 2*time.
 
 // askWithin is ask by a client that is that patient.
 func (l *lan) askWithin(endpoint string, patience time.Duration) string {
-	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--insecure", "--max-time",
-		fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
-	if err != nil {
-		return ""
+	body, _ := l.request(endpoint, patience)
+	return body
+}
+
+// errNoAnswer is the error of a request that nothing has answered in time: on a busy machine that may be the machine.
+// Another error is one that the other side has made: it refused the connection, or broke it off.
+var errNoAnswer = errors.New("no answer in time")
+
+// timedOut is the exit code of curl for it.
+const timedOut = 28
+
+// request gets the body of what answers at a host and port, from the client.
+func (l *lan) request(endpoint string, patience time.Duration) (string, error) {
+	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--show-error", "--insecure",
+		"--max-time", fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
+	var exit *exec.ExitError
+
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == timedOut:
+		return "", errNoAnswer
+	case errors.As(err, &exit):
+		return "", fmt.Errorf("%w: %s", err, exit.Stderr)
 	}
 
-	return string(out)
+	return string(out), err
 }
 
 // cluster is a workload cluster, as far as its endpoint is concerned.
