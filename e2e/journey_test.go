@@ -19,6 +19,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -378,6 +379,32 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	}
 }
 
+// expectNoWarnings looks for events of our manager that a person would take for a problem, of which there was none.
+func (j *journey) expectNoWarnings(in *localplane.Plane) {
+	j.t.Helper()
+	var list eventsv1.EventList
+	if err := in.Client.List(j.t.Context(), &list, client.InNamespace(j.namespace)); err != nil {
+		j.t.Fatal(err)
+	}
+
+	ours := 0
+
+	for i := range list.Items {
+		e := &list.Items[i]
+		if !strings.HasPrefix(e.Regarding.Kind, "OLVM") {
+			continue
+		}
+
+		if ours++; e.Type == corev1.EventTypeWarning {
+			j.t.Errorf("a warning about %s %s: %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+		}
+	}
+
+	if ours == 0 {
+		j.t.Error("there are no events at all")
+	}
+}
+
 // expectUpgradeStopsAtAnOldImage asks for another version and keeps the image, whose kubelet is of the version before.
 func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	j.t.Helper()
@@ -627,6 +654,7 @@ func TestTheJourney(t *testing.T) {
 	j.expectRelease(own, "good bye", 2)
 
 	j.expectUpgrade(started.Kubeconfig)
+	j.expectNoWarnings(own)
 	j.expectLogs(started.Kubeconfig)
 
 	if code, _, problems := j.olvmctl("delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig,

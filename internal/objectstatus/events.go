@@ -86,6 +86,9 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 		}
 
 		switch text, step := steps[c.Type]; {
+		case isProblem(c) && c.Reason == infrav1.InsufficientHostsReason:
+			// A rollout makes one more machine than there are hosts, and a group that may be soft lets it.
+			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, c.Message})
 		case isProblem(c):
 			out = append(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message})
 		case step && c.Status == metav1.ConditionTrue:

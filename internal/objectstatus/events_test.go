@@ -54,6 +54,20 @@ func TestAnnouncements(t *testing.T) {
 			condition(applied, "False", infrav1.TemplateNotFoundReason),
 			nil,
 		},
+		"a group that is soft while a rollout has one machine more than there are hosts": {
+			condition(infrav1.AffinitySatisfiedCondition, "True", infrav1.AffinitySatisfiedReason),
+			condition(infrav1.AffinitySatisfiedCondition, "False", infrav1.InsufficientHostsReason),
+			[]announcement{
+				{"Normal", infrav1.InsufficientHostsReason, "message of InsufficientHosts"},
+			},
+		},
+		"a group that must be hard and cannot": {
+			condition(infrav1.AffinitySatisfiedCondition, "True", infrav1.AffinitySatisfiedReason),
+			condition(infrav1.AffinitySatisfiedCondition, "False", infrav1.EnforcementImpossibleReason),
+			[]announcement{
+				{"Warning", infrav1.EnforcementImpossibleReason, "message of EnforcementImpossible"},
+			},
+		},
 		"a run that failed": {nil, condition(applied, "False", infrav1.ApplyFailedReason), nil},
 		"a deletion that begins": {
 			condition(deleting, "False", infrav1.NotDeletingReason),
