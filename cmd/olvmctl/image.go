@@ -1,20 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 )
@@ -123,84 +118,4 @@ OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
 		newImageTemplateCommand(s, f))
 
 	return command
-}
-
-// listedTemplate is a line of image list.
-type listedTemplate struct {
-	Name     string `json:"name"`
-	Version  int    `json:"version"`
-	UserData string `json:"userData"`
-	OSType   string `json:"osType"`
-	ID       string `json:"id"`
-}
-
-func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
-	var output string
-	command := &cobra.Command{
-		Use:     "list",
-		Short:   "List the templates of the engine",
-		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
-		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkOutput(output, "table", "json", "yaml"); err != nil {
-				return err
-			}
-
-			return f.atEngine(command.Context(), func(session *engineSession) error {
-				list, err := listTemplates(command.Context(), session.Client)
-				if err != nil {
-					return err
-				}
-
-				return printTemplates(s.out, output, list)
-			})
-		},
-	}
-	command.Flags().StringVarP(&output, "output", "o", "table", "output: table, json or yaml")
-
-	return command
-}
-
-// listTemplates are the templates of the engine, by name and version.
-func listTemplates(ctx context.Context, session *engine.Client) ([]listedTemplate, error) {
-	templates, err := session.Templates(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	list := []listedTemplate{}
-
-	for _, t := range templates {
-		if t.ID == engine.BlankTemplateID {
-			continue
-		}
-
-		reads := "cloud-init"
-		if t.OS.Type == desired.IgnitionOS {
-			reads = "Ignition"
-		}
-
-		list = append(list, listedTemplate{t.Name, t.Version.Number, reads, t.OS.Type, t.ID.String()})
-	}
-
-	slices.SortFunc(list, func(a, b listedTemplate) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
-	})
-
-	return list, nil
-}
-
-func printTemplates(out io.Writer, output string, list []listedTemplate) error {
-	if output != "table" {
-		return encode(out, output, list)
-	}
-
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-
-	_, _ = fmt.Fprintln(table, "NAME\tVERSION\tUSER DATA\tOS TYPE\tID")
-	for _, t := range list {
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\n", t.Name, t.Version, t.UserData, t.OSType, t.ID)
-	}
-
-	return table.Flush()
 }

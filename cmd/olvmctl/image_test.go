@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/image"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
@@ -91,7 +92,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 	}
 
 	code, out, problems := s.run("", append([]string{"image", "list", "-o", "json"}, server...)...)
-	var list []listedTemplate
+	var list []image.ListedTemplate
 	err := json.Unmarshal([]byte(out), &list)
 	check.Equal(t, "exit code, after "+problems, code, 0)
 	check.Error(t, err, "")

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/progress"
 )
@@ -67,7 +65,7 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 	}
 
 	if f.output == "json" {
-		entries, err := f.entries(ctx, in, machine)
+		entries, err := in.FullHistory(ctx, machine, f.manager)
 		if err != nil {
 			return err
 		}
@@ -78,7 +76,7 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 	printed := map[mgmtcluster.HistoryEntry]bool{}
 
 	for {
-		entries, err := f.entries(ctx, in, machine)
+		entries, err := in.FullHistory(ctx, machine, f.manager)
 		if err != nil {
 			return err
 		}
@@ -104,27 +102,4 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		case <-time.After(progress.PollInterval):
 		}
 	}
-}
-
-// entries are what happened to a machine, in its order.
-func (f *logsFlags) entries(
-	ctx context.Context, in *mgmtcluster.Cluster, machine *infrav1.OLVMMachine,
-) ([]mgmtcluster.HistoryEntry, error) {
-	entries, err := in.History(ctx, machine)
-	if err != nil {
-		return nil, err
-	}
-
-	if f.manager {
-		lines, err := in.ManagerHistory(ctx, machine)
-		if err != nil {
-			return nil, err
-		}
-
-		entries = append(entries, lines...)
-	}
-
-	slices.SortStableFunc(entries, func(a, b mgmtcluster.HistoryEntry) int { return a.Time.Compare(b.Time) })
-
-	return entries, nil
 }

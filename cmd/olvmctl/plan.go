@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/preview"
 )
@@ -139,40 +137,7 @@ func (p *planFlags) results(
 		return nil, err
 	}
 
-	sessions := &engine.Sessions{}
-	defer sessions.Close(context.WithoutCancel(ctx))
-
-	scratch, err := preview.NewScratch(ctx, sessions)
-	if err != nil {
-		return nil, err
-	}
-	defer scratch.Close()
-
-	rendered, refused, err := preview.Render(ctx, manifests, machines, credentials, sessions)
-	if err != nil {
-		return nil, err
-	}
-
-	out := make([]*preview.Result, 0, len(machines))
-	for _, machine := range refused {
-		out = append(out, machine.Result())
-	}
-
-	for i, machine := range rendered {
-		_, _ = fmt.Fprintf(s.err, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
-		result, err := preview.Plan(ctx, scratch.Executor, machine, scratch.Dir)
-
-		switch {
-		case ctx.Err() != nil:
-			return nil, err
-		case err != nil:
-			result = preview.Refused{Machine: machine.Machine, Err: err}.Result()
-		}
-
-		out = append(out, result)
-	}
-
-	return out, nil
+	return preview.PlanAll(ctx, manifests, machines, credentials, s.err)
 }
 
 func (p *planFlags) print(s streams, report preview.Report) error {

@@ -135,6 +135,29 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	}
 }
 
+// FullHistory is what happened to a machine, in its order; with manager also the lines of our manager about it.
+func (c *Cluster) FullHistory(
+	ctx context.Context, machine *infrav1.OLVMMachine, manager bool,
+) ([]HistoryEntry, error) {
+	entries, err := c.History(ctx, machine)
+	if err != nil {
+		return nil, err
+	}
+
+	if manager {
+		lines, err := c.ManagerHistory(ctx, machine)
+		if err != nil {
+			return nil, err
+		}
+
+		entries = append(entries, lines...)
+	}
+
+	slices.SortStableFunc(entries, func(a, b HistoryEntry) int { return a.Time.Compare(b.Time) })
+
+	return entries, nil
+}
+
 // ManagerHistory is what the logs of our manager's pods tell about a machine.
 func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
 	clients, err := kubernetes.NewForConfig(c.config)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -421,6 +422,48 @@ func (r Refused) Result() *Result {
 	out.Refused = r.Err.Error()
 
 	return out
+}
+
+// PlanAll renders machines, and runs a real Terraform plan for each of them that is not refused. progress gets a line
+// for each. The error is of an engine that cannot be used, of an executor that is missing, or of a context that has
+// ended.
+func PlanAll(
+	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, progress io.Writer,
+) ([]*Result, error) {
+	sessions := &engine.Sessions{}
+	defer sessions.Close(context.WithoutCancel(ctx))
+
+	scratch, err := NewScratch(ctx, sessions)
+	if err != nil {
+		return nil, err
+	}
+	defer scratch.Close()
+
+	rendered, refused, err := Render(ctx, m, machines, credentials, sessions)
+	if err != nil {
+		return nil, err
+	}
+
+	out := make([]*Result, 0, len(machines))
+	for _, machine := range refused {
+		out = append(out, machine.Result())
+	}
+
+	for i, machine := range rendered {
+		_, _ = fmt.Fprintf(progress, "planning %s/%s (%d of %d)\n", machine.Namespace, machine.Name, i+1, len(rendered))
+		result, err := Plan(ctx, scratch.Executor, machine, scratch.Dir)
+
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			result = Refused{Machine: machine.Machine, Err: err}.Result()
+		}
+
+		out = append(out, result)
+	}
+
+	return out, nil
 }
 
 // Plan runs a real Terraform plan for a machine, in a folder below scratch that is removed afterwards.
