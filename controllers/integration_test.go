@@ -392,7 +392,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 
 	// Cluster API mirrors this to the Machine, where a MachineHealthCheck can act on it.
 	if message := s.Expect(
-		m, infrav1.ReadyCondition, "False/NotReady",
+		m, infrav1.ReadyCondition, "False/"+infrav1.VirtualMachineNotFoundReason,
 	); !strings.Contains(
 		message,
 		infrav1.VirtualMachineRunningCondition,

@@ -600,7 +600,7 @@ func TestAForeignGroupOfOurNameIsNotTouched(t *testing.T) {
 	}
 
 	s.Expect(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForAffinityGroupReason)
-	s.Expect(s.OLVM, infrav1.ReadyCondition, "False/NotReady")
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "False/"+infrav1.AffinityGroupConflictReason)
 	s.Delete(m)
 	s.ExpectGone(m)
 	s.Delete(s.OLVM)
