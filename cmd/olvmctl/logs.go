@@ -64,23 +64,19 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		return err
 	}
 
-	if f.output == "json" {
-		entries, err := in.FullHistory(ctx, machine, f.manager)
-		if err != nil {
-			return err
-		}
+	begin := time.Now()
+	entries, err := in.FullHistory(ctx, machine, f.manager, time.Time{})
+	if err != nil {
+		return err
+	}
 
+	if f.output == "json" {
 		return encode(s.out, f.output, append([]mgmtcluster.HistoryEntry{}, entries...))
 	}
 
 	printed := map[mgmtcluster.HistoryEntry]bool{}
 
 	for {
-		entries, err := in.FullHistory(ctx, machine, f.manager)
-		if err != nil {
-			return err
-		}
-
 		for _, entry := range entries {
 			if printed[entry] {
 				continue
@@ -100,6 +96,10 @@ func (f *logsFlags) run(ctx context.Context, s streams, name string) error {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(progress.PollInterval):
+		}
+
+		if entries, err = in.FullHistory(ctx, machine, f.manager, begin); err != nil && ctx.Err() == nil {
+			_, _ = fmt.Fprintln(s.err, "olvmctl:", err) // what is followed may come back
 		}
 	}
 }

@@ -369,8 +369,13 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		}
 	}
 
-	if vm != nil {
-		scope.vm.host = scope.engine.session.HostName(ctx, engine.RefID(vm.Host))
+	if vm != nil && vm.Host != nil {
+		name, known := scope.engine.session.HostName(ctx, vm.Host.ID)
+		if !known { // the last known one stays
+			name = ensureOLVM(scope.olvmMachine).VirtualMachine.HostName
+		}
+
+		scope.vm.host = name
 	}
 
 	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp

@@ -59,12 +59,12 @@ func NotFound(err error, reason, field string) error {
 }
 
 // mendedByPeople are the reasons of what stays until a person changes an object or the engine. What may go away by
-// itself is not among them: an engine that is away, addresses that are all in use, a run that failed.
+// itself is not among them: an engine that is away, one whose directory is away and that refuses passwords meanwhile,
+// addresses that are all in use, a run that failed.
 var mendedByPeople = map[string]bool{
 	infrav1.AddressRangeInvalidReason:         true,
 	infrav1.AffinityGroupConflictReason:       true,
 	infrav1.AffinityGroupNotFoundReason:       true,
-	infrav1.AuthenticationFailedReason:        true,
 	infrav1.BootstrapDataInvalidReason:        true,
 	infrav1.CAConfigMapInvalidReason:          true,
 	infrav1.ClusterNotFoundReason:             true,

@@ -188,7 +188,13 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	}
 	outdated := func(m *clusterv1.Machine) {
 		m.Status.Conditions = append(m.Status.Conditions,
-			condition(clusterv1.MachineUpToDateCondition, false, "NotUpToDate", "")...)
+			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineNotUpToDateReason, "")...)
+	}
+	// As Cluster API reports a kubelet of another version.
+	updating := func(m *clusterv1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions,
+			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineUpToDateUpdatingReason,
+				"* Node.status.nodeInfo.kubeletVersion v1.36.1, v1.37.0 required")...)
 	}
 
 	const waits = "Machine new: NotReady: InfrastructureReady: it waits"
@@ -218,6 +224,28 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 			change: kubelet("v1.36.1"),
 			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template old " +
 				"has another version than the machine: name one with v1.37.0",
+			stuck: true,
+		},
+		"an image with another kubelet, of which Cluster API knows": {
+			change: func(m *clusterv1.Machine) {
+				kubelet("v1.36.1")(m)
+				updating(m)
+			},
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template old " +
+				"has another version than the machine: name one with v1.37.0",
+			stuck: true,
+		},
+		"a second upgrade replaces the machine with the wrong image": {
+			change: func(m *clusterv1.Machine) {
+				kubelet("v1.36.1")(m)
+				outdated(m)
+			},
+			trouble: waits,
+		},
+		"an image with a build of the version": {
+			change: kubelet("v1.37.0+1.el8"),
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.37.0+1.el8, a build of the version v1.37.0 that is " +
+				"asked for, and Cluster API takes that for another one: ask for v1.37.0+1.el8",
 			stuck: true,
 		},
 		"an image with the kubelet that is asked for": {change: kubelet("v1.37.0"), trouble: waits},

@@ -56,7 +56,9 @@ func causeOf(object conditions.Getter) (cause, stuck string) {
 // machineTrouble is what keeps a machine from being ready and up to date. stuck is the same where it stays until a
 // person mends it. version is that of the machine's owner.
 func machineTrouble(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) (trouble, stuck string) {
-	if machine.DeletionTimestamp.IsZero() {
+	replaced := !machine.DeletionTimestamp.IsZero() || isReplaced(machine)
+
+	if !replaced {
 		if other := otherKubelet(machine, infra, version); other != "" {
 			return other, other
 		}
@@ -72,12 +74,19 @@ func machineTrouble(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, vers
 		trouble = cause
 	}
 
-	// A rollout replaces the machine, whatever it needs.
-	if conditions.IsFalse(machine, clusterv1.MachineUpToDateCondition) || !machine.DeletionTimestamp.IsZero() {
+	if replaced { // whatever it needs
 		stuck = ""
 	}
 
 	return trouble, stuck
+}
+
+// isReplaced reports whether a rollout replaces the machine, for its owner asks for another one. A kubelet of another
+// version makes a machine not up to date, too, and has another reason.
+func isReplaced(machine *clusterv1.Machine) bool {
+	c := conditions.Get(machine, clusterv1.MachineUpToDateCondition)
+
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
 // otherKubelet says that the image of a machine has another kubelet than the machine asks for; empty where it has not,
@@ -92,6 +101,11 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 	image := "its image"
 	if infra != nil {
 		image = "VM template " + infra.Spec.VMTemplateName
+	}
+
+	if strings.HasPrefix(node.KubeletVersion, version+"+") { // Cluster API compares builds, too
+		return fmt.Sprintf("OtherKubelet: its node has kubelet %s, a build of the version %s that is asked for, and "+
+			"Cluster API takes that for another one: ask for %[1]s", node.KubeletVersion, version)
 	}
 
 	return fmt.Sprintf("OtherKubelet: its node has kubelet %s, and %s is asked for; %s has another version than the "+

@@ -49,26 +49,22 @@ const (
 	newHostAge = time.Minute
 )
 
-// HostName is the name of a host out of a list; empty where the engine does not have the host, or does not answer.
-func (c *Client) HostName(ctx context.Context, id ID) string {
-	if id == "" {
-		return ""
-	}
-
+// HostName is the name of a host out of a list; false where the engine does not have the host, or does not answer.
+func (c *Client) HostName(ctx context.Context, id ID) (name string, known bool) {
 	for _, maxAge := range []time.Duration{hostNamesAge, newHostAge} {
 		hosts, err := c.HostsWithin(ctx, maxAge)
 		if err != nil {
-			return ""
+			return "", false
 		}
 
 		for i := range hosts {
 			if hosts[i].ID == id {
-				return hosts[i].Name
+				return hosts[i].Name, true
 			}
 		}
 	}
 
-	return ""
+	return "", false
 }
 
 // AffinityLabel binds VMs to hosts.

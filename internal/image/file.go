@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bufio"
 	"compress/bzip2"
 	"compress/gzip"
 	"context"
@@ -123,7 +124,7 @@ var compressions = []struct {
 	open  func(io.Reader) (io.Reader, error)
 }{
 	{"\x1f\x8b", func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }},
-	{"\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) }},
+	{"\xfd7zXZ\x00", func(r io.Reader) (io.Reader, error) { return xz.NewReader(bufio.NewReaderSize(r, 1<<20)) }},
 	{"BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }},
 	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
 }

@@ -125,7 +125,7 @@ func (u Upload) options(ctx context.Context, client *engine.Client, file *diskFi
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(file.lock(syscall.LOCK_EX), syscall.EWOULDBLOCK) {
-				return fmt.Errorf("%s is being uploaded already, by another process", file.Name())
+				return fmt.Errorf("%s is being uploaded already, by another process", file.source.Name())
 			}
 
 			_, err := fmt.Fprintf(u.Out, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)

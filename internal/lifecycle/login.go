@@ -199,5 +199,5 @@ func (c *creation) makeTemplate(ctx context.Context) error {
 		return nil
 	}
 
-	return err
+	return blocker.Explain(err, c.Engine.Places)
 }

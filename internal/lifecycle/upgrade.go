@@ -383,9 +383,10 @@ func (u *upgrade) checkRolledOut(ctx context.Context, one *owner) error {
 		return err
 	}
 
-	for _, child := range tree.Children {
+	for i := range tree.Children {
+		child := &tree.Children[i]
 		if child.Kind+" "+child.Name == one.name && child.Waiting != "" {
-			return waiting(tree, child.Waiting)
+			return waiting(child.Waiting, child) // what else is stuck may wait for this upgrade
 		}
 	}
 

@@ -56,7 +56,7 @@ func checkReady(ctx context.Context, in *mgmtcluster.Cluster, name string) error
 
 	for _, child := range tree.Children {
 		if child.Waiting != "" {
-			return waiting(tree, child.Waiting)
+			return waiting(child.Waiting, tree)
 		}
 	}
 
@@ -126,15 +126,16 @@ func troubleOf(ctx context.Context, in *mgmtcluster.Cluster, name string) error 
 		return err
 	}
 
-	return waiting(tree, tree.Trouble())
+	return waiting(tree.Trouble(), tree)
 }
 
-// waiting is the error of a check that waits for what is in a tree. It is final where the tree does not go on.
-func waiting(tree *clustertree.Node, what string) error {
-	stuck := tree.StuckAt()
-	if stuck == "" {
-		return errors.New(what)
+// waiting is the error of a check that waits for parts of a cluster. It is final where one of them does not go on.
+func waiting(what string, parts ...*clustertree.Node) error {
+	for _, part := range parts {
+		if stuck := part.StuckAt(); stuck != "" {
+			return progress.Final(errors.New(stuck))
+		}
 	}
 
-	return progress.Final(errors.New(stuck))
+	return errors.New(what)
 }

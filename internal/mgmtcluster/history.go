@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,9 +136,10 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 	}
 }
 
-// FullHistory is what happened to a machine, in its order; with manager also the lines of our manager about it.
+// FullHistory is what happened to a machine, in its order; with manager also the lines of our manager about it, of a
+// pod those since a time alone. The zero time means all.
 func (c *Cluster) FullHistory(
-	ctx context.Context, machine *infrav1.OLVMMachine, manager bool,
+	ctx context.Context, machine *infrav1.OLVMMachine, manager bool, since time.Time,
 ) ([]HistoryEntry, error) {
 	entries, err := c.History(ctx, machine)
 	if err != nil {
@@ -145,7 +147,7 @@ func (c *Cluster) FullHistory(
 	}
 
 	if manager {
-		lines, err := c.ManagerHistory(ctx, machine)
+		lines, err := c.managerHistory(ctx, machine, since)
 		if err != nil {
 			return nil, err
 		}
@@ -158,8 +160,11 @@ func (c *Cluster) FullHistory(
 	return entries, nil
 }
 
-// ManagerHistory is what the logs of our manager's pods tell about a machine.
-func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachine) ([]HistoryEntry, error) {
+// managerHistory is what the logs of our manager's pods tell about a machine. A pod that has not begun, or is gone by
+// now, has none.
+func (c *Cluster) managerHistory(
+	ctx context.Context, machine *infrav1.OLVMMachine, since time.Time,
+) ([]HistoryEntry, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
@@ -182,9 +187,16 @@ func (c *Cluster) ManagerHistory(ctx context.Context, machine *infrav1.OLVMMachi
 
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		stream, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-			Timestamps: true,
-		}).Stream(ctx)
+		options := &corev1.PodLogOptions{Timestamps: true}
+		if !since.IsZero() {
+			options.SinceTime = &metav1.Time{Time: since}
+		}
+
+		stream, err := clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).Stream(ctx)
+		if apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) {
+			continue
+		}
+
 		if err != nil {
 			return nil, fmt.Errorf("failed to read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}

@@ -11,10 +11,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
+// lastYearOf is the year of a line that klog has written in that month, read now: in December the next month is that of
+// this year which is over.
+func lastYearOf(now, month time.Time) int {
+	if month.Month() < now.Month() {
+		return now.Year()
+	}
+
+	return now.Year() - 1
+}
+
 func TestLinesAboutAMachine(t *testing.T) {
 	now := time.Now()
 	klog := now.Add(-time.Minute).Format("I0102 15:04:05.000000")
-	nextMonth := now.AddDate(0, 1, 0).Format("I0102 15:04:05.000000")
+	nextMonth := time.Date(now.Year(), now.Month()+1, 15, 12, 0, 0, 0, time.Local)
 	machine := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-1"}}
 
 	for name, test := range map[string]struct {
@@ -42,8 +52,8 @@ func TestLinesAboutAMachine(t *testing.T) {
 		},
 		"of last year": {
 			read:  klogLine,
-			lines: []string{nextMonth + `    1547 runs.go:265] "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`},
-			want:  now.AddDate(-1, 1, 0).Truncate(time.Microsecond),
+			lines: []string{nextMonth.Format("I0102 15:04:05.000000") + `    1547 runs.go:265] "Terraform run succeeded" OLVMMachine="ns/m-1" added=4`},
+			want:  time.Date(lastYearOf(now, nextMonth), nextMonth.Month(), 15, 12, 0, 0, 0, time.Local),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

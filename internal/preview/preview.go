@@ -80,7 +80,9 @@ func Render(
 		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
 
 		switch {
-		case blocker.OfEngine(err) || ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return nil, nil, cmp.Or(err, ctx.Err())
+		case blocker.OfEngine(err):
 			return nil, nil, machine.explainEngine(err, credentials.Places)
 		case err != nil:
 			refused = append(refused, Refused{machine, machine.explain(err, credentials.Places)})
@@ -455,7 +457,7 @@ func PlanAll(
 
 		switch {
 		case ctx.Err() != nil:
-			return nil, err
+			return nil, cmp.Or(err, ctx.Err())
 		case err != nil:
 			result = Refused{Machine: machine.Machine, Err: err}.Result()
 		}

@@ -17,7 +17,7 @@ const (
 	reminderInterval = 10 * time.Second
 	// finalAfter is how long an error has to stay final until Wait gives up: what was just written has its effect
 	// first.
-	finalAfter = 15 * time.Second
+	finalAfter = 90 * time.Second
 	// maxNews is how many bytes of an error Wait shows while it waits.
 	maxNews = 200
 )

@@ -17,10 +17,13 @@ type memory struct {
 	given []given
 	at    int
 	// last are the answers of before a person went back, by their keys. They are the defaults of the questions.
-	last map[string]string
+	last map[string]earlier
 	// confirmed are the fingerprints of the CAs that were confirmed.
 	confirmed map[string]bool
 }
+
+// earlier is an answer of before a person went back, and the default and the help with which it was asked for.
+type earlier struct{ text, offered, help string }
 
 // given is an answer. asked reports that a person gave it, who may want to give another one.
 type given struct {
@@ -29,7 +32,7 @@ type given struct {
 }
 
 func newMemory(asker Asker) *memory {
-	return &memory{Asker: asker, last: map[string]string{}, confirmed: map[string]bool{}}
+	return &memory{Asker: asker, last: map[string]earlier{}, confirmed: map[string]bool{}}
 }
 
 // rewind has the survey begin anew, with the answers that are left.
@@ -41,9 +44,13 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 		return text, nil
 	}
 
-	if last, known := m.last[q.Key]; known && !q.Secret {
-		if _, err := q.accept(last); err == nil {
-			q.Default = last
+	now := earlier{offered: q.Default, help: q.Help}
+
+	// Where another default follows from other answers before, it is better than what was answered then.
+	last, known := m.last[q.Key]
+	if known && !q.Secret && last.offered == now.offered && last.help == now.help {
+		if _, err := q.accept(last.text); err == nil {
+			q.Default = last.text
 		}
 	}
 
@@ -63,7 +70,8 @@ func (m *memory) Ask(ctx context.Context, q Question) (string, error) {
 
 		m.given = append(m.given, given{key: q.Key, text: text, asked: !q.decided()})
 		m.at = len(m.given)
-		m.last[q.Key] = text
+		now.text = text
+		m.last[q.Key] = now
 
 		return text, nil
 	}

@@ -181,12 +181,12 @@ func (c *workloadCluster) serve() error {
 				return
 			}
 
-			if c.serveTable(w, r) {
+			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
+				c.guests.backend.ServeHTTP(w, r)
 				return
 			}
 
-			if c.guests.backend != nil && !inMemory.MatchString(r.URL.Path) {
-				c.guests.backend.ServeHTTP(w, r)
+			if c.serveTable(w, r) {
 				return
 			}
 
