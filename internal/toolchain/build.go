@@ -2,9 +2,7 @@ package toolchain
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,13 +12,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 // progressInterval is how often a build says how far it is.
 const progressInterval = 15 * time.Second
 
-// Build builds the tools of a module that the cache lacks: those of these names, or all.
+// Build downloads or builds the tools of a module that the cache lacks: those of these names, or all.
 func (t *Toolchain) Build(ctx context.Context, module string, names ...string) error {
 	dir, err := t.Dir(module)
 	if err != nil {
@@ -44,7 +43,7 @@ func (t *Toolchain) Build(ctx context.Context, module string, names ...string) e
 		}
 	}
 
-	for _, group := range buildGroups(missing, versions) {
+	for _, group := range buildGroups(t.download(ctx, dir, missing, versions), versions) {
 		if err := t.buildGroup(ctx, module, dir, group); err != nil {
 			return err
 		}
@@ -184,18 +183,6 @@ func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages
 	begin := time.Now()
 	t.say("building %s", what)
 
-	list := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
-	list.Dir, list.Env = dir, env
-	output, err := list.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
-		return fmt.Errorf("failed to build %s: go list: %w\n%s", what, err, failed.Stderr)
-	}
-
-	if err != nil {
-		return fmt.Errorf("failed to build %s: %w", what, err)
-	}
-
 	command := exec.CommandContext(ctx, "go", append([]string{"build", "-v"}, args...)...)
 	command.Dir, command.Env = dir, env
 	stderr, err := command.StderrPipe()
@@ -207,7 +194,17 @@ func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages
 		return fmt.Errorf("failed to build %s: %w", what, err)
 	}
 
-	problems := t.follow(stderr, bytes.Count(output, []byte("\n")), time.Now())
+	// Asked for by a build that takes long alone.
+	total := sync.OnceValue(func() int {
+		output, err := runGo(ctx, dir, env, append([]string{"list", "-deps"}, packages...)...)
+		if err != nil {
+			return 0
+		}
+
+		return strings.Count(output, "\n") + 1
+	})
+
+	problems := t.follow(stderr, total, begin)
 	if err := command.Wait(); err != nil {
 		return fmt.Errorf("failed to build %s: %w\n%s", what, err, problems)
 	}
@@ -221,7 +218,7 @@ func (t *Toolchain) goBuild(ctx context.Context, what, dir string, env, packages
 var packageLine = regexp.MustCompile(`^[a-z0-9][\w.~/+-]*$`)
 
 // follow reads what go build says, and says how far it is. It returns all that is not about progress.
-func (t *Toolchain) follow(stderr io.Reader, total int, begin time.Time) (problems string) {
+func (t *Toolchain) follow(stderr io.Reader, total func() int, begin time.Time) (problems string) {
 	var other strings.Builder
 	done, said := 0, time.Now()
 	lines := bufio.NewScanner(stderr)
@@ -239,8 +236,8 @@ func (t *Toolchain) follow(stderr io.Reader, total int, begin time.Time) (proble
 		}
 
 		said = time.Now()
-		left := time.Duration(float64(time.Since(begin)) / float64(done) * float64(max(0, total-done)))
-		t.say("  %d of at most %d packages, at most %s left", done, total, left.Round(progressInterval))
+		left := time.Duration(float64(time.Since(begin)) / float64(done) * float64(max(0, total()-done)))
+		t.say("  %d of at most %d packages, at most %s left", done, total(), left.Round(progressInterval))
 	}
 
 	return other.String()

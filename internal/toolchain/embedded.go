@@ -55,7 +55,10 @@ func Embedded() (*Toolchain, error) {
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
 	}
 
-	t := &Toolchain{root: filepath.Join(CacheDir(), fmt.Sprintf("sources-%x", sum.Sum(nil))[:20])}
+	t := &Toolchain{
+		root:       filepath.Join(CacheDir(), fmt.Sprintf("sources-%x", sum.Sum(nil))[:20]),
+		publishers: defaultPublishers(),
+	}
 	if _, err := os.Stat(t.root); err == nil {
 		return t, nil
 	}

@@ -1,7 +1,8 @@
 // Package toolchain finds or builds what development needs beyond Go: the
-// processes of a management plane, the executor, and code generators. All is
-// built from Go modules whose versions the go.mod files below hack/tools pin,
-// or found on PATH, and is cached outside the checkout.
+// processes of a management plane, the executor, and code generators. The
+// go.mod files below hack/tools pin all versions. What a project publishes is
+// downloaded and compared with its checksum where the network allows that; all
+// else is found on PATH or built from Go modules. It is cached outside the checkout.
 //
 // The shipped binaries do not use it.
 package toolchain
@@ -34,6 +35,8 @@ type tool struct {
 	module string
 	// stamp is the linker variable prefix for the version, where the program insists on one.
 	stamp string
+	// published says where the project publishes the executable; nil is a tool that is always built.
+	published published
 }
 
 const kubernetesStamp = "k8s.io/component-base/version"
@@ -41,51 +44,79 @@ const kubernetesStamp = "k8s.io/component-base/version"
 // modules are the tools modules below hack/tools.
 var modules = map[string][]tool{
 	"plane": {
-		{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", ""},
-		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesStamp},
 		{
-			"kube-controller-manager",
-			"k8s.io/kubernetes/cmd/kube-controller-manager",
-			"k8s.io/kubernetes",
-			kubernetesStamp,
+			name:      "etcd",
+			pkg:       "go.etcd.io/etcd/server/v3",
+			module:    "go.etcd.io/etcd/server/v3",
+			published: etcdRelease,
 		},
-		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesStamp},
-		{"capi-core", "sigs.k8s.io/cluster-api/core", "sigs.k8s.io/cluster-api", ""},
-		{"capi-bootstrap-kubeadm", "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "sigs.k8s.io/cluster-api", ""},
-		{"capi-controlplane-kubeadm", "sigs.k8s.io/cluster-api/controlplane/kubeadm", "sigs.k8s.io/cluster-api", ""},
+		kubernetesTool("kube-apiserver"),
+		kubernetesTool("kube-controller-manager"),
+		kubernetesTool("kubectl"),
+		capiManager("capi-core", "core", "cluster-api-controller"),
+		capiManager("capi-bootstrap-kubeadm", "bootstrap/kubeadm", "kubeadm-bootstrap-controller"),
+		capiManager("capi-controlplane-kubeadm", "controlplane/kubeadm", "kubeadm-control-plane-controller"),
 	},
 	"ipam": {
 		{
-			"capi-ipam-in-cluster",
-			"sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
-			"sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
-			"",
+			name:   "capi-ipam-in-cluster",
+			pkg:    "sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
+			module: "sigs.k8s.io/cluster-api-ipam-provider-in-cluster",
 		},
 	},
-	"clusterctl": {{"clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl", "sigs.k8s.io/cluster-api", ""}},
-	"tofu":       {{"tofu", "github.com/opentofu/opentofu/cmd/tofu", "github.com/opentofu/opentofu", ""}},
-	"apidocs":    {{"crd-ref-docs", "github.com/elastic/crd-ref-docs", "github.com/elastic/crd-ref-docs", ""}},
-	"dns":        {{"coredns", ".", "github.com/coredns/coredns", ""}},
+	"clusterctl": {
+		{name: "clusterctl", pkg: "sigs.k8s.io/cluster-api/cmd/clusterctl", module: "sigs.k8s.io/cluster-api"},
+	},
+	"tofu": {
+		{name: "tofu", pkg: "github.com/opentofu/opentofu/cmd/tofu", module: "github.com/opentofu/opentofu"},
+	},
+	"apidocs": {
+		{name: "crd-ref-docs", pkg: "github.com/elastic/crd-ref-docs", module: "github.com/elastic/crd-ref-docs"},
+	},
+	"dns": {{name: "coredns", pkg: ".", module: "github.com/coredns/coredns"}},
 	"dev": {
-		{"controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen", "sigs.k8s.io/controller-tools", ""},
+		{
+			name:   "controller-gen",
+			pkg:    "sigs.k8s.io/controller-tools/cmd/controller-gen",
+			module: "sigs.k8s.io/controller-tools",
+		},
 	},
 	"lint": {
 		{
-			"golangci-lint",
-			"github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
-			"github.com/golangci/golangci-lint/v2",
-			"",
+			name:   "golangci-lint",
+			pkg:    "github.com/golangci/golangci-lint/v2/cmd/golangci-lint",
+			module: "github.com/golangci/golangci-lint/v2",
 		},
 	},
 	"sbom": {
 		{
-			"cyclonedx-gomod",
-			"github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod",
-			"github.com/CycloneDX/cyclonedx-gomod",
-			"",
+			name:   "cyclonedx-gomod",
+			pkg:    "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod",
+			module: "github.com/CycloneDX/cyclonedx-gomod",
 		},
 	},
-	"vuln": {{"govulncheck", "golang.org/x/vuln/cmd/govulncheck", "golang.org/x/vuln", ""}},
+	"vuln": {{name: "govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck", module: "golang.org/x/vuln"}},
+}
+
+// kubernetesTool is an executable of a release of Kubernetes.
+func kubernetesTool(name string) tool {
+	return tool{
+		name:      name,
+		pkg:       "k8s.io/kubernetes/cmd/" + name,
+		module:    "k8s.io/kubernetes",
+		stamp:     kubernetesStamp,
+		published: kubernetesRelease,
+	}
+}
+
+// capiManager is a manager of Cluster API: its folder there, and the name of its container image.
+func capiManager(name, folder, image string) tool {
+	return tool{
+		name:      name,
+		pkg:       "sigs.k8s.io/cluster-api/" + folder,
+		module:    "sigs.k8s.io/cluster-api",
+		published: managerImage("cluster-api/" + image),
+	}
 }
 
 // manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for
@@ -102,6 +133,8 @@ var manifestFolders = map[string]map[string]string{
 // Toolchain knows where the tools of a checkout are.
 type Toolchain struct {
 	root string
+	// publishers are asked for executables before anything is built.
+	publishers *publishers
 	// Progress is called with lines for people; nil says nothing.
 	Progress func(format string, args ...any)
 }
@@ -125,7 +158,7 @@ func New() (*Toolchain, error) {
 
 	for {
 		if _, err := os.Stat(filepath.Join(root, "hack", "tools", "plane", "go.mod")); err == nil {
-			return &Toolchain{root: root}, nil
+			return &Toolchain{root: root, publishers: defaultPublishers()}, nil
 		}
 
 		parent := filepath.Dir(root)
@@ -208,9 +241,13 @@ func (t *Toolchain) versions(module string) (map[string]string, error) {
 
 // goCommand runs go inside a tools module.
 func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string) (string, error) {
+	return runGo(ctx, t.moduleDir(module), toolsEnvironment(), args...)
+}
+
+// runGo runs go in a folder, and returns what it prints.
+func runGo(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = t.moduleDir(module)
-	command.Env = toolsEnvironment()
+	command.Dir, command.Env = dir, env
 	output, err := command.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
@@ -236,7 +273,7 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 			continue
 		}
 
-		source, err := t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", manager.module)
+		source, err := t.moduleSource(ctx, module, manager.module)
 		if err != nil {
 			return fmt.Errorf("failed to find the manifests of %s: %w", manager.name, err)
 		}
@@ -254,6 +291,21 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 	}
 
 	return nil
+}
+
+// moduleSource is the folder with the source of a Go module that a tools module needs. It is downloaded where nothing
+// was built of it.
+func (t *Toolchain) moduleSource(ctx context.Context, module, path string) (string, error) {
+	list := func() (string, error) { return t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", path) }
+	if dir, err := list(); err != nil || dir != "" {
+		return dir, err
+	}
+
+	if _, err := t.goCommand(ctx, module, "mod", "download", path); err != nil {
+		return "", err
+	}
+
+	return list()
 }
 
 func copyYAML(from, to string) error {
@@ -307,7 +359,7 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	}
 
 	t.say("no Terraform or OpenTofu of a fitting version is on PATH; downloading Terraform")
-	if err := download(ctx, t.executorDirs()[0]); err != nil {
+	if err := downloadTerraform(ctx, t.executorDirs()[0]); err != nil {
 		t.say("the download failed; building OpenTofu instead")
 		if err := t.Build(ctx, "tofu"); err != nil {
 			return terraform.Executable{}, err
@@ -317,7 +369,7 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	return t.FindExecutor(ctx)
 }
 
-func download(ctx context.Context, dir string) error {
+func downloadTerraform(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
