@@ -50,17 +50,25 @@ func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFi
 		}
 	}()
 
-	sum, err := sumOf(ctx, source)
+	decompress, err := compressionOf(source)
 	if err != nil {
 		return nil, err
 	}
 
-	if given != "" && !strings.EqualFold(sum, given) {
-		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, sum, given)
+	if decompress == nil || given != "" {
+		if file.sum, err = sumOf(ctx, source); err != nil {
+			return nil, err
+		}
 	}
 
-	if file.sum, err = file.decompress(ctx, sum, out); err != nil {
-		return nil, err
+	if given != "" && !strings.EqualFold(file.sum, given) {
+		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, file.sum, given)
+	}
+
+	if decompress != nil {
+		if err := file.decompress(ctx, decompress, out); err != nil {
+			return nil, err
+		}
 	}
 
 	if file.header, err = engine.IdentifyImage(file.File, file.name()); err != nil {
@@ -129,36 +137,35 @@ var compressions = []struct {
 	{"\x28\xb5\x2f\xfd", func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) }},
 }
 
-// decompress decompresses the source, where it is compressed, into a file that nobody else sees, and that is gone when
-// it is closed. It returns the SHA-256 of the image, which is sum where nothing is compressed.
-func (f *diskFile) decompress(ctx context.Context, sum string, out io.Writer) (string, error) {
+// compressionOf is what decompresses a file; nil where it is not compressed.
+func compressionOf(file *os.File) (func(io.Reader) (io.Reader, error), error) {
 	begin := make([]byte, 6)
-	if n, err := f.source.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("failed to read the image: %w", err)
-	} else {
-		begin = begin[:n]
+	n, err := file.ReadAt(begin, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("failed to read the image: %w", err)
 	}
 
 	for _, c := range compressions {
-		if strings.HasPrefix(string(begin), c.begin) {
-			return f.decompressWith(ctx, c.open, out)
+		if strings.HasPrefix(string(begin[:n]), c.begin) {
+			return c.open, nil
 		}
 	}
 
-	return sum, nil
+	return nil, nil
 }
 
-func (f *diskFile) decompressWith(
+// decompress decompresses the source into a file that nobody else sees, and that is gone when it is closed.
+func (f *diskFile) decompress(
 	ctx context.Context, open func(io.Reader) (io.Reader, error), out io.Writer,
-) (string, error) {
+) error {
 	info, err := f.source.Stat()
 	if err != nil {
-		return "", fmt.Errorf("failed to read the image: %w", err)
+		return fmt.Errorf("failed to read the image: %w", err)
 	}
 
 	image, err := unnamedFile(filepath.Dir(f.source.Name()))
 	if err != nil {
-		return "", err
+		return err
 	}
 
 	f.File = image
@@ -175,10 +182,12 @@ func (f *diskFile) decompressWith(
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("failed to decompress %s: %w", f.source.Name(), err)
+		return fmt.Errorf("failed to decompress %s: %w", f.source.Name(), err)
 	}
 
-	return hex.EncodeToString(hash.Sum(nil)), nil
+	f.sum = hex.EncodeToString(hash.Sum(nil))
+
+	return nil
 }
 
 // counter shows how much was read.
