@@ -22,6 +22,8 @@ type stubGuest struct {
 	mu                      sync.Mutex
 	booted, halted, removed []string
 	fail                    error
+	// drives gets host name and user data of each boot; nil where a test does not ask.
+	drives chan string
 }
 
 func (g *stubGuest) Boot(
@@ -31,6 +33,10 @@ func (g *stubGuest) Boot(
 	g.booted = append(g.booted, machine.Name)
 	fail := g.fail
 	g.mu.Unlock()
+	if g.drives != nil {
+		g.drives <- machine.HostName + " " + machine.UserData
+	}
+
 	if fail != nil {
 		return fail
 	}
@@ -74,6 +80,13 @@ func (r *raw) start(id string) {
 	r.t.Helper()
 	r.ok("POST", "/api/vms/"+id+"/start", "{}")
 	r.until("/api/vms/"+id, "status", "up")
+}
+
+// stop powers a VM off.
+func (r *raw) stop(id string) {
+	r.t.Helper()
+	r.ok("POST", "/api/vms/"+id+"/stop", "{}")
+	r.until("/api/vms/"+id, "status", "down")
 }
 
 // hostOf is the name of the host that a VM runs on.
@@ -343,6 +356,50 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	r.ok("PUT", path, `{"delete_protected":false}`)
 	r.ok("DELETE", path, "")
 	r.gone(path)
+}
+
+// TestTheDriveOfAStart has the starts of the recording adopt-vm, and what was on the drive that the engine made for
+// each.
+func TestTheDriveOfAStart(t *testing.T) {
+	const stored = `{"initialization":{"host_name":"stored","custom_script":"data"}}`
+	const none = " "
+
+	for name, c := range map[string]struct {
+		os, start, want string
+		wasUp           bool
+	}{
+		"the first start":                          {start: `{}`, want: "stored data"},
+		"a later start":                            {start: `{}`, want: none, wasUp: true},
+		"a later start that asks for it":           {start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true},
+		"a later start that asks for cloud-init":   {start: `{"use_cloud_init":"true"}`, want: "stored data", wasUp: true},
+		"a later start that does not want it":      {start: `{"use_cloud_init":"false"}`, want: none, wasUp: true},
+		"Ignition, and a start that asks for it":   {os: "rhcos_x64", start: `{"use_initialization":"true"}`, want: "stored data", wasUp: true},
+		"Ignition, and a start with the other's":   {os: "rhcos_x64", start: `{"use_cloud_init":"true"}`, want: none, wasUp: true},
+		"a start with its own, and without a flag": {start: `{"vm":{"initialization":{"host_name":"own"}}}`, want: none, wasUp: true},
+		"a start with a host name of its own": {
+			start: `{"use_initialization":"true","vm":{"initialization":{"host_name":"own"}}}`, want: "own data", wasUp: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guest := &stubGuest{drives: make(chan string, 2)}
+			r := newRawWith(t, ovirtsim.Options{Timings: fast, Guest: guest})
+			id := r.newVM("a", "")
+			if c.os != "" {
+				r.ok("PUT", "/api/vms/"+id, fmt.Sprintf(`{"os":{"type":%q}}`, c.os))
+			}
+
+			if c.wasUp {
+				r.start(id)
+				<-guest.drives
+				r.stop(id)
+			}
+
+			r.ok("PUT", "/api/vms/"+id, stored)
+			r.ok("POST", "/api/vms/"+id+"/start", c.start)
+			r.until("/api/vms/"+id, "status", "up")
+			check.Equal(t, "drive", <-guest.drives, c.want)
+		})
+	}
 }
 
 func TestAVMRebootsSuspendsAndMigrates(t *testing.T) {

@@ -62,6 +62,8 @@ type (
 	Summary = control.Summary
 	// State is the whole site.
 	State = control.State
+	// VMInfo is a VM as tests see it.
+	VMInfo = control.VMInfo
 	// DiskInfo is a disk as control shows it.
 	DiskInfo = control.DiskInfo
 	// AffinityGroupInfo is an affinity group as control shows it.

@@ -43,16 +43,18 @@ type GuestVM struct {
 	ID string
 	// Name of the VM in the engine.
 	Name string
+	// RootDisk is the UUID of the disk that it boots from: what a guest is stays on its disk.
+	RootDisk string
 	// Ignition reports that the user data is for Ignition, else it is for cloud-init.
 	Ignition bool
-	// UserData is the custom script of the VM's initialization.
+	// UserData is the custom script of the initialization that is on the drive of this run; empty where it has none.
 	UserData string
-	// HostName of the VM's initialization.
+	// HostName of that initialization.
 	HostName string
-	// NICs configured by the VM's initialization. An Ignition guest does not see them: the engine hands them to
+	// NICs configured by that initialization. An Ignition guest does not see them: the engine hands them to
 	// cloud-init only.
 	NICs []GuestNIC
-	// DNSServers and SearchDomains of the VM's initialization, for cloud-init too.
+	// DNSServers and SearchDomains of that initialization, for cloud-init too.
 	DNSServers, SearchDomains []string
 	// KubernetesVersion is the version of kubelet and kubeadm in the image; empty means that it has none.
 	KubernetesVersion string
@@ -179,7 +181,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 		KubernetesVersion: v.Kubernetes,
 		IgnitionVersion:   v.Ignition,
 	}
-	if init := cmp.Or(v.RunOnce, v.Initialization); init != nil {
+	if init := v.Drive; init != nil {
 		machine.UserData, machine.HostName = init.Value("custom_script"), init.Value("host_name")
 		machine.DNSServers = strings.Fields(init.Value("dns_servers"))
 
@@ -193,6 +195,12 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 				IPv6Prefix:       n.Value("ipv6", "netmask"),
 				IPv6Gateway:      n.Value("ipv6", "gateway"),
 			})
+		}
+	}
+
+	for _, a := range s.store.AttachmentsOf(v.ID) {
+		if a.Bootable {
+			machine.RootDisk = a.Disk
 		}
 	}
 

@@ -17,7 +17,7 @@ func layInitialization(there, in *wire.Element, fail failure) (*wire.Element, er
 	switch {
 	case in == nil:
 		return there, nil
-	case len(in.Kids) == 0:
+	case len(in.Kids) == 0 || len(in.Kids) == 1 && in.Has("regenerate_ids"): // recorded for both
 		return nil, nil
 	}
 

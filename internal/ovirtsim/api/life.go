@@ -123,6 +123,7 @@ func (s *Engine) comeUp(v *store.VM) {
 		return
 	}
 
+	v.Initialized = true
 	s.finish(v.ID)
 	s.event(32, "normal", "VM "+v.Name+" started on Host "+s.store.HostName(v.Host), eventOf{vm: v.ID, host: v.Host})
 	s.boot(v)
@@ -172,7 +173,7 @@ func (s *Engine) completeCreation(v *store.VM) {
 // down is the end of a VM's run, however it came.
 func (s *Engine) down(v *store.VM) {
 	s.event(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
-	v.Host, v.Destination, v.Stopped, v.RunOnce, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
+	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", time.Now(), nil, false, false
 	waited := v.Next
 	v.Next = nil
 	s.settle(v, store.StatusDown)
@@ -213,6 +214,10 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 	}
 
 	v.Host, v.Status, v.GuestError, v.StopReason, v.Started = placed.ID, store.StatusWaitForLaunch, "", nil, time.Now()
+	if v.Drive = nil; !v.Initialized {
+		v.Drive = v.Initialization.Clone()
+	}
+
 	s.arrange(v, store.StatusPoweringUp, s.settings.Timings.Launch)
 
 	return nil

@@ -150,7 +150,11 @@ func startVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	v.OnceRun, v.RunOnce = once != nil, once.Get("initialization")
+	v.OnceRun = once != nil
+	if c.asksForDrive(v) {
+		v.Drive = driveOf(v.Initialization, once.Get("initialization"))
+	}
+
 	v.PauseAtStart = c.body.Yes("pause") || v.Settings.Yes("start_paused")
 	c.store.VMs.Put(v.ID, v)
 	c.event(
@@ -164,6 +168,25 @@ func startVM(c *call) (*wire.Element, error) {
 	)
 
 	return c.done(v), nil
+}
+
+// asksForDrive reports whether a start wants the drive with the initialization, whatever the VM was before.
+func (c *call) asksForDrive(v *store.VM) bool {
+	return c.body.Yes("use_initialization") || c.body.Yes("use_cloud_init") && v.OSType != store.OSRHCOS
+}
+
+// driveOf is the stored initialization, with the values of one that a start has laid over it.
+func driveOf(stored, once *wire.Element) *wire.Element {
+	out := wire.El("initialization")
+	if stored != nil {
+		out = stored.Clone()
+	}
+
+	if once != nil {
+		out.Merge(once, []string{"cloud_init", "configuration"})
+	}
+
+	return out
 }
 
 // startHost is the host that a start names; empty where it names none.

@@ -317,6 +317,25 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	}
 }
 
+// TestANodeIsOnItsDisk replaces the root disk of a node: the VM is another machine then.
+func TestANodeIsOnItsDisk(t *testing.T) {
+	s := newSite(t, "127.40.0.11:6443")
+	vm := machine("cp-0", "127.40.0.1", s.initData("v1.36.1"))
+	vm.RootDisk = "one"
+	first := s.start(vm)
+	check.Error(t, first.up(), "")
+	first.halt()
+
+	vm.UserData, vm.RootDisk = "", "two"
+	second := s.start(vm)
+	<-second.reported
+	if node, is := s.guests.Node(vm.ID); is {
+		t.Errorf("a VM with a new disk is the node %v", node)
+	}
+
+	second.halt()
+}
+
 func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	s := newSite(t, "127.40.2.5:6443")
 	s.guests.joinTimeout = 50 * time.Millisecond

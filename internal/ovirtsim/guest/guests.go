@@ -45,6 +45,8 @@ func (b *boot) off() bool { return b.ctx.Err() != nil }
 
 // member is a VM that became a node. It is what stays on the VM's disk.
 type member struct {
+	// disk is the UUID of that disk.
+	disk    string
 	node    *node
 	cluster *workloadCluster
 	// profiles configured the network at the first boot; cloud-init and Ignition do not run again.

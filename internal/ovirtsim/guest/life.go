@@ -29,14 +29,14 @@ var (
 )
 
 // Boot runs the guest of a VM until ctx, which is its power, ends. It configures the network, and runs cloud-init or
-// Ignition, and kubeadm. A VM that was a node before comes back as the same one; one whose first boot was cut short
-// starts over. After an error the VM is on, and nothing runs in it.
+// Ignition, and kubeadm. A VM whose disk was a node before comes back as the same one. After an error the VM is on, and
+// nothing runs in it.
 func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
 	if g.ctx.Err() != nil {
 		return errClosed
 	}
 
-	b, known := g.powerOn(ctx, machine.ID)
+	b, known := g.powerOn(ctx, machine)
 	defer g.powerOff(machine.ID, b)
 	stop := context.AfterFunc(g.ctx, b.cancel)
 	defer stop()
@@ -51,19 +51,23 @@ func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func([]sto
 	return nil
 }
 
-// powerOn notes that a VM runs, and returns the node that it was before.
-func (g *Guests) powerOn(ctx context.Context, vmID string) (*boot, *member) {
+// powerOn notes that a VM runs, and returns the node that its disk was before.
+func (g *Guests) powerOn(ctx context.Context, machine api.GuestVM) (*boot, *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if before := g.boots[vmID]; before != nil {
+	if before := g.boots[machine.ID]; before != nil {
 		before.cancel() // a VM runs once
 	}
 
 	b := &boot{}
 	b.ctx, b.cancel = context.WithCancel(ctx)
-	g.boots[vmID] = b
+	g.boots[machine.ID] = b
 
-	return b, g.members[vmID]
+	if m := g.members[machine.ID]; m != nil && m.disk != machine.RootDisk {
+		g.forget(machine.ID, m)
+	}
+
+	return b, g.members[machine.ID]
 }
 
 // powerOff ends a run.
@@ -129,7 +133,7 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 		return err
 	}
 
-	m := &member{node: n, profiles: profiles, boot: b}
+	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b}
 	if n.init {
 		return g.initCluster(machine.ID, m)
 	}
@@ -303,7 +307,8 @@ func (g *Guests) Halted(vmID string) {
 }
 
 // Removed ends the guest and deletes what died with the VM: its static pods, and the cluster with its last control
-// plane node. The Node object stays for Cluster API to delete, as it does with a real VM.
+// plane node. The Node object stays for Cluster API to delete, as it does with a real VM. A VM whose root disk was
+// replaced loses the same.
 func (g *Guests) Removed(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,11 +316,13 @@ func (g *Guests) Removed(vmID string) {
 		b.cancel()
 	}
 
-	m := g.members[vmID]
-	if m == nil {
-		return
+	if m := g.members[vmID]; m != nil {
+		g.forget(vmID, m)
 	}
+}
 
+// forget deletes what died with the disk of a node. g.mu is held.
+func (g *Guests) forget(vmID string, m *member) {
 	g.lose(m, m.boot)
 	delete(g.members, vmID)
 	if !m.node.controlPlane || m.cluster.closed {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,9 @@ import (
 
 // tabular are the requests that kubectl get makes for nodes and pods.
 var tabular = regexp.MustCompile(`^/api/v1(?:/namespaces/([^/]+))?/(nodes|pods)(?:/([^/]+))?$`)
+
+// none stands for what an object does not have, as kubectl shows it.
+const none = "<none>"
 
 // wide are columns that kubectl shows with -o wide.
 const wide = 1
@@ -184,7 +188,7 @@ func nodeCells(n *corev1.Node) []any {
 
 	slices.Sort(roles)
 
-	address := "<none>"
+	address := none
 
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
@@ -194,8 +198,8 @@ func nodeCells(n *corev1.Node) []any {
 	}
 
 	return []any{
-		n.Name, status, orNone(strings.Join(roles, ",")), age(n), n.Status.NodeInfo.KubeletVersion, address,
-		orNone(n.Status.NodeInfo.OSImage),
+		n.Name, status, cmp.Or(strings.Join(roles, ","), none), age(n), n.Status.NodeInfo.KubeletVersion, address,
+		cmp.Or(n.Status.NodeInfo.OSImage, none),
 	}
 }
 
@@ -218,16 +222,9 @@ func podCells(p *corev1.Pod) []any {
 	}
 
 	return []any{
-		p.Name, fmt.Sprintf("%d/%d", ready, count), orNone(string(p.Status.Phase)), age(p), orNone(p.Spec.NodeName),
+		p.Name, fmt.Sprintf("%d/%d", ready, count), cmp.Or(string(p.Status.Phase), none), age(p),
+		cmp.Or(p.Spec.NodeName, none),
 	}
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-
-	return text
 }
 
 func age(object client.Object) string {

@@ -266,9 +266,11 @@ type (
 		// updated.
 		Applied        *Hardware     `json:",omitempty"`
 		Initialization *wire.Element `json:",omitempty"`
-		// RunOnce is the initialization of this run only; OnceRun reports that the run was started with parameters of
-		// its own.
-		RunOnce *wire.Element `json:",omitempty"`
+		// Initialized reports that the VM was up: later starts have no drive unless they ask for one.
+		Initialized bool
+		// Drive is the initialization that the guest finds on a drive in this run; nil where it has none.
+		Drive *wire.Element `json:",omitempty"`
+		// OnceRun reports that the run was started with parameters of its own.
 		OnceRun bool
 		// Kubernetes and Ignition say what is in the image; the template may be gone.
 		Kubernetes, Ignition      string
