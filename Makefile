@@ -72,10 +72,18 @@ test-security: tools ## Replay attacks of tenants, engines and guests against re
 	  ./controllers/... ./cmd/... \
 	  -run '^($(SECURITY_TESTS))$$' -timeout 5m
 
+POOL_TESTS := ^Test(Row[0-9]+|Schedule|Labels|AClaim|Rebuild|PlanOfMachinesOfAPool|CrashMatrixOfAPool)
+
 .PHONY: test-reliability
 # Six managers and their runs share the cores; more at once wait for one another.
 test-reliability: tools tools-clusterctl ## Kill and cut managers, Terraform and connections at each call of a machine's life
 	go test ./e2e/reliability -count=1 -parallel 8 -timeout 20m
+
+.PHONY: test-pool
+test-pool: tools tools-clusterctl ## Run what is about pools of VMs alone; the other targets of make test have it too
+	go test ./internal/inventory ./cmd/olvmctl -run '$(POOL_TESTS)' -count=1
+	go test ./controllers -run '$(POOL_TESTS)' -count=1 -timeout 10m
+	go test ./e2e/reliability -run '$(POOL_TESTS)' -count=1 -parallel 8 -timeout 20m
 
 .PHONY: test-chaos
 test-chaos: tools tools-ipam ## Make trouble for CHAOS (4m) while clusters scale and are upgraded; SEED=number replays a run

@@ -83,7 +83,7 @@ func TestTheAPIServerRefusesWhatMustNotChange(t *testing.T) {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.InstanceType = "Large"
 			return c
-		}, "exactly one of memory and instanceType"},
+		}, "exactly one of virtualMachine.memory and virtualMachine.instanceType"},
 		"a description that is too long": {func() client.Object {
 			c := m.DeepCopy()
 			c.Spec.VirtualMachine.Description = strings.Repeat("x", 256)

@@ -21,6 +21,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
@@ -126,6 +127,16 @@ func runSuite(m *testing.M) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+	}
+
+	err = (&inventory.Reconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Engines:   engines,
+		Recorder:  mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
+		return 0, err
 	}
 
 	err = (&machinetemplate.Reconciler{

@@ -440,7 +440,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 
 	o.addresses[machine.Name] = address
 
-	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID)
+	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID, false)
 }
 
 // oldVMs are the VMs of the machines, by ID, whatever their comments say.

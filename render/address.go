@@ -40,8 +40,10 @@ func (a Address) traversal() hcl.Traversal {
 
 // Addresses of what a configuration makes.
 var (
-	VMAddress          = Address{resource: "ovirt_vm.this"}
-	StartAddress       = Address{resource: "ovirt_vm_start.this"}
+	VMAddress    = Address{resource: "ovirt_vm.this"}
+	StartAddress = Address{resource: "ovirt_vm_start.this"}
+	// AdoptedVMAddress is that of a VM that was claimed.
+	AdoptedVMAddress   = Address{resource: "ovirt_adopted_vm.this"}
 	OptimizeCPUAddress = Address{resource: "ovirt_vm_optimize_cpu_settings.this"}
 	// TemplateAddress is that of an image's template.
 	TemplateAddress = Address{resource: "module.image.ovirt_template.this"}

@@ -74,7 +74,7 @@ func (in *Machine) guests() []GuestNIC {
 func guestFile(in Machine) []byte {
 	file := hclwrite.NewEmptyFile()
 	comment(file.Body(), "Added to the VM: what its guest is told about its network at its first boot.")
-	body := file.Body().AppendNewBlock("resource", []string{"ovirt_vm", "this"}).Body()
+	body := file.Body().AppendNewBlock("resource", in.vmResource()).Body()
 	if len(in.DNSServers) > 0 {
 		body.SetAttributeValue("initialization_dns_servers", texts(in.DNSServers))
 	}

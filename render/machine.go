@@ -261,15 +261,17 @@ func (w *writer) rest(in Machine) {
 	}
 }
 
-func (w *writer) outputs(in Machine) {
-	output := func(name, description string) *hclwrite.Body {
-		w.file.Body().AppendNewline()
-		body := w.file.Body().AppendNewBlock("output", []string{name}).Body()
-		body.SetAttributeValue("description", cty.StringVal(description))
+// output begins an output.
+func (w *writer) output(name, description string) *hclwrite.Body {
+	w.file.Body().AppendNewline()
+	body := w.file.Body().AppendNewBlock("output", []string{name}).Body()
+	body.SetAttributeValue("description", cty.StringVal(description))
 
-		return body
-	}
-	setTraversal(output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
+	return body
+}
+
+func (w *writer) outputs(in Machine) {
+	setTraversal(w.output("vm_id", "UUID of the VM."), "value", "ovirt_vm", "this", "id")
 
 	var nics []hclwrite.ObjectAttrTokens
 	for i, nic := range in.NICs {
@@ -279,7 +281,7 @@ func (w *writer) outputs(in Machine) {
 		})
 	}
 
-	output("nic_ids", "UUIDs of the network interfaces, by name.").
+	w.output("nic_ids", "UUIDs of the network interfaces, by name.").
 		SetAttributeRaw("value", hclwrite.TokensForObject(nics))
 }
 

@@ -85,6 +85,9 @@ type Machine struct {
 
 	// Name of the VM, and host name of the guest.
 	Name string
+	// Claimed is the VM of a pool that the machine takes over; nil for a VM that is made. Of the rest only what the
+	// guest is told counts then.
+	Claimed *ClaimedVM
 	// Comment marks the owner.
 	Comment string
 	// ClusterID and TemplateID are UUIDs of the engine.
@@ -136,6 +139,12 @@ type Machine struct {
 	AffinityGroups map[string]string
 }
 
+// ClaimedVM is a VM that exists.
+type ClaimedVM struct {
+	// ID is its UUID, and Name what the engine calls it.
+	ID, Name string
+}
+
 // NIC is a network interface of the VM.
 type NIC struct {
 	Name          string
@@ -171,6 +180,9 @@ func MachineFiles(in Machine) (Files, error) {
 	switch {
 	case in.Name == "":
 		return nil, fmt.Errorf("the machine has no name")
+	case in.Claimed != nil && in.Claimed.ID == "":
+		return nil, fmt.Errorf("machine %s: the VM that it has claimed has no ID", in.Name)
+	case in.Claimed != nil:
 	case in.ClusterID == "" || in.TemplateID == "":
 		return nil, fmt.Errorf("machine %s: cluster and template must be resolved", in.Name)
 	case len(in.NICs) == 0 || len(in.NICs) > maxNICs:
@@ -178,7 +190,10 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 
 	files := engineFiles(in.Engine, machineVariables)
-	files[MainFile] = mainFile(in)
+	if files[MainFile] = mainFile(in); in.Claimed != nil {
+		files[MainFile] = claimedFile(in)
+	}
+
 	if len(in.guests())+len(in.DNSServers)+len(in.SearchDomains) > 0 {
 		files[GuestFile] = guestFile(in)
 	}

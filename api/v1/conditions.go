@@ -126,6 +126,38 @@ const (
 	PlacementInvalidReason = "PlacementInvalid"
 )
 
+// ScheduledCondition is true if an OLVMInventory has VMs for all machines that
+// want one of it.
+const (
+	ScheduledCondition = "Scheduled"
+
+	// ScheduledReason surfaces when each machine has its VM.
+	ScheduledReason = "Scheduled"
+	// UnschedulableReason surfaces when a group of machines wants more VMs than can be claimed. None is claimed for it.
+	UnschedulableReason = "Unschedulable"
+	// WaitingForClaimsReason surfaces when the deletion of an OLVMInventory, or of an OLVMCluster with VMs of one,
+	// waits for the claims on VMs to end.
+	WaitingForClaimsReason = "WaitingForClaims"
+)
+
+// VirtualMachineClaimedCondition is true if an OLVMMachine that takes its VM
+// from an OLVMInventory has one. Other machines do not have the condition.
+const (
+	VirtualMachineClaimedCondition = "VirtualMachineClaimed"
+
+	// VirtualMachineClaimedReason surfaces when the machine has its VM.
+	VirtualMachineClaimedReason = "VirtualMachineClaimed"
+	// WaitingForClaimReason surfaces when the inventory has not decided yet, or the engine has not confirmed it.
+	WaitingForClaimReason = "WaitingForClaim"
+	// UnableToDecommissionReason surfaces when a machine or an inventory that is deleted cannot give a VM back, because
+	// the engine is away. It goes on when the engine is back.
+	UnableToDecommissionReason = "UnableToDecommission"
+	// InventoryNotFoundReason surfaces when there is no OLVMInventory of that name.
+	InventoryNotFoundReason = "InventoryNotFound"
+	// InventoryInvalidReason surfaces when the OLVMInventory cannot be used, or is of another engine.
+	InventoryInvalidReason = "InventoryInvalid"
+)
+
 // BootstrapDataAvailableCondition is true if the bootstrap provider has made
 // the data with which the VM becomes a node.
 const (

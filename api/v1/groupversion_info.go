@@ -22,6 +22,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&OLVMClusterTemplate{}, &OLVMClusterTemplateList{},
 		&OLVMMachine{}, &OLVMMachineList{},
 		&OLVMMachineTemplate{}, &OLVMMachineTemplateList{},
+		&OLVMInventory{}, &OLVMInventoryList{},
+		&OLVMInventoryVM{}, &OLVMInventoryVMList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 )
 
@@ -78,6 +79,9 @@ type GuestNetwork struct {
 
 	Addressing `json:",inline"`
 }
+
+// Configured reports whether anything is said about the network interface.
+func (n GuestNetwork) Configured() bool { return !equality.Semantic.DeepEqual(n, GuestNetwork{}) }
 
 // Addressing says which addresses the network interfaces of guests get, and how they find other networks and names.
 type Addressing struct {

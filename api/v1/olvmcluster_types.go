@@ -79,6 +79,37 @@ type OLVMClusterSpec struct {
 	// userData is added to the bootstrap data of all machines.
 	// +optional
 	UserData *UserData `json:"userData,omitempty"`
+
+	// standby are VMs of inventories that the cluster keeps claimed and powered off. A new machine of their role that
+	// wants such a VM takes one of them first, as a rollout does, and another VM is claimed in its place.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Standby []Standby `json:"standby,omitempty"`
+}
+
+// Standby are VMs of an inventory that a cluster keeps for later.
+type Standby struct {
+	// name of the entry, unique within the cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// role of the machines that take the VMs: ControlPlane or Worker.
+	// +required
+	// +kubebuilder:validation:Enum=ControlPlane;Worker
+	Role string `json:"role,omitempty"`
+
+	// count is how many VMs are kept.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Count *int32 `json:"count,omitempty"`
+
+	FromInventory `json:",inline"`
 }
 
 // APIEndpoint is host and port of an API server.

@@ -19,7 +19,11 @@ const (
 	CreateRequestedAnnotation = "infrastructure.cluster.x-k8s.io/olvm-create-requested"
 )
 
-// OLVMMachineSpec is what an OLVMMachine asks for.
+// OLVMMachineSpec is what an OLVMMachine asks for: a VM that is made, or one of an OLVMInventory.
+// +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || (has(self.vmTemplateName) && has(self.olvmNetwork) && has(self.virtualMachine) && has(self.virtualMachine.network))",message="set vmTemplateName, olvmNetwork and virtualMachine with its network for a VM that is made, or fromInventory for one of a pool"
+// +kubebuilder:validation:XValidation:rule="has(self.fromInventory) || !has(self.virtualMachine) || (has(self.virtualMachine.memory) && size(self.virtualMachine.memory) > 0) != (has(self.virtualMachine.instanceType) && size(self.virtualMachine.instanceType) > 0)",message="set exactly one of virtualMachine.memory and virtualMachine.instanceType"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || (!has(self.vmTemplateName) && !has(self.vmTemplateVersion) && !has(self.olvmOvirtClusterName) && !has(self.olvmNetwork) && !has(self.additionalNetworks))",message="fromInventory takes a VM as it is; remove vmTemplateName, vmTemplateVersion, olvmOvirtClusterName, olvmNetwork and additionalNetworks"
+// +kubebuilder:validation:XValidation:rule="!has(self.fromInventory) || !has(self.virtualMachine) || (!has(self.virtualMachine.memory) && !has(self.virtualMachine.guaranteedMemory) && !has(self.virtualMachine.maximumMemory) && !has(self.virtualMachine.memoryBallooning) && !has(self.virtualMachine.hugePages) && !has(self.virtualMachine.instanceType) && !has(self.virtualMachine.type) && !has(self.virtualMachine.osType) && !has(self.virtualMachine.serialConsole) && !has(self.virtualMachine.soundCard) && !has(self.virtualMachine.graphicsConsoles) && !has(self.virtualMachine.rootDisk) && !has(self.virtualMachine.dataDisks) && !has(self.virtualMachine.description) && !has(self.virtualMachine.tags) && !has(self.virtualMachine.cpu) && !has(self.virtualMachine.placement))",message="fromInventory takes a VM as it is; of virtualMachine only network and shutdown can be set"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || oldSelf.providerID == \"\" || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID is immutable once set: it names the VM of this machine"
 type OLVMMachineSpec struct {
 	// providerID is olvm://<UUID of the VM>; written by the controller.
@@ -32,9 +36,14 @@ type OLVMMachineSpec struct {
 	// +kubebuilder:validation:MaxLength=255
 	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
 
+	// fromInventory takes the machine's VM from a pool, in place of one that is made. The fields that make hardware are
+	// left out then.
+	// +optional
+	FromInventory *FromInventory `json:"fromInventory,omitempty"`
+
 	// vmTemplateName is the name of the engine's template from which the VM is made. ${KUBERNETES_VERSION} in it stands
 	// for the Machine's version, such as v1.36.1 (write $${KUBERNETES_VERSION} where clusterctl or Flux substitutes).
-	// +required
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	VMTemplateName string `json:"vmTemplateName,omitempty"`
@@ -46,7 +55,7 @@ type OLVMMachineSpec struct {
 
 	// olvmNetwork names the network and the vNIC profile of the VM's first network interface, which has the node's
 	// address.
-	// +required
+	// +optional
 	OLVMNetwork OLVMNetwork `json:"olvmNetwork,omitempty,omitzero"`
 
 	// additionalNetworks are the networks of further network interfaces, in the order in which the guest finds them.
@@ -56,13 +65,39 @@ type OLVMMachineSpec struct {
 	// +kubebuilder:validation:MaxItems=7
 	AdditionalNetworks []AdditionalNetwork `json:"additionalNetworks,omitempty"`
 
-	// virtualMachine sizes the VM and configures its network.
-	// +required
+	// virtualMachine sizes the VM and configures its network. Of a VM from an inventory it configures the network
+	// alone; without it such a VM keeps the network configuration that it has.
+	// +optional
 	VirtualMachine VirtualMachine `json:"virtualMachine,omitempty,omitzero"`
 
 	// userData is added to the bootstrap data, after that of the OLVMCluster.
 	// +optional
 	UserData *UserData `json:"userData,omitempty"`
+}
+
+// FromInventory says which VM of a pool a machine takes.
+type FromInventory struct {
+	// inventory is the name of the OLVMInventory, in the namespace of the machine.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Inventory string `json:"inventory,omitempty"`
+
+	// selector chooses by the labels of the OLVMInventoryVMs. Empty chooses all.
+	// +optional
+	Selector metav1.LabelSelector `json:"selector,omitempty,omitzero"`
+
+	// topologyKey is the key of a label of which the machines of a role (control plane, or workers) have one VM for
+	// each value at most, such as inventory.infrastructure.cluster.x-k8s.io/host. VMs without the label are not bound
+	// by it. Empty means: no such rule.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	TopologyKey string `json:"topologyKey,omitempty"`
+
+	// network is the name of a network on which the VM must have an address of its own. Empty means: any VM will do.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Network string `json:"network,omitempty"`
 }
 
 // RootDisk says how the template's bootable disk becomes the VM's.
@@ -129,7 +164,6 @@ type DataDisk struct {
 }
 
 // VirtualMachine sizes a VM and configures its network.
-// +kubebuilder:validation:XValidation:rule="(has(self.memory) && size(self.memory) > 0) != (has(self.instanceType) && size(self.instanceType) > 0)",message="set exactly one of memory and instanceType"
 type VirtualMachine struct {
 	// memory of the VM, a number with a unit: 16GB or 16GiB (both 16 * 2^30 bytes), 7680MB.
 	// Exactly one of memory and instanceType is set. A value that cannot be read is reported by the
@@ -225,7 +259,7 @@ type VirtualMachine struct {
 	Shutdown Shutdown `json:"shutdown,omitempty,omitzero"`
 
 	// network configuration of the guest.
-	// +required
+	// +optional
 	Network GuestNetwork `json:"network,omitempty,omitzero"`
 
 	// placement of the VM on hosts.
@@ -478,6 +512,7 @@ type OLVMMachine struct {
 
 	// spec is what is asked for.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.fromInventory) == has(oldSelf.fromInventory) && (!has(self.fromInventory) || self.fromInventory == oldSelf.fromInventory)",message="fromInventory is immutable; change the template, and let the machines be replaced"
 	Spec OLVMMachineSpec `json:"spec,omitempty,omitzero"`
 
 	// status is what was seen.

@@ -111,6 +111,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		"describe",
 		"logs",
 		"get kubeconfig",
+		"inventory",
 		"scale",
 		"local start",
 		"local stop",

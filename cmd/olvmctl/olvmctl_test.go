@@ -744,7 +744,7 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 		err = engine.Wait(t.Context(), name, func(ctx context.Context) (bool, string, error) {
 			seen, err := client.VM(ctx, made.ID)
 			if err == nil && seen.Status == "down" {
-				err = client.StartVM(ctx, made.ID)
+				err = client.StartVM(ctx, made.ID, false)
 			}
 
 			interfaces, _ := client.GuestInterfaces(ctx, made.ID)

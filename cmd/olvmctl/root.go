@@ -44,6 +44,7 @@ func newCommand(s streams) *cobra.Command {
 		newImageCommand(s),
 		newDescribeCommand(s),
 		newGetCommand(s),
+		newInventoryCommand(s),
 		newScaleCommand(s),
 		newStartCommand(s),
 		newMoveCommand(s),

@@ -74,6 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(object, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(hasAccessFinalizer))).
 		// An OLVMCluster that names another object wakes both.
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
+		Watches(&infrav1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 		WithOptions(options).
 		Complete(ctx, r)
 	if err != nil {
@@ -88,8 +89,12 @@ func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster to the object that it names.
+// clusterToObject maps an OLVMCluster or an OLVMInventory to the object that it names.
 func (r *Reconciler) clusterToObject(_ context.Context, object client.Object) []ctrl.Request {
+	if pool, ok := object.(*infrav1.OLVMInventory); ok {
+		object = connection.OfInventory(pool)
+	}
+
 	c, ok := object.(*infrav1.OLVMCluster)
 	if !ok {
 		return nil
@@ -145,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// needed reports whether an OLVMCluster names the object, and may.
+// needed reports whether an OLVMCluster or an OLVMInventory names the object, and may.
 func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := reader.List(ctx, &clusters); err != nil {
@@ -154,12 +159,30 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
-		key, ok := r.named(c)
-		if ok && key == client.ObjectKeyFromObject(object) && connection.Allowed(object, c.Namespace) &&
-			controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) {
+		if controllerutil.ContainsFinalizer(c, infrav1.ClusterFinalizer) && r.names(c, object) {
+			return true, nil
+		}
+	}
+
+	var pools infrav1.OLVMInventoryList
+	if err := reader.List(ctx, &pools); err != nil {
+		return false, fmt.Errorf("failed to list OLVMInventories: %w", err)
+	}
+
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		if controllerutil.ContainsFinalizer(pool, infrav1.InventoryFinalizer) &&
+			r.names(connection.OfInventory(pool), object) {
 			return true, nil
 		}
 	}
 
 	return false, nil
+}
+
+// names reports whether an OLVMCluster names the object, and may.
+func (r *Reconciler) names(c *infrav1.OLVMCluster, object client.Object) bool {
+	key, ok := r.named(c)
+
+	return ok && key == client.ObjectKeyFromObject(object) && connection.Allowed(object, c.Namespace)
 }

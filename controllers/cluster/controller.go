@@ -63,6 +63,7 @@ const (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -221,6 +222,8 @@ type clusterScope struct {
 	incomplete bool
 	// machines that still exist; set by reconcileDelete.
 	machines []string
+	// kept are the OLVMInventoryVMs that are still claimed for no machine; set by reconcileDelete.
+	kept []string
 	// blocked is why a deletion must not go on; nil where it may. Set by reconcileDestroy.
 	blocked *blocker.Error
 }
@@ -467,6 +470,11 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
 
+	var err error
+	if scope.kept, err = r.keptVMs(ctx, c.Namespace, name); err != nil || len(scope.kept) > 0 {
+		return ctrl.Result{RequeueAfter: engineRetry}, err
+	}
+
 	gone, after, err := r.reconcileDestroy(ctx, scope)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -478,4 +486,26 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// keptVMs are the VMs of inventories that are claimed for a cluster, and for no machine of it: their inventory takes
+// them back while the cluster can still be seen.
+func (r *Reconciler) keptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
+	var list infrav1.OLVMInventoryVMList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs of Cluster %s/%s: %w", namespace, cluster, err)
+	}
+
+	var out []string
+
+	for i := range list.Items {
+		claim := list.Items[i].Spec.ClaimRef
+		if claim != nil && claim.ClusterName == cluster && claim.MachineName == "" && !claim.Released {
+			out = append(out, list.Items[i].Name)
+		}
+	}
+
+	slices.Sort(out)
+
+	return out, nil
 }

@@ -303,6 +303,9 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			english.Plural(len(scope.machines), "machine", ""), strings.Join(scope.machines, ", "))
 	} else {
 		switch {
+		case len(scope.kept) > 0:
+			condition.Reason = infrav1.WaitingForClaimsReason
+			condition.Message = "Waiting for the inventory to take VMs back: " + strings.Join(scope.kept, ", ")
 		case scope.blocked != nil:
 			condition.Reason, condition.Message = scope.blocked.Reason, scope.blocked.Message
 		case ws.StateErr != nil:

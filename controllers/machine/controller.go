@@ -77,6 +77,10 @@ func (r *Reconciler) SetupWithManager(
 		return errors.New("fields Client, APIReader, Engines, Recorder and Runs must be set")
 	}
 
+	if err := indexClaimants(ctx, mgr); err != nil {
+		return fmt.Errorf("failed to index OLVMInventoryVMs: %w", err)
+	}
+
 	r.init()
 	r.limiter.Limit = options.MaxConcurrentReconciles
 	options.MaxConcurrentReconciles *= enginepool.WorkersPerPlace
@@ -95,6 +99,7 @@ func (r *Reconciler) SetupWithManager(
 		WithEventFilter(predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToOLVMMachine)).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.olvmClusterToMachines)).
+		Watches(&infrav1.OLVMInventoryVM{}, handler.EnqueueRequestsFromMapFunc(inventoryVMToMachine)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(clusterToMachines),
 			predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.MachineKind), workspace.PrioritizeWoken)).

@@ -43,6 +43,10 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, err
 	}
 
+	if _, err := r.reconcileClaim(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
 	if scope.olvmCluster == nil && (!scope.workspace.State.Empty() || addressing.MayHaveVM(scope.olvmMachine)) {
 		scope.blocked = whyNoEngine(scope)
 		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
@@ -106,7 +110,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 			"To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM "+
 			"providers are given back then)",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
-	} else if vm.DeleteProtected != nil && *vm.DeleteProtected {
+	} else if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.fromInventory() {
 		// Before it is powered off for nothing.
 		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
 			"Delete Protection off in the engine", vm.Name, vm.ID)
@@ -155,6 +159,10 @@ func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
 	}
 
 	if err := scope.workspace.Remove(ctx); err != nil {
+		return err
+	}
+
+	if err := r.releaseClaim(ctx, scope); err != nil {
 		return err
 	}
 

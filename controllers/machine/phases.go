@@ -55,8 +55,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (
 	var errs []error
 
 	for _, p := range []phase{
-		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileAddresses, r.reconcileVM,
-		r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
+		r.reconcileState, r.reconcileBootstrapData, r.reconcileEngine, r.reconcileClaim, r.reconcileAddresses,
+		r.reconcileVM, r.reconcileGuest, r.reconcileConfiguration, r.reconcileRun,
 	} {
 		after, err := p(ctx, scope)
 		if err != nil {
@@ -328,7 +328,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 		return vmSteady, err
 	}
 
-	id := scope.workspace.State.ResourceID("ovirt_vm")
+	id := scope.workspace.State.VMID()
 	if id != "" && scope.olvmMachine.Spec.ProviderID == "" {
 		scope.olvmMachine.Spec.ProviderID = bootstrap.ProviderIDPrefix + id
 	}
@@ -422,39 +422,16 @@ func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
 	if scope.engine.session == nil || scope.network.err != nil || scope.waiting != nil ||
-		scope.workspace.StateErr != nil {
+		scope.workspace.StateErr != nil || scope.claim.err != nil {
 		return 0, nil
 	}
 
-	nodes, err := r.controlPlaneNodes(ctx, scope)
-	if err != nil {
-		return 0, err
+	in, after, err := r.input(ctx, scope)
+	if in == nil {
+		return after, err
 	}
 
-	ids, err := desired.RecordedRouterIDs(scope.olvmCluster)
-	if err != nil {
-		scope.desired.err = err
-		return vmSteady, nil
-	}
-
-	built, err := desired.Build(ctx, scope.engine.session, desired.Input{
-		ControlPlane:      util.IsControlPlaneMachine(scope.machine),
-		ControlPlaneNodes: nodes,
-		RouterIDs:         ids,
-		KubernetesVersion: scope.machine.Spec.Version,
-		Spec:              scope.olvmMachine.Spec,
-		Cluster:           scope.olvmCluster.Spec,
-		VMName:            scope.machine.Name,
-		Owner:             ownerOf(scope.olvmMachine),
-		NICs:              scope.network.nics,
-		Addresses:         scope.network.addresses,
-		Bootstrap:         scope.bootstrap,
-		Config:            scope.engine.config,
-		FailureDomain:     scope.machine.Spec.FailureDomain,
-		FindGroups: func(ctx context.Context, self placement.Member) (map[string]string, error) {
-			return r.affinityGroups(ctx, scope, self)
-		},
-	})
+	built, err := desired.Build(ctx, scope.engine.session, *in)
 	if err == nil {
 		scope.desired.digest, err = r.digests.Of(built.Machine)
 	}
@@ -479,6 +456,46 @@ func (r *Reconciler) reconcileConfiguration(
 	}
 
 	return 0, nil
+}
+
+// input is all that decides the VM of a machine; nil where something of it is not known yet.
+func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.Input, time.Duration, error) {
+	nodes, err := r.controlPlaneNodes(ctx, scope)
+	if err != nil {
+		return nil, 0, err
+	}
+
+	ids, err := desired.RecordedRouterIDs(scope.olvmCluster)
+	if err != nil {
+		scope.desired.err = err
+		return nil, vmSteady, nil
+	}
+
+	claimed, err := r.claimedVM(ctx, scope)
+	if err != nil {
+		scope.vm.err = err
+		return nil, engineRetry, nil
+	}
+
+	return &desired.Input{
+		ControlPlane:      util.IsControlPlaneMachine(scope.machine),
+		ControlPlaneNodes: nodes,
+		RouterIDs:         ids,
+		KubernetesVersion: scope.machine.Spec.Version,
+		Spec:              scope.olvmMachine.Spec,
+		Cluster:           scope.olvmCluster.Spec,
+		VMName:            scope.machine.Name,
+		Owner:             ownerOf(scope.olvmMachine),
+		ClaimedVM:         claimed,
+		NICs:              scope.network.nics,
+		Addresses:         scope.network.addresses,
+		Bootstrap:         scope.bootstrap,
+		Config:            scope.engine.config,
+		FailureDomain:     scope.machine.Spec.FailureDomain,
+		FindGroups: func(ctx context.Context, self placement.Member) (map[string]string, error) {
+			return r.affinityGroups(ctx, scope, self)
+		},
+	}, 0, nil
 }
 
 // controlPlaneNodes are the addresses of the control plane's machines that are recorded, where the machine's first boot

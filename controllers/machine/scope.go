@@ -27,6 +27,8 @@ type machineScope struct {
 	waiting   *blocker.Error
 	// engine is set by reconcileEngine.
 	engine engineFacts
+	// claim is set by reconcileClaim.
+	claim claimFacts
 	// network is set by reconcileAddresses.
 	network networkFacts
 	// vm is set by reconcileVM, and by reconcileOwnership where the machine is deleted. Its err is set by each phase
@@ -90,11 +92,16 @@ type desiredFacts struct {
 	leftGroup bool
 }
 
-// vmID of the machine: recorded on the object, or known from the state a moment earlier.
+// vmID of the machine: recorded on the object, or known from the state a moment earlier. A machine that takes its VM
+// from an inventory has it as soon as the engine has confirmed the claim.
 func (s *machineScope) vmID() engine.ID {
 	if id := providerIDToVM(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id
 	}
 
-	return engine.ID(s.workspace.State.ResourceID("ovirt_vm"))
+	if id := s.workspace.State.VMID(); id != "" || s.claim.object == nil || s.claim.err != nil {
+		return engine.ID(id)
+	}
+
+	return engine.ID(s.claim.object.Spec.VMID)
 }

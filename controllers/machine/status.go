@@ -28,6 +28,7 @@ import (
 var machineConditions = []string{
 	infrav1.ReadyCondition,
 	infrav1.BootstrapDataAvailableCondition,
+	infrav1.VirtualMachineClaimedCondition,
 	infrav1.AddressesAllocatedCondition,
 	infrav1.InfrastructureAppliedCondition,
 	infrav1.VirtualMachineRunningCondition,
@@ -63,22 +64,46 @@ func updateMachineStatus(scope *machineScope) {
 	setMachineDeletingCondition(scope)
 	if m.DeletionTimestamp.IsZero() && !scope.workspace.StateUnread {
 		setBootstrapCondition(scope)
+		setClaimedCondition(scope)
 		setAddressesCondition(scope, len(addresses) > 0)
 		setAppliedCondition(scope)
 	}
 
 	setRunningCondition(scope)
-	objectstatus.SetReady(m, []string{
-		infrav1.BootstrapDataAvailableCondition,
-		infrav1.AddressesAllocatedCondition,
-		infrav1.InfrastructureAppliedCondition,
-		infrav1.VirtualMachineRunningCondition,
-		infrav1.DeletingCondition,
-	})
+	objectstatus.SetReady(m, readyOf(scope))
 	if m.DeletionTimestamp.IsZero() && conditions.IsTrue(m,
 		infrav1.VirtualMachineRunningCondition) && m.Spec.ProviderID != "" && len(addresses) > 0 {
 		m.Status.Initialization.Provisioned = ptr.To(true)
 	}
+}
+
+// readyOf are the conditions of which Ready is the summary, in the order in which they become true.
+func readyOf(scope *machineScope) []string {
+	out := []string{infrav1.BootstrapDataAvailableCondition}
+	if scope.fromInventory() {
+		out = append(out, infrav1.VirtualMachineClaimedCondition)
+	}
+
+	return append(out, infrav1.AddressesAllocatedCondition, infrav1.InfrastructureAppliedCondition,
+		infrav1.VirtualMachineRunningCondition, infrav1.DeletingCondition)
+}
+
+// setClaimedCondition says which VM of an inventory the machine has, or why it has none.
+func setClaimedCondition(scope *machineScope) {
+	if !scope.fromInventory() {
+		return
+	}
+
+	condition := metav1.Condition{
+		Type:   infrav1.VirtualMachineClaimedCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.VirtualMachineClaimedReason,
+	}
+	if err := scope.claim.err; err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, err.Reason, err.Error()
+	}
+
+	conditions.Set(scope.olvmMachine, condition)
 }
 
 // steps maps a condition to the text of its event when it becomes true.
@@ -87,6 +112,7 @@ func (s *machineScope) steps() map[string]string {
 	_, ips := addressing.NamesAndAddresses(s.olvmMachine)
 
 	return map[string]string{
+		infrav1.VirtualMachineClaimedCondition: "The machine has claimed VM " + s.claim.name(),
 		infrav1.AddressesAllocatedCondition:    fmt.Sprintf("The addresses are %v", ips),
 		infrav1.VirtualMachineRunningCondition: fmt.Sprintf("VM %s (%s) is up", vm.VMName, vm.VMID),
 		infrav1.DeletingCondition:              "The VM is being deleted",
@@ -187,7 +213,7 @@ func (s *machineScope) reported(vnic string) []netip.Addr {
 	var out []netip.Addr
 
 	for _, found := range s.guest.interfaces {
-		if found.Name != s.network.nics[at].Guest.Interface {
+		if guest := s.network.nics[at].Guest; !guest.Own && found.Name != guest.Interface {
 			continue
 		}
 
@@ -228,6 +254,9 @@ func setMachineDeletingCondition(scope *machineScope) {
 		case scope.engine.err != nil || scope.vm.err != nil:
 			_, condition.Message = blocker.EngineReason(errors.Join(scope.engine.err, scope.vm.err))
 			condition.Reason = infrav1.WaitingForEngineReason
+			if scope.fromInventory() {
+				condition.Reason = infrav1.UnableToDecommissionReason
+			}
 		case ws.Failure.OfDestroy():
 			condition.Reason, condition.Message = infrav1.DeletionFailedReason, ws.Failure.Message()
 		case ws.Action.Reason == infrav1.WaitingForGuestShutdownReason:
@@ -333,6 +362,8 @@ func setAppliedCondition(scope *machineScope) {
 		condition.Reason, condition.Message = infrav1.ApplyingReason, ws.Action.Message
 	case scope.waiting != nil:
 		condition.Reason, condition.Message = scope.waiting.Reason, scope.waiting.Message
+	case scope.claim.err != nil: // VirtualMachineClaimed has the cause
+		condition.Reason, condition.Message = infrav1.WaitingForClaimReason, "Waiting for a VM of the inventory"
 	case scope.network.err != nil: // AddressesAllocated has the cause, and its event
 		condition.Reason, condition.Message = infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"
 	case scope.vm.err != nil:

@@ -68,7 +68,7 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 		Secrets: []string{s.config.Password, s.built.Machine.UserData},
 		Names:   []string{s.built.Machine.Name},
 		Fresh:   state == nil && !hadVM,
-		Guard:   guardLiveMachine(hadVM || state.ResourceID("ovirt_vm") != ""),
+		Guard:   guardLiveMachine(hadVM || state.VMID() != ""),
 		Applied: s.recordVM,
 	}
 	if s.bootstrap != nil {
@@ -78,20 +78,45 @@ func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (work
 	var found *desired.Existing
 	var err error
 	if !state.Complete() {
-		if found, err = s.existing(ctx, engine.ID(state.ResourceID("ovirt_vm"))); err != nil {
+		if found, err = s.existing(ctx, engine.ID(state.VMID())); err != nil {
 			return workspace.Configuration{}, err
 		}
 	}
 
 	out.Fresh = out.Fresh && found == nil
-	out.Files, err = s.built.Files(ctx, s.session, found)
+	if out.Files, err = s.built.Files(ctx, s.session, found); err != nil {
+		return out, err
+	}
+
+	if s.owner.Spec.FromInventory != nil && hadVM && state.VMID() == "" {
+		out.Files, err = s.takenOver(ctx, out.Files)
+	}
 
 	return out, err
+}
+
+// takenOver adds imports of what the state has lost of a VM that was taken over before.
+func (s *machineSubject) takenOver(ctx context.Context, files render.Files) (render.Files, error) {
+	vm, err := s.session.VM(ctx, s.vmID)
+	if err != nil {
+		return nil, err
+	}
+
+	imports := map[render.Address]string{render.AdoptedVMAddress: vm.ID.String()}
+	if vm.Status == engine.VMUp || vm.Status.Starting() {
+		imports[render.StartAddress] = vm.ID.String()
+	}
+
+	return files.Adopting(imports), nil
 }
 
 // existing finds the machine's VM in the engine by its name, with what belongs to it; nil where there is none. The VM
 // that the state has is the machine's also where its name was changed.
 func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desired.Existing, error) {
+	if s.owner.Spec.FromInventory != nil { // its VM is known by its claim
+		return nil, nil
+	}
+
 	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.built.Machine.Name, s.owner.Spec)
 	if err != nil {
 		return nil, err
@@ -128,7 +153,7 @@ func guardLiveMachine(hadVM bool) func(terraform.Change) string {
 // recordVM records the ID of a VM the moment it exists, also with an executor that writes its state at the end only.
 // If that fails, the state or a look by name finds the VM later.
 func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
-	if address != render.VMAddress.String() {
+	if address != render.VMAddress.String() && address != render.AdoptedVMAddress.String() {
 		return
 	}
 
@@ -181,6 +206,14 @@ func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
 	if operation == terraform.Apply && before.Complete() {
+		return nil
+	}
+
+	if s.owner.Spec.FromInventory != nil {
+		if operation == terraform.Destroy && before.Empty() {
+			return giveBack(ctx, s.session, s.vmID, ownerOf(s.owner))
+		}
+
 		return nil
 	}
 

@@ -120,6 +120,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 // fits; none makes it leave the node group alone.
 func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
+	if spec.FromInventory != nil { // VMs of a pool have what they have
+		template.Status.NodeInfo, template.Status.Capacity = infrav1.NodeInfo{}, nil
+		return
+	}
+
 	template.Status.NodeInfo = desired.NodeInfo(spec)
 	capacity, err := desired.Capacity(spec)
 	var field *blocker.Error

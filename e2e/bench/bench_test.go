@@ -27,6 +27,7 @@ var (
 	)
 	herd    = flag.Int("steady-machines", 1000, "machines whose steady state is measured; 0 means none")
 	steady  = flag.Duration("steady", 10*time.Minute, "how long the steady state is measured")
+	pool    = flag.Int("pool-vms", 1000, "VMs of a pool that twenty clusters claim machines of at once; 0 means none")
 	output  = flag.String("json", "", "file to write the result to")
 	profile = flag.String("profile", "", "folder for profiles of the manager's CPU time")
 )
@@ -91,6 +92,11 @@ func TestBenchmark(t *testing.T) {
 		t.Log(report.Steady)
 	}
 
+	if *pool > 0 {
+		report.Claims = claims(t, *pool)
+		t.Log(report.Claims)
+	}
+
 	report.judge(t)
 }
 
@@ -103,6 +109,7 @@ type report struct {
 	VersionCPU float64   `json:"versionCPUSeconds"`
 	Rounds     []round   `json:"rounds"`
 	Steady     *calm     `json:"steady,omitempty"`
+	Claims     *claiming `json:"claims,omitempty"`
 	Targets    []*target `json:"targets"`
 }
 

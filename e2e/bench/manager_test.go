@@ -84,9 +84,15 @@ func spacious() ovirtsim.Inventory {
 
 func newStage(t *testing.T, args ...string) *stage {
 	t.Helper()
+	return newStageOf(t, spacious(), args...)
+}
+
+// newStageOf is newStage with another inventory of the engine.
+func newStageOf(t *testing.T, inventory ovirtsim.Inventory, args ...string) *stage {
+	t.Helper()
 	s := &stage{}
 	s.site = testsite.New(t, suite.API.Client, testsite.Options{
-		Inventory: spacious(),
+		Inventory: inventory,
 		Gate:      s.gate,
 		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
 			c.Spec.AffinityGroups = []infrav1.AffinityGroup{}

@@ -254,7 +254,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 			return err
 		}
 
-		if err := session.StartVM(ctx, vm.ID); err != nil {
+		if err := session.StartVM(ctx, vm.ID, false); err != nil {
 			return err
 		}
 

@@ -204,7 +204,7 @@ func (b *bench) try(t *testing.T, name string, p point) {
 			}
 		}
 
-		sprung := b.during(t, p, func() { b.life(t, fmt.Sprintf("%s-%d", name, p.at.nth)) })
+		sprung := b.during(t, p, func() { b.live(t, fmt.Sprintf("%s-%d", name, p.at.nth)) })
 		if sprung || t.Failed() {
 			return
 		}
@@ -269,10 +269,21 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 // TestCrashMatrixOfAMachine kills the manager, kills Terraform alone, and cuts the connection, at each call of a
 // machine's life in turn, before its effect and after it.
 func TestCrashMatrixOfAMachine(t *testing.T) {
+	crashMatrix(t, func(t *testing.T) *bench { return newBench(t, withoutGroups) }, func(c call) bool {
+		// the cluster's, once
+		return !strings.Contains(c.name, "olvmclusters") &&
+			!slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
+	})
+}
+
+// crashMatrix plays the life of a bench with a fault at each of its calls, on several benches at once. about chooses
+// the calls.
+func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) bool) {
+	t.Helper()
 	const benches = 6
 	parent := t
 	pool := make(chan *bench, benches)
-	first := newBench(t, withoutGroups)
+	first := newOne(t)
 	probe := func() bool { return len(first.Executors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
 
@@ -287,7 +298,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 
 		first.engine.set(nil)
 		first.api.set(nil)
-		first.life(t, name)
+		first.live(t, name)
 
 		for _, g := range first.gates() {
 			for _, c := range g.seen() {
@@ -298,14 +309,12 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 
 	first.engine.probe, first.api.probe = nil, nil
 	cases := points(first, os.Getenv("CAPOLVM_FULL_MATRIX") != "", func(c call) bool {
-		// the cluster's, once
-		return common[c] == 2 && !strings.Contains(c.name,
-			"olvmclusters") && !slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
+		return common[c] == 2 && about(c)
 	})
 	pool <- first
 
 	for range benches - 1 {
-		pool <- newBench(t, withoutGroups)
+		pool <- newOne(t)
 	}
 
 	for i, p := range cases {
@@ -315,7 +324,7 @@ func TestCrashMatrixOfAMachine(t *testing.T) {
 			defer func() {
 				if t.Failed() { // what it left would fail the next case too
 					b.Process.Kill()
-					b = newBench(parent, withoutGroups)
+					b = newOne(parent)
 				}
 
 				pool <- b

@@ -108,6 +108,7 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
+	b.addInventory()
 	m := b.site.Machine("one", full)
 	b.expectReady(b.site, m)
 	testsite.Change(b.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })

@@ -116,6 +116,8 @@ type bench struct {
 	*manager
 	site   *testsite.Site
 	engine *gate
+	// live plays a life with that name from its beginning to its end.
+	live func(t *testing.T, name string)
 }
 
 func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
@@ -132,6 +134,7 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 	b := &bench{engine: &gate{name: engineCall}}
+	b.live = b.life
 	b.site = testsite.New(t, suite.API.Client, testsite.Options{
 		Gate: b.engine.wrap,
 		Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {

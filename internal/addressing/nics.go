@@ -46,6 +46,10 @@ type GuestNIC struct {
 	// DNSServers and SearchDomains of the guest.
 	DNSServers, SearchDomains []string
 
+	// Own reports that a VM that was claimed keeps the network configuration that it has: the guest alone knows the
+	// addresses.
+	Own bool
+
 	First bool // of the guest's interfaces, which has its default routes
 	// gateways that are written, for addresses that IPAM providers give.
 	gateway4, gateway6 netip.Addr
@@ -58,7 +62,7 @@ func (n NIC) Dynamic() bool {
 
 // Dynamic reports whether the guest has an address of that family which only it knows.
 func (g *GuestNIC) Dynamic(ipv4 bool) bool {
-	return ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
+	return g.Own || ipv4 && g.DHCPv4 || !ipv4 && (g.DHCPv6 || g.AutoConf)
 }
 
 // Claimed is an address that an IPAM provider gave. A gateway that is written goes before the pool's. Several
@@ -110,6 +114,14 @@ func Networks(spec infrav1.OLVMMachineSpec) []infrav1.OLVMNetwork {
 
 // NICs reads the networks of a machine in their order, and where their addresses come from.
 func NICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]NIC, error) {
+	if spec.FromInventory != nil && !spec.VirtualMachine.Network.Configured() {
+		return []NIC{{
+			OLVMNetwork: Networks(spec)[0],
+			Guest:       &GuestNIC{Field: "spec.virtualMachine.network", Own: true, First: true},
+			Field:       "spec.fromInventory.",
+		}}, nil
+	}
+
 	var nics []NIC
 
 	for i, network := range Networks(spec) {

@@ -82,6 +82,8 @@ var mendedByPeople = map[string]bool{
 	infrav1.InstanceTypeNotFoundReason:        true,
 	infrav1.InvalidHardwareReason:             true,
 	infrav1.InvalidMemoryReason:               true,
+	infrav1.InventoryInvalidReason:            true,
+	infrav1.InventoryNotFoundReason:           true,
 	infrav1.NetworkNotFoundReason:             true,
 	infrav1.NotAnAdministratorReason:          true,
 	infrav1.OperatingSystemNotFoundReason:     true,

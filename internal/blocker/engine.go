@@ -24,45 +24,16 @@ var OfManifests = Places{
 
 // EngineReason is the condition reason and message of a failed call to the engine.
 func EngineReason(err error) (reason, message string) {
-	var (
-		field *Error
-		auth  *engine.AuthError
-		tls   *engine.TLSError
-	)
-	switch {
-	case errors.As(err, &field):
+	var field *Error
+	if errors.As(err, &field) {
 		return field.Reason, field.Error()
-	case errors.As(err, &auth):
-		reason = infrav1.AuthenticationFailedReason
-	case engine.IsNotAnAdministrator(err):
-		reason = infrav1.NotAnAdministratorReason
-	case errors.As(err, &tls):
-		reason = infrav1.UntrustedCertificateReason
-	default:
-		reason = infrav1.EngineUnreachableReason
 	}
 
-	return reason, fmt.Sprintf("%v; %s", innermost(err), OfManifests.remedy(err))
+	return OfManifests.reason(err)
 }
 
-// innermost is the error of the engine, without what was put around it.
-func innermost(err error) error {
-	var (
-		auth *engine.AuthError
-		tls  *engine.TLSError
-	)
-	switch {
-	case errors.As(err, &auth):
-		return auth
-	case errors.As(err, &tls):
-		return tls
-	}
-
-	return err
-}
-
-// remedy is what to do about an engine that cannot be used.
-func (p Places) remedy(err error) string {
+// reason is why an engine cannot be used, and with the message what to do about it.
+func (p Places) reason(err error) (reason, message string) {
 	var (
 		auth *engine.AuthError
 		tls  *engine.TLSError
@@ -72,17 +43,22 @@ func (p Places) remedy(err error) string {
 
 	switch {
 	case errors.As(err, &auth) && auth.Closed():
-		return "its password may be right: have the user unlocked or enabled, or its password renewed, in the engine " +
-			"(ovirt-aaa-jdbc-tool for users of the domain internal)"
+		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; its password may be right: have the user unlocked "+
+			"or enabled, or its password renewed, in the engine (ovirt-aaa-jdbc-tool for users of the domain internal)",
+			auth)
 	case errors.As(err, &auth):
-		return "correct the user name (with its domain, such as admin@internal) and password in " + credentials
+		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; correct the user name (with its domain, such as "+
+			"admin@internal) and password in %s", auth, credentials)
 	case engine.IsNotAnAdministrator(err):
-		return "give the user of " + credentials + " an administrator role in the engine, such as SuperUser"
+		return infrav1.NotAnAdministratorReason, fmt.Sprintf("%v; give the user of %s an administrator role in the "+
+			"engine, such as SuperUser", err, credentials)
 	case errors.As(err, &tls):
-		return "put the engine's CA certificate into " + cmp.Or(p.CA, OfManifests.CA)
+		return infrav1.UntrustedCertificateReason, fmt.Sprintf("%v; put the engine's CA certificate into %s", tls,
+			cmp.Or(p.CA, OfManifests.CA))
 	}
 
-	return "check " + cmp.Or(p.URL, OfManifests.URL) + " and that the engine is up"
+	return infrav1.EngineUnreachableReason, fmt.Sprintf("%v; check %s and that the engine is up", err,
+		cmp.Or(p.URL, OfManifests.URL))
 }
 
 // OfEngine reports whether an engine cannot be used at all: it does not answer, or refuses its user.
@@ -105,7 +81,9 @@ func Explain(err error, at Places) error {
 		return err
 	}
 
-	return &explained{fmt.Sprintf("%v; %s", innermost(err), at.remedy(err)), err}
+	_, message := at.reason(err)
+
+	return &explained{message, err}
 }
 
 // explained is an error with its remedy.

@@ -229,6 +229,10 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 			d.VMStatus = infra.Status.OLVM.VirtualMachine.Status
 		}
 
+		if from := infra.Spec.FromInventory; from != nil {
+			d.Inventory = from.Inventory
+		}
+
 		for _, address := range infra.Status.Addresses {
 			if address.Type == clusterv1.MachineInternalIP {
 				d.Addresses = append(d.Addresses, address.Address)
@@ -239,6 +243,10 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 	words := []string{d.Phase}
 	if d.VMID != "" {
 		words = append(words, "VM "+d.VMID+" "+d.VMStatus)
+	}
+
+	if d.Inventory != "" {
+		words = append(words, "of inventory "+d.Inventory)
 	}
 
 	if len(d.Addresses) > 0 {

@@ -21,8 +21,8 @@ type Node struct {
 	// Machine is what there is to say of a machine.
 	Machine  *Machine `json:"machine,omitempty"`
 	Children []Node   `json:"children,omitempty"`
-	// Stuck is the problem where it stays until a person mends it; empty where it may go away by itself.
-	Stuck string `json:"stuck,omitempty"`
+	// Stuck reports that the problem stays until a person mends it.
+	Stuck bool `json:"stuck,omitempty"`
 	// Waiting is what an owner of machines is still to get; empty for nothing.
 	Waiting string `json:"waiting,omitempty"`
 	// Version of Kubernetes that an owner of machines is to have.
@@ -31,11 +31,13 @@ type Node struct {
 
 // Machine is what a tree has of a machine beside its problem.
 type Machine struct {
-	Phase     string                   `json:"phase"`
-	Version   string                   `json:"version,omitempty"`
-	Node      string                   `json:"node,omitempty"`
-	VMID      string                   `json:"vmID,omitempty"`
-	VMStatus  string                   `json:"vmStatus,omitempty"`
+	Phase    string `json:"phase"`
+	Version  string `json:"version,omitempty"`
+	Node     string `json:"node,omitempty"`
+	VMID     string `json:"vmID,omitempty"`
+	VMStatus string `json:"vmStatus,omitempty"`
+	// Inventory that the VM is of; empty for a VM that was made.
+	Inventory string                   `json:"inventory,omitempty"`
 	Addresses []string                 `json:"addresses,omitempty"`
 	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 }
@@ -88,8 +90,8 @@ func (n *Node) Machines() (count int, trouble string) {
 // StuckAt is what keeps the cluster, or what is below an object of it, from going on until a person mends it; empty for
 // nothing.
 func (n *Node) StuckAt() string {
-	if n.Stuck != "" {
-		return n.Kind + " " + n.Name + ": " + gist(n.Stuck)
+	if n.Stuck {
+		return n.Kind + " " + n.Name + ": " + gist(n.Problem)
 	}
 
 	for i := range n.Children {

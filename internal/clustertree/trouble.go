@@ -1,6 +1,7 @@
 package clustertree
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -31,54 +32,43 @@ func problem(object conditions.Getter, condition string) string {
 }
 
 // causeOf is what keeps one of our objects from being ready: of the conditions that Ready sums up, the one that
-// explains it. stuck is the same where it stays until a person mends it. Both are empty for an object that is ready or
-// new.
-func causeOf(object conditions.Getter) (cause, stuck string) {
+// explains it; empty for an object that is ready or new. stuck reports that it stays until a person mends it.
+func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
-		return "", ""
+		return "", false
 	}
 
 	for _, c := range object.GetConditions() {
 		if c.Type != infrav1.ReadyCondition && c.Reason == ready.Reason && c.Message != "" {
-			cause = c.Reason + ": " + c.Message
-			break
+			return c.Reason + ": " + c.Message, blocker.StaysUntilMended(c.Reason)
 		}
 	}
 
-	if cause != "" && blocker.StaysUntilMended(ready.Reason) {
-		stuck = cause
-	}
-
-	return cause, stuck
+	return "", false
 }
 
-// machineTrouble is what keeps a machine from being ready and up to date. stuck is the same where it stays until a
-// person mends it. version is that of the machine's owner.
-func machineTrouble(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) (trouble, stuck string) {
+// machineTrouble is what keeps a machine from being ready and up to date; empty for nothing. stuck reports that it
+// stays until a person mends it. version is that of the machine's owner.
+func machineTrouble(
+	machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string,
+) (trouble string, stuck bool) {
 	replaced := !machine.DeletionTimestamp.IsZero() || isReplaced(machine)
 
 	if !replaced {
 		if other := otherKubelet(machine, infra, version); other != "" {
-			return other, other
+			return other, true
 		}
 	}
 
 	trouble = problem(machine, clusterv1.MachineReadyCondition)
 	if trouble == "" || infra == nil {
-		return trouble, ""
+		return trouble, false
 	}
 
 	cause, stuck := causeOf(infra)
-	if cause != "" {
-		trouble = cause
-	}
 
-	if replaced { // whatever it needs
-		stuck = ""
-	}
-
-	return trouble, stuck
+	return cmp.Or(cause, trouble), stuck && !replaced // whatever it needs
 }
 
 // isReplaced reports whether a rollout replaces the machine, for its owner asks for another one. A kubelet of another

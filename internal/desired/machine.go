@@ -43,6 +43,8 @@ type Input struct {
 	VMName string
 	// Owner of the VM.
 	Owner ownermark.Owner
+	// ClaimedVM is the VM that a machine with spec.fromInventory has claimed; nil before, and for other machines.
+	ClaimedVM *engine.VM
 	// NICs of the machine, as NICs reads them.
 	NICs []addressing.NIC
 	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
@@ -91,9 +93,14 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	}
 
 	// What needs no engine comes first: bad input is named without one.
-	for _, step := range []func(context.Context) error{
+	steps := []func(context.Context) error{
 		r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
-	} {
+	}
+	if in.Spec.FromInventory != nil {
+		steps = []func(context.Context) error{r.claimed, r.userData}
+	}
+
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 // guests resolves what the guest is told about its network interfaces.
 func guests(in Input, out *render.Machine) error {
 	for _, nic := range in.NICs {
-		if nic.Guest == nil {
+		if nic.Guest == nil || nic.Guest.Own {
 			continue
 		}
 

@@ -287,6 +287,16 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
+// RemoveAttachedDisk detaches a disk from a VM and deletes it with its data, in one step. It does not wait.
+func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
+	query := url.Values{"detach_only": {"false"}}
+	if err := c.do(ctx, http.MethodDelete, attachmentPath(vmID, id), query, nil, nil); err != nil {
+		return fmt.Errorf("failed to remove disk %s of VM %s: %w", id, vmID, err)
+	}
+
+	return nil
+}
+
 // ReleaseDisks detaches the disks of a VM that are not its own, so that they outlive it: the disks of a VM are deleted
 // with it.
 func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {

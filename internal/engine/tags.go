@@ -31,14 +31,24 @@ func (c *Client) Tag(ctx context.Context, id ID) (*Tag, error) {
 	return &tag, nil
 }
 
-// TagsNamed lists the tags of that name. There are several only where they were made at the same moment.
-func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
+// Tags lists all tags of the engine.
+func (c *Client) Tags(ctx context.Context) ([]Tag, error) {
 	var list tagList
 	if err := c.get(ctx, "/tags", nil, &list); err != nil {
+		return nil, fmt.Errorf("failed to list tags: %w", err)
+	}
+
+	return list.Items, nil
+}
+
+// TagsNamed lists the tags of that name. There are several only where they were made at the same moment.
+func (c *Client) TagsNamed(ctx context.Context, name string) ([]Tag, error) {
+	all, err := c.Tags(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("failed to look up tag %q: %w", name, err)
 	}
 
-	return slices.DeleteFunc(list.Items, func(tag Tag) bool { return tag.Name != name }), nil
+	return slices.DeleteFunc(all, func(tag Tag) bool { return tag.Name != name }), nil
 }
 
 // CreateTag makes a tag.

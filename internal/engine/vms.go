@@ -21,6 +21,8 @@ type action struct {
 	Force   *bool    `xml:"force"`
 	// OptimizeCPU is read by autopincpuandnumanodes alone.
 	OptimizeCPU *bool `xml:"optimize_cpu_settings"`
+	// UseInitialization is read by start alone.
+	UseInitialization *bool `xml:"use_initialization"`
 }
 
 func vmPath(id ID) string { return "/vms/" + id.segment() }
@@ -151,9 +153,15 @@ func (c *Client) DeleteVM(ctx context.Context, id ID) error {
 	return nil
 }
 
-// StartVM asks for the VM to start. It does not wait.
-func (c *Client) StartVM(ctx context.Context, id ID) error {
-	return c.act(ctx, id, "start", action{})
+// StartVM asks for the VM to start. It does not wait. A guest gets the VM's initialization at the first start, and
+// later where initialize is set.
+func (c *Client) StartVM(ctx context.Context, id ID, initialize bool) error {
+	var body action
+	if initialize {
+		body.UseInitialization = &initialize
+	}
+
+	return c.act(ctx, id, "start", body)
 }
 
 // StopPatience is how long a VM may read as if it had not been stopped: until its host tells the engine that it has

@@ -341,13 +341,11 @@ func (c *creation) apply(ctx context.Context) error {
 
 // makeNamespace makes a namespace where there is none. One that Delete has just deleted has to go first.
 func (c *creation) makeNamespace(ctx context.Context, name string, labels map[string]string) error {
-	if checkNotTerminating(ctx, c.management.Cluster, name) != nil {
-		err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
-			return checkNotTerminating(ctx, c.management.Cluster, name)
-		})
-		if err != nil {
-			return err
-		}
+	err := c.Display.Wait(ctx, c.Timeout, func(ctx context.Context) error {
+		return checkNotTerminating(ctx, c.management.Cluster, name)
+	})
+	if err != nil {
+		return err
 	}
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}

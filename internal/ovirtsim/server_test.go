@@ -294,7 +294,7 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Fatalf("a new VM is %v, %v", vm, err)
 	}
 
-	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
+	if err := session.StartVM(ctx, vm.ID, false); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a locked VM: %v", err)
 	}
 
@@ -307,16 +307,16 @@ func TestAVMGoesThroughTheStatusesOfTheEngine(t *testing.T) {
 		t.Errorf("stopping a VM that is down counts as success: %v", err)
 	}
 
-	if err := session.StartVM(ctx, vm.ID); err != nil {
+	if err := session.StartVM(ctx, vm.ID, false); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || !engine.IsTransient(err) {
+	if err := session.StartVM(ctx, vm.ID, false); !engine.IsConflict(err) || !engine.IsTransient(err) {
 		t.Errorf("starting a VM that is launched: %v", err)
 	}
 
 	wait(t, session, vm.ID.String(), engine.VMUp)
-	if err := session.StartVM(ctx, vm.ID); !engine.IsConflict(err) || engine.IsTransient(err) {
+	if err := session.StartVM(ctx, vm.ID, false); !engine.IsConflict(err) || engine.IsTransient(err) {
 		t.Errorf("starting a VM that runs: %v", err)
 	}
 

@@ -843,7 +843,7 @@ func TestScreenshots(t *testing.T) {
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	session := clientOf(t, sim)
 	_, _ = session.VM(t.Context(), engine.ID(worker)) // meets the fault
-	if err := session.StartVM(t.Context(), engine.ID(idOf(t, sim, "stuck-md-0-9qj2d"))); err != nil {
+	if err := session.StartVM(t.Context(), engine.ID(idOf(t, sim, "stuck-md-0-9qj2d")), false); err != nil {
 		t.Fatal(err)
 	}
 

@@ -42,6 +42,10 @@ func Members(
 
 	for i := range machines.Items {
 		m := &machines.Items[i]
+		if m.Spec.FromInventory != nil {
+			continue // it is where its VM is
+		}
+
 		name := ownerMachine(m)
 		if name == "" {
 			continue // the Machine is not there yet; it wakes the cluster by becoming the owner

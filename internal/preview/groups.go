@@ -56,6 +56,10 @@ func (m *Manifests) checkGroups(
 	engines := map[*infrav1.OLVMCluster]*engine.Client{}
 
 	for _, machine := range machines {
+		if machine.spec.FromInventory != nil {
+			continue // it is where its VM is
+		}
+
 		c := machine.olvmCluster
 		session, _, err := m.session(c, credentials, sessions)
 		if err != nil {

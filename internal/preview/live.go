@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,6 +35,7 @@ var liveKinds = []schema.GroupVersionKind{
 	),
 	infrav1.GroupVersion.WithKind("OLVMMachine"),
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
+	infrav1.GroupVersion.WithKind("OLVMInventory"),
 }
 
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is
@@ -114,8 +116,10 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 		})
 	}
 	switch {
-	case known(m.clusters), known(m.owners), m.olvmClusters[key] != nil &&
-		object.GetKind() == "OLVMCluster", m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
+	case known(m.clusters), known(m.owners),
+		m.inventories[key] != nil && object.GetKind() == "OLVMInventory",
+		m.olvmClusters[key] != nil && object.GetKind() == "OLVMCluster",
+		m.olvmMachines[key] != nil && object.GetKind() == "OLVMMachine":
 		return nil // the manifest's
 	case m.templates[key] != nil && object.GetKind() == "OLVMMachineTemplate":
 		// Compared as they are written: defaults of the API server are no differences.
@@ -141,7 +145,12 @@ func (m *Manifests) addLive(object *unstructured.Unstructured) error {
 
 // addAccess reads the Secrets and ConfigMaps with the credentials and CAs of the engines.
 func (m *Manifests) addAccess(ctx context.Context, c client.Reader) error {
-	for _, cluster := range m.olvmClusters {
+	engines := slices.Collect(maps.Values(m.olvmClusters))
+	for _, pool := range m.inventories {
+		engines = append(engines, connection.OfInventory(pool))
+	}
+
+	for _, cluster := range engines {
 		server := cluster.Spec.OLVMOvirtAPIServer
 
 		// else OLVM_USERNAME may be set

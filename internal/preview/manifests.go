@@ -32,6 +32,7 @@ type Manifests struct {
 	olvmClusters map[types.NamespacedName]*infrav1.OLVMCluster
 	templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
+	inventories  map[types.NamespacedName]*infrav1.OLVMInventory
 	secrets      map[types.NamespacedName]*corev1.Secret
 	configMaps   map[types.NamespacedName]*corev1.ConfigMap
 	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
@@ -102,6 +103,7 @@ func newManifests() *Manifests {
 		olvmClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
 		templates:    map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
+		inventories:  map[types.NamespacedName]*infrav1.OLVMInventory{},
 		secrets:      map[types.NamespacedName]*corev1.Secret{},
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
@@ -142,6 +144,8 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		return decode(object, key, m.templates)
 	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMMachine":
 		return decode(object, key, m.olvmMachines)
+	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMInventory":
+		return decode(object, key, m.inventories)
 	case gvk.Group == "" && gvk.Kind == "Secret":
 		// Not strictly: a Secret may be encrypted, or carry fields of the tool that made it.
 		secret := &corev1.Secret{}
@@ -205,6 +209,8 @@ type Machine struct {
 	Namespace, Name string
 	// Addresses that it would get, as far as they can be known without a management cluster.
 	Addresses []string
+	// VM is the OLVMInventoryVM that it has or would take; empty for a machine whose VM is made.
+	VM string
 
 	// Replaced says why a rollout replaces the machine; Replaces names the machine that this one replaces. Empty for
 	// none.

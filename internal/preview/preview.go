@@ -71,13 +71,21 @@ func Render(
 		return nil, nil, err
 	}
 
+	claims, err := m.claims(ctx, machines, credentials, sessions, unplaced)
+	if err != nil {
+		return nil, nil, err
+	}
+
 	for _, machine := range machines {
 		if err := unplaced[machine.key()]; err != nil {
 			refused = append(refused, Refused{machine, err})
 			continue
 		}
 
-		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)])
+		claimed := claims[machine.key()]
+		machine.VM, machine.Addresses = claimed.entry, claimed.addresses
+		rendered, err := m.render(ctx, machine, credentials, sessions, held[connection.EngineKey(machine.olvmCluster)],
+			claimed)
 
 		switch {
 		case ctx.Err() != nil:
@@ -156,6 +164,10 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 			machine.Addresses = append(machine.Addresses, address.String())
 		}
 
+		if nic.Guest.Own { // those that its VM is configured with
+			continue
+		}
+
 		if len(allocation.Recorded[nic.VNICName]) == 0 {
 			for _, pool := range nic.Guest.FromPools {
 				machine.Addresses = append(machine.Addresses, fmt.Sprintf("one of %s %s", pool.Kind, pool.Name))
@@ -174,7 +186,12 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 }
 
 func (m *Manifests) render(
-	ctx context.Context, machine Machine, credentials Credentials, sessions *engine.Sessions, held addressing.Held,
+	ctx context.Context,
+	machine Machine,
+	credentials Credentials,
+	sessions *engine.Sessions,
+	held addressing.Held,
+	claimed claim,
 ) (Rendered, error) {
 	session, config, err := m.session(machine.olvmCluster, credentials, sessions)
 	if err != nil {
@@ -192,8 +209,7 @@ func (m *Manifests) render(
 	}
 
 	// A plan for machines that run shows what would change, not a second VM.
-	existing, err := desired.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name,
-		machine.spec)
+	existing, err := machine.existing(ctx, session)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -204,6 +220,10 @@ func (m *Manifests) render(
 	}
 
 	in.Config, in.Owner = config, owner
+	if machine.spec.FromInventory != nil {
+		in.ClaimedVM = &claimed.vm
+	}
+
 	in.FindGroups = func(ctx context.Context, self placement.Member) (map[string]string, error) {
 		return affinityGroups(ctx, session, machine, self)
 	}
@@ -222,6 +242,16 @@ func (m *Manifests) render(
 	out.Files, err = built.Files(ctx, session, existing)
 
 	return out, err
+}
+
+// existing is the VM of a machine that the engine has already; nil where there is none, and for a machine that takes
+// its VM from an inventory.
+func (machine *Machine) existing(ctx context.Context, session *engine.Client) (*desired.Existing, error) {
+	if machine.spec.FromInventory != nil {
+		return nil, nil
+	}
+
+	return desired.FindExisting(ctx, session, machine.olvmCluster.Spec.OLVMDatacenterName, machine.Name, machine.spec)
 }
 
 // input is what decides the machine, as far as no engine is asked.
@@ -356,6 +386,8 @@ type Result struct {
 	Name      string `json:"name"`
 	// Addresses that it has or would get; what is not known yet is said in words.
 	Addresses []string `json:"addresses"`
+	// VM is the OLVMInventoryVM that it has or would take; empty for a machine whose VM is made.
+	VM string `json:"vm,omitempty"`
 	// Refused says why the machine cannot be made as it is asked for; empty where it can.
 	Refused string `json:"refused,omitempty"`
 	// Replaced says why a rollout replaces the machine, Replaces which one this one replaces.
@@ -379,6 +411,7 @@ func resultOf(machine Machine) *Result {
 		Namespace: machine.Namespace,
 		Name:      machine.Name,
 		Addresses: machine.Addresses,
+		VM:        machine.VM,
 		Replaced:  machine.Replaced, Replaces: machine.Replaces, Changes: []terraform.Change{},
 	}
 }
@@ -400,6 +433,13 @@ func Offline(m *Manifests, machines []Machine) []*Result {
 		}
 
 		result := resultOf(machine)
+		if from := machine.spec.FromInventory; from != nil {
+			result.Text = "A VM of OLVMInventory " + from.Inventory + "."
+			out = append(out, result)
+
+			continue
+		}
+
 		vm := machine.spec.VirtualMachine
 		cores, sockets, threads := desired.Topology(vm)
 		result.Text = fmt.Sprintf(

@@ -89,6 +89,10 @@ func (r Report) WriteText(out io.Writer) error {
 	for _, m := range r.Machines {
 		title := fmt.Sprintf("%s/%s of %s (cluster %s, addresses: %s)", m.Namespace, m.Name, m.From, m.Cluster,
 			strings.Join(m.Addresses, ", "))
+		if m.VM != "" {
+			title += ", on VM " + m.VM + " of the inventory"
+		}
+
 		if m.Replaces != "" {
 			title += ", in place of " + m.Replaces
 		}

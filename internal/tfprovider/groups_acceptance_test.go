@@ -305,6 +305,9 @@ resource "ovirt_affinity_group" "%[1]s" {
 		t.Errorf("%d tags and %d groups are left", tags, groups)
 	}
 
+	// Where the second is left, one apply would make the first while it removes the second.
+	w.config("")
+	w.apply()
 	w.config(first)
 	w.apply()
 	w.settled()

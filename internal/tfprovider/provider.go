@@ -228,6 +228,7 @@ func (m *providerModel) ca(ctx context.Context) ([]byte, error) {
 
 func (p *ovirtProvider) Resources(context.Context) []func() resource.Resource {
 	return []func() resource.Resource{
+		newAdoptedVMResource,
 		newAffinityGroupResource,
 		newDiskResource,
 		newDiskAttachmentResource,

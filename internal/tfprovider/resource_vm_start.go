@@ -57,6 +57,11 @@ func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 				Default:             booldefault.StaticBool(false),
 				MarkdownDescription: "Stop also while a backup is going.",
 			},
+			"use_initialization": schema.BoolAttribute{
+				Optional: true,
+				MarkdownDescription: "Give the guest the VM's initialization also where the VM was up before; " +
+					"the engine gives it only to VMs that never were. Not in the released provider.",
+			},
 		},
 	}
 }
@@ -67,10 +72,12 @@ type vmStartModel struct {
 	Status       types.String `tfsdk:"status"`
 	StopBehavior types.String `tfsdk:"stop_behavior"`
 	ForceStop    types.Bool   `tfsdk:"force_stop"`
+	// UseInitialization is a matter of the start alone.
+	UseInitialization types.Bool `tfsdk:"use_initialization"`
 }
 
 // start brings the VM up: it waits for locked disks, starts a VM that is down, and leaves one that runs alone.
-func (r *vmStartResource) start(ctx context.Context, id engine.ID) error {
+func (r *vmStartResource) start(ctx context.Context, id engine.ID, initialize bool) error {
 	return poll(ctx, "VM "+id.String()+" to start", func(ctx context.Context) (bool, string, error) {
 		vm, err := r.client.VM(ctx, id)
 		if err != nil {
@@ -87,7 +94,7 @@ func (r *vmStartResource) start(ctx context.Context, id engine.ID) error {
 			return false, seen, nil // locked or on its way down
 		}
 
-		if err := r.client.StartVM(ctx, id); err != nil && !engine.IsConflict(err) {
+		if err := r.client.StartVM(ctx, id, initialize); err != nil && !engine.IsConflict(err) {
 			return false, seen, err
 		} else if err != nil {
 			// A conflict is either a status that changed in between, which the next look sees, or a refusal that
@@ -110,7 +117,7 @@ func (r *vmStartResource) Create(ctx context.Context, req resource.CreateRequest
 		return
 	}
 
-	if err := r.start(ctx, idOf(model.VMID)); err != nil {
+	if err := r.start(ctx, idOf(model.VMID), model.UseInitialization.ValueBool()); err != nil {
 		resp.Diagnostics.AddError("The VM was not started", err.Error())
 		return
 	}
@@ -152,7 +159,7 @@ func (r *vmStartResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 
 	if !plan.Status.Equal(before.Status) && plan.Status.ValueString() == string(engine.VMUp) {
-		if err := r.start(ctx, idOf(plan.VMID)); err != nil {
+		if err := r.start(ctx, idOf(plan.VMID), false); err != nil {
 			resp.Diagnostics.AddError("The VM was not started", err.Error())
 			return
 		}

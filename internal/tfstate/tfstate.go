@@ -8,6 +8,7 @@ package tfstate
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -115,7 +116,12 @@ func (s *State) Empty() bool {
 // Complete reports whether a run has ended well that left a VM. Until then an earlier run may have made things that it
 // did not live to record.
 func (s *State) Complete() bool {
-	return s != nil && s.AppliedDigest != "" && s.ResourceID("ovirt_vm") != ""
+	return s != nil && s.AppliedDigest != "" && s.VMID() != ""
+}
+
+// VMID is the UUID of the VM that was made or taken over; empty where there is none.
+func (s *State) VMID() string {
+	return cmp.Or(s.ResourceID("ovirt_vm"), s.ResourceID("ovirt_adopted_vm"))
 }
 
 // ResourceID is the id of the first instance of a resource of that type; empty where there is none.

@@ -40,6 +40,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
@@ -485,6 +486,17 @@ func addControllers(
 		Engines:          engines,
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
+	if err != nil {
+		return err
+	}
+
+	err = (&inventory.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Recorder:         mgr.GetEventRecorder("olvminventory-controller"),
 		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 	if err != nil {

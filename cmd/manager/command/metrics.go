@@ -3,6 +3,7 @@ package command
 import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -12,6 +13,7 @@ import (
 
 // init puts the metrics of the packages beside those of controller-runtime, which are served together.
 func init() {
+	metrics.Registry.MustRegister(inventory.Collectors()...)
 	metrics.Registry.MustRegister(machine.Collectors()...)
 	metrics.Registry.MustRegister(workspace.Collectors()...)
 	metrics.Registry.MustRegister(terraform.Collectors()...)

@@ -13,9 +13,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 )
 
-// environment has the answers that a file leaves out.
-var environment = map[string]string{"user": "OLVM_USERNAME", "password": "OLVM_PASSWORD"}
-
 // File is an Asker that has its answers from a file.
 type File struct {
 	path   string
@@ -79,9 +76,7 @@ func (f *File) value(key string) (string, bool) {
 		return value.Value, true
 	}
 
-	value := os.Getenv(environment[key])
-
-	return value, value != ""
+	return "", false
 }
 
 // Ask implements Asker.
@@ -89,12 +84,14 @@ func (f *File) Ask(_ context.Context, q Question) (string, error) {
 	text, given := f.value(q.Key)
 	switch {
 	case given || q.Default != "" || q.Optional:
+	case q.Given != "":
+		text = q.Given
 	case q.Sole && len(q.Choices) == 1:
 		text = q.Choices[0]
 	case len(q.Choices) > 0:
 		return "", f.problem(q.Key, "it is missing; there are %s", strings.Join(q.Choices, ", "))
 	case q.Secret:
-		return "", f.problem(q.Key, "it is missing; set %s, or write it", environment[q.Key])
+		return "", f.problem(q.Key, "it is missing; set %s, or write it", q.From)
 	default:
 		return "", f.problem(q.Key, "it is missing. %s", q.Help)
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/clusterfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
@@ -90,14 +91,14 @@ func (s *survey) askLogin(ctx context.Context) error {
 		Key:     "user",
 		Title:   "User",
 		Help:    "With its domain",
-		Default: cmp.Or(os.Getenv(environment["user"]), "admin@internal"),
+		Default: cmp.Or(os.Getenv("OLVM_USERNAME"), "admin@internal"),
 	})
 	if err != nil {
 		return err
 	}
 
 	for {
-		password := Question{Key: "password", Title: "Password", Secret: true, From: environment["password"]}
+		password := Question{Key: "password", Title: "Password", Secret: true, From: "OLVM_PASSWORD"}
 		if s.refusals == 0 {
 			password.Given = os.Getenv(password.From)
 		}
@@ -112,23 +113,18 @@ func (s *survey) askLogin(ctx context.Context) error {
 			return untrusted(err)
 		}
 
-		if s.refusals++; s.refusals == logins || refused.Closed() {
-			return fmt.Errorf("%w; %s", refused, whyNoMoreTries(refused))
+		if refused.Closed() {
+			return blocker.Explain(refused, blocker.Places{})
+		}
+
+		if s.refusals++; s.refusals == logins {
+			return fmt.Errorf("%w; these were %d tries, and more of them may lock the user", refused, logins)
 		}
 
 		if err := s.again(ctx, "password", refused); err != nil {
 			return err
 		}
 	}
-}
-
-// whyNoMoreTries says why another password is not asked for.
-func whyNoMoreTries(refused *engine.AuthError) string {
-	if refused.Closed() {
-		return "have the user unlocked or enabled in the engine"
-	}
-
-	return fmt.Sprintf("these were %d tries, and more of them may lock the user", logins)
 }
 
 // login tries user and password.

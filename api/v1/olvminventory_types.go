@@ -1,0 +1,370 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// InventoryFinalizer lets the OLVMInventory outlive the claims on its VMs.
+	InventoryFinalizer = "olvminventory.infrastructure.cluster.x-k8s.io"
+
+	// InventoryLabelPrefix is before the keys of labels of OLVMInventoryVMs where an OLVMInventory does not say others.
+	InventoryLabelPrefix = "inventory.infrastructure.cluster.x-k8s.io/"
+	// InventoryNameLabel names the OLVMInventory of an OLVMInventoryVM.
+	InventoryNameLabel = InventoryLabelPrefix + "name"
+)
+
+// The sources of labels of OLVMInventoryVMs.
+const (
+	LabelFromHost              = "Host"
+	LabelFromHostTag           = "HostTag"
+	LabelFromHostAffinityLabel = "HostAffinityLabel"
+	LabelFromAffinityLabel     = "AffinityLabel"
+	LabelFromTemplate          = "Template"
+	LabelFromCustomProperty    = "CustomProperty"
+	LabelFromNetworks          = "Networks"
+)
+
+// What becomes of a VM whose machine is gone.
+const (
+	// RecycleRebuild replaces the root disk from the VM's template.
+	RecycleRebuild = "Rebuild"
+	// RecycleRetain leaves the VM as it is, until a person clears it.
+	RecycleRetain = "Retain"
+)
+
+// OLVMInventorySpec says which VMs of an engine are a pool that clusters claim machines from.
+type OLVMInventorySpec struct {
+	// olvmDatacenterName is the name of the engine's data center in which the VMs live.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	OLVMDatacenterName string `json:"olvmDatacenterName,omitempty"`
+
+	// olvmOvirtAPIServer says how to reach the engine. Clusters that claim VMs must name the same engine.
+	// +required
+	OLVMOvirtAPIServer OvirtAPIServer `json:"olvmOvirtAPIServer,omitempty,omitzero"`
+
+	// virtualMachines are the VMs of the pool. Others are neither listed nor touched.
+	// +required
+	VirtualMachines InventoryVMs `json:"virtualMachines,omitempty,omitzero"`
+
+	// labels of the OLVMInventoryVMs. Without any, each has the labels
+	// inventory.infrastructure.cluster.x-k8s.io/host, .../template, and .../network-NAME for each network.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Labels []InventoryLabel `json:"labels,omitempty"`
+
+	// recycle says what becomes of a VM whose machine is gone. Rebuild replaces its root disk from its template, so
+	// that no cluster boots the node of another. Retain leaves it Ineligible until a person clears it. Empty means
+	// Rebuild for VMs whose template the engine knows, and Retain for others.
+	// +optional
+	// +kubebuilder:validation:Enum="";Rebuild;Retain
+	Recycle string `json:"recycle,omitempty"`
+}
+
+// InventoryVMs are the VMs of a pool: those that match all that is set.
+type InventoryVMs struct {
+	// tag of the engine that the VMs carry themselves.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Tag string `json:"tag,omitempty"`
+
+	// olvmOvirtClusterName is the name of the engine's cluster of the VMs. Empty means any of the data center.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	OLVMOvirtClusterName string `json:"olvmOvirtClusterName,omitempty"`
+
+	// search narrows the VMs further, in the engine's query language, such as name=pool-*.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Search string `json:"search,omitempty"`
+}
+
+// InventoryLabel says how a label of the OLVMInventoryVMs is made. Characters that a label's value cannot have become
+// dashes. A VM for which there is no value does not have the label.
+// +kubebuilder:validation:XValidation:rule="(self.from == 'CustomProperty') == (has(self.property) && size(self.property) > 0)",message="set property for from: CustomProperty, and for no other"
+type InventoryLabel struct {
+	// key of the label. For Networks it begins the keys of one label for each network, KEY-NAME.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`
+	Key string `json:"key,omitempty"`
+
+	// from is where the value comes from: Host (the host that the VM runs on, or the only one that it is bound to),
+	// HostTag or HostAffinityLabel (of that host), AffinityLabel (of the VM), Template, CustomProperty, or Networks (of
+	// the VM's network interfaces).
+	// +required
+	// +kubebuilder:validation:Enum=Host;HostTag;HostAffinityLabel;AffinityLabel;Template;CustomProperty;Networks
+	From string `json:"from,omitempty"`
+
+	// prefix that names must have. It is not part of the value: with the prefix rack- the tag rack-8 is the value 8.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Prefix string `json:"prefix,omitempty"`
+
+	// property is the name of a custom property of the VM, for from: CustomProperty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	Property string `json:"property,omitempty"`
+}
+
+// OLVMInventoryStatus is what the controller saw.
+type OLVMInventoryStatus struct {
+	// conditions of the OLVMInventory: Ready, EngineAvailable, Scheduled, Deleting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// total counts the VMs of the pool.
+	// +optional
+	Total int32 `json:"total"`
+	// available counts those that can be claimed.
+	// +optional
+	Available int32 `json:"available"`
+	// claimed counts those that a cluster has.
+	// +optional
+	Claimed int32 `json:"claimed"`
+	// recycling counts those that are made ready for the next claim.
+	// +optional
+	Recycling int32 `json:"recycling"`
+	// ineligible counts those that cannot be claimed; each says why.
+	// +optional
+	Ineligible int32 `json:"ineligible"`
+
+	// unschedulable are the groups of machines for which there are not enough VMs.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Unschedulable []UnschedulableGroup `json:"unschedulable,omitempty"`
+}
+
+// UnschedulableGroup is a group of machines for which there are not enough VMs; none was claimed for it.
+type UnschedulableGroup struct {
+	// clusterName is the name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	ClusterName string `json:"clusterName,omitempty"`
+	// group of machines, as in claims.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Group string `json:"group,omitempty"`
+	// role of the machines: ControlPlane or Worker.
+	// +required
+	Role string `json:"role,omitempty"`
+	// wanted is how many VMs the group needs beside those that it has.
+	// +required
+	Wanted int32 `json:"wanted"`
+	// found is how many of them could have been claimed.
+	// +required
+	Found int32 `json:"found"`
+	// message says why others were passed over.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// OLVMInventory is a pool of VMs that were made ahead, and that clusters claim machines from. It belongs to no Cluster,
+// so a label of its CRD has clusterctl move it, and what it owns.
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=olvminventories,scope=Namespaced,categories=cluster-api,shortName=olvmi
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True if the pool is known"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is or is not ready"
+// +kubebuilder:printcolumn:name="Total",type=integer,JSONPath=`.status.total`,description="VMs of the pool"
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.available`,description="VMs that can be claimed"
+// +kubebuilder:printcolumn:name="Claimed",type=integer,JSONPath=`.status.claimed`,description="VMs that clusters have"
+// +kubebuilder:printcolumn:name="Recycling",type=integer,JSONPath=`.status.recycling`,description="VMs that are made ready for the next claim"
+// +kubebuilder:printcolumn:name="Ineligible",type=integer,JSONPath=`.status.ineligible`,description="VMs that cannot be claimed"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type OLVMInventory struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is what is asked for.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.olvmDatacenterName == oldSelf.olvmDatacenterName && self.virtualMachines.tag == oldSelf.virtualMachines.tag",message="olvmDatacenterName and virtualMachines.tag are immutable: claims are on the VMs that they choose; make another inventory"
+	Spec OLVMInventorySpec `json:"spec,omitempty,omitzero"`
+
+	// status is what was seen.
+	// +optional
+	Status OLVMInventoryStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, as Cluster API's helpers expect.
+func (i *OLVMInventory) GetConditions() []metav1.Condition { return i.Status.Conditions }
+
+// SetConditions replaces the conditions, as Cluster API's helpers expect.
+func (i *OLVMInventory) SetConditions(conditions []metav1.Condition) {
+	i.Status.Conditions = conditions
+}
+
+// OLVMInventoryList is a list of OLVMInventories.
+// +kubebuilder:object:root=true
+type OLVMInventoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OLVMInventory `json:"items"`
+}
+
+// The phases of an OLVMInventoryVM.
+const (
+	InventoryVMAvailable  = "Available"
+	InventoryVMClaimed    = "Claimed"
+	InventoryVMRecycling  = "Recycling"
+	InventoryVMIneligible = "Ineligible"
+)
+
+// The roles of machines in claims.
+const (
+	RoleControlPlane = "ControlPlane"
+	RoleWorker       = "Worker"
+)
+
+// OLVMInventoryVMSpec names a VM and who has it. The controller writes it; spec, because clusterctl move drops status.
+type OLVMInventoryVMSpec struct {
+	// inventoryName is the name of the OLVMInventory.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	InventoryName string `json:"inventoryName,omitempty"`
+
+	// vmID is the engine's UUID of the VM.
+	// +required
+	// +kubebuilder:validation:MinLength=36
+	// +kubebuilder:validation:MaxLength=36
+	VMID string `json:"vmID,omitempty"`
+
+	// claimRef is who has the VM; absent while nobody has.
+	// +optional
+	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
+}
+
+// InventoryClaim is the claim on a VM.
+type InventoryClaim struct {
+	// id of the claim, which the engine's tag of the VM has too.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id,omitempty"`
+
+	// clusterName is the name of the Cluster in the same namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// role is ControlPlane or Worker.
+	// +required
+	// +kubebuilder:validation:Enum=ControlPlane;Worker
+	Role string `json:"role,omitempty"`
+
+	// group of machines for which the VM was claimed: kind and name of what makes them, such as
+	// MachineSet/demo-md-0-x7k2p.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=320
+	Group string `json:"group,omitempty"`
+
+	// machineName is the name of the OLVMMachine; empty while the VM is reserved for one that does not exist yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	MachineName string `json:"machineName,omitempty"`
+
+	// released is true once the machine has let the VM go: it is recycled, and the claim ends.
+	// +optional
+	Released bool `json:"released,omitempty"`
+}
+
+// OLVMInventoryVMStatus is what the engine has of the VM.
+type OLVMInventoryVMStatus struct {
+	// phase is Available, Claimed, Recycling or Ineligible.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// reason of the phase, in one word; empty where it needs none.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says more.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// claimID is the id of the claim that the engine has confirmed; empty before.
+	// +optional
+	ClaimID string `json:"claimID,omitempty"`
+	// vmName is the name of the VM in the engine.
+	// +optional
+	VMName string `json:"vmName,omitempty"`
+	// power is the VM's status as the engine spells it, such as down.
+	// +optional
+	Power string `json:"power,omitempty"`
+	// host is the name of the host that the VM runs on, or the only one that it is bound to.
+	// +optional
+	Host string `json:"host,omitempty"`
+	// template is the name of the VM's template.
+	// +optional
+	Template string `json:"template,omitempty"`
+	// networks of the VM, with the addresses that it is configured with.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Networks []InventoryNetwork `json:"networks,omitempty"`
+}
+
+// InventoryNetwork is a network of a VM.
+type InventoryNetwork struct {
+	// name of the network.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name,omitempty"`
+	// addresses of the VM on it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// OLVMInventoryVM is one VM of an OLVMInventory. Its labels say what and where it is.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=olvminventoryvms,scope=Namespaced,categories=cluster-api,shortName=olvmivm
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Inventory",type=string,JSONPath=`.spec.inventoryName`,description="OLVMInventory that lists it"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`,description="Available, Claimed, Recycling or Ineligible"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`,description="Why"
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.claimRef.clusterName`,description="Cluster that has it"
+// +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.claimRef.machineName`,description="OLVMMachine that has it"
+// +kubebuilder:printcolumn:name="Power",type=string,JSONPath=`.status.power`,description="Status of the VM in the engine"
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.host`,description="Host that it runs on or is bound to"
+// +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.vmName`,description="Name of the VM in the engine",priority=2
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type OLVMInventoryVM struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec names the VM and who has it.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.vmID == oldSelf.vmID && self.inventoryName == oldSelf.inventoryName",message="vmID and inventoryName are immutable"
+	Spec OLVMInventoryVMSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what was seen.
+	// +optional
+	Status OLVMInventoryVMStatus `json:"status,omitempty,omitzero"`
+}
+
+// OLVMInventoryVMList is a list of OLVMInventoryVMs.
+// +kubebuilder:object:root=true
+type OLVMInventoryVMList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []OLVMInventoryVM `json:"items"`
+}

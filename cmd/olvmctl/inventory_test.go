@@ -1,0 +1,201 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
+)
+
+// pool is the manifest of an inventory of the site's engine.
+const pool = `
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1
+kind: OLVMInventory
+metadata:
+  name: lab
+spec:
+  olvmDatacenterName: Default
+  olvmOvirtAPIServer:
+    serverURL: %s
+    credentialsSecret: {name: demo-credentials}
+  virtualMachines: {tag: pool}
+`
+
+// poolVM makes a VM with the tag pool.
+func (s *site) poolVM(name string) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	session, err := engine.New(engine.Config{
+		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
+	})
+	check.Error(s.t, err, "")
+	dc, err := session.DataCenter(ctx, "Default")
+	check.Error(s.t, err, "")
+	cluster, err := session.Cluster(ctx, dc, "Default")
+	check.Error(s.t, err, "")
+	template, err := session.Template(ctx, dc, "ol9-k8s")
+	check.Error(s.t, err, "")
+	network, err := session.Network(ctx, dc, "kvm-vlan")
+	check.Error(s.t, err, "")
+	profile, err := session.DefaultVNICProfile(ctx, network)
+	check.Error(s.t, err, "")
+	vm, err := session.CreateVM(ctx, &engine.VM{
+		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
+	}, nil)
+	check.Error(s.t, err, "")
+	tags, err := session.TagsNamed(ctx, "pool")
+	check.Error(s.t, err, "")
+	if len(tags) == 0 {
+		made, err := session.CreateTag(ctx, &engine.Tag{Name: "pool"})
+		check.Error(s.t, err, "")
+		tags = append(tags, *made)
+	}
+
+	check.Error(s.t, session.TagVM(ctx, vm.ID, tags[0].ID), "")
+
+	for range 100 { // its disks are locked at first
+		_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
+		if err == nil {
+			break
+		}
+
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	check.Error(s.t, err, "")
+}
+
+// TestPlanOfMachinesOfAPool has the workers of the sample take their VMs from a pool, which has one too few at first.
+func TestPlanOfMachinesOfAPool(t *testing.T) {
+	s := newSite(t)
+	s.poolVM("vm-b")
+	at := strings.LastIndex(s.manifests, "      olvmOvirtClusterName:")
+	end := at + strings.Index(s.manifests[at:], "---")
+	manifests := s.manifests[:at] + "      fromInventory: {inventory: lab}\n" + s.manifests[end:]
+
+	code, _, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
+	check.Equal(t, "exit code without the inventory", code, 1)
+	check.Contains(t, "problems", problems, "OLVMInventory default/lab is neither in the manifests")
+
+	manifests += fmt.Sprintf(pool, s.sim.URL())
+	code, out, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
+	check.Equal(t, "exit code with too few VMs, after "+problems, code, 1)
+	check.Contains(t, "plan", out, "wants 2 VMs more, and 1 can be claimed")
+
+	s.poolVM("vm-a")
+	code, out, problems = s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
+	check.Equal(t, "exit code, after "+problems, code, 2)
+	var plan struct {
+		Machines []struct {
+			Name, VM string
+			Changes  []struct{ Address, Action string }
+		}
+	}
+	check.Error(t, json.Unmarshal([]byte(out), &plan), "")
+	taken := map[string]string{}
+
+	for _, m := range plan.Machines {
+		if m.VM == "" {
+			continue
+		}
+
+		taken[m.Name] = m.VM
+		check.Length(t, "changes of "+m.Name, m.Changes, 2)
+		check.Equal(t, "first change", m.Changes[0].Address, "ovirt_adopted_vm.this")
+	}
+
+	check.Equal(t, "VMs", taken, map[string]string{"demo-md-0-0": "vm-a", "demo-md-0-1": "vm-b"})
+	check.Equal(t, "VMs in the engine", s.sim.Summary().VMs, 2)
+}
+
+// TestRow42TheSampleOfSIP plans the manifests of docs/user/inventory.md on a pool of the two flavors: three servers in
+// three racks have a VM of each, and one rack has a second worker.
+func TestRow42TheSampleOfSIP(t *testing.T) {
+	center := ovirtsim.DataCenter{
+		Name:           "Default",
+		Networks:       []ovirtsim.Network{{Name: "nodes", VNICProfiles: []string{"nodes"}}},
+		StorageDomains: []ovirtsim.StorageDomain{{Name: "data"}},
+		Clusters:       []ovirtsim.Cluster{{Name: "Default"}},
+	}
+	for _, flavor := range []string{"control-plane", "worker"} {
+		center.Templates = append(center.Templates, ovirtsim.Template{
+			Name: "k8s-" + flavor, Disks: []ovirtsim.TemplateDisk{{Size: 8 << 30}},
+			NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "nodes"}},
+		})
+	}
+
+	for i := range 4 {
+		center.Clusters[0].Hosts = append(center.Clusters[0].Hosts, ovirtsim.Host{
+			Name: fmt.Sprintf("s%d", i), AffinityLabels: []string{fmt.Sprintf("rack-%d", min(i, 2))},
+		})
+
+		for _, flavor := range []string{"control-plane", "worker"} {
+			center.VMs = append(center.VMs, ovirtsim.VM{
+				Name: fmt.Sprintf("%s-%d", flavor, i), Cluster: "Default", Template: "k8s-" + flavor, Tags: []string{"vino"},
+			})
+		}
+	}
+
+	s := newSiteWith(t, ovirtsim.Options{Inventory: ovirtsim.Inventory{
+		DataCenters: []ovirtsim.DataCenter{center}, Tags: []string{"vino"},
+	}})
+	s.bind(t)
+	document := testenv.Documents(t)["docs/user/inventory.md"]
+	_, sample, _ := strings.Cut(document, "## From SIP")
+	_, sample, _ = strings.Cut(sample, "```yaml\n")
+	sample, _, _ = strings.Cut(sample, "```")
+	sample = strings.ReplaceAll(sample, "https://engine.example.com/ovirt-engine", s.sim.URL())
+
+	code, out, problems := s.run(sample, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
+	check.Equal(t, "exit code, after "+problems, code, 2)
+	var plan struct{ Machines []struct{ Name, VM string } }
+	check.Error(t, json.Unmarshal([]byte(out), &plan), "")
+
+	taken := map[string]string{}
+	for _, m := range plan.Machines {
+		taken[m.Name] = m.VM
+	}
+
+	check.Equal(t, "VMs", taken, map[string]string{
+		"sip-0": "control-plane-0", "sip-1": "control-plane-1", "sip-2": "control-plane-2",
+		"sip-worker-0": "worker-0", "sip-worker-1": "worker-1",
+	})
+
+	more := strings.Replace(sample, "replicas: 2", "replicas: 4", 1)
+	code, out, _ = s.run(more, "plan", "-f", "-", "--ca-file", s.caFile)
+	check.Equal(t, "exit code of four workers in three racks", code, 1)
+	check.Contains(t, "plan", out, "worker-3: worker-2 has the same airshipit.org/rack, 2")
+}
+
+// bind binds each VM to the host whose number it has.
+func (s *site) bind(t *testing.T) {
+	t.Helper()
+	session, err := engine.New(engine.Config{
+		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
+	})
+	check.Error(t, err, "")
+	hosts, err := session.Hosts(t.Context())
+	check.Error(t, err, "")
+	vms, err := session.VMs(t.Context())
+	check.Error(t, err, "")
+
+	for _, vm := range vms {
+		for _, host := range hosts {
+			if host.Name[1:] != vm.Name[len(vm.Name)-1:] {
+				continue
+			}
+
+			_, err := session.UpdateVM(t.Context(), vm.ID, &engine.VM{PlacementPolicy: &engine.PlacementPolicy{
+				Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: host.ID}}},
+			}})
+			check.Error(t, err, "")
+		}
+	}
+}

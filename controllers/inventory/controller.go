@@ -1,0 +1,270 @@
+// Package inventory reconciles OLVMInventories: it lists the VMs of a pool, and gives them to the machines that want
+// one.
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+)
+
+const (
+	// steady is when to look at a pool again in which nothing is on its way.
+	steady = 30 * time.Second
+	// settling is when to look again at claims that the engine must confirm: long enough that two tags which were made
+	// in the same moment are both seen.
+	settling = time.Second
+	// engineRetry is when to look again at what the engine did not answer.
+	engineRetry = 10 * time.Second
+	// atOnce is how many VMs of a pool are changed in the engine at the same time.
+	atOnce = 8
+	// jitter spreads periodic work.
+	jitter = 0.2
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms/status,verbs=patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets,verbs=get
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
+
+// Reconciler reconciles OLVMInventories. One pass over a pool decides all claims on it, one pass at a time.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader        client.Reader
+	Engines          *enginepool.Pool
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines and Recorder must be set")
+	}
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMInventory{}).
+		Owns(&infrav1.OLVMInventoryVM{}, predicate.GenerationChangedPredicate{}).
+		WithOptions(options).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory), machinesComeAndGo).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories), machinesComeAndGo).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
+			predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMInventory controller: %w", err)
+	}
+
+	return nil
+}
+
+// machinesComeAndGo passes what changes the groups of machines: not their status.
+var machinesComeAndGo = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld, e.ObjectNew
+
+		return before.GetGeneration() != after.GetGeneration() ||
+			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
+			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
+	},
+}
+
+// machineToInventory wakes the inventory that a machine wants a VM of.
+func machineToInventory(_ context.Context, object client.Object) []ctrl.Request {
+	m, ok := object.(*infrav1.OLVMMachine)
+	if !ok || m.Spec.FromInventory == nil {
+		return nil
+	}
+
+	return []ctrl.Request{
+		{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.FromInventory.Inventory}},
+	}
+}
+
+// clusterToInventories wakes the inventories of a namespace whose Cluster goes on, or keeps other VMs for later.
+func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Object) []ctrl.Request {
+	var list infrav1.OLVMInventoryList
+	if err := r.Client.List(ctx, &list, client.InNamespace(cluster.GetNamespace())); err != nil {
+		return nil
+	}
+
+	var out []ctrl.Request
+	for i := range list.Items {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+
+	return out
+}
+
+// scope holds the facts of one pass.
+type scope struct {
+	inventory *infrav1.OLVMInventory
+	// session is nil where the engine cannot be used, and engineErr says why.
+	session   *engine.Client
+	engineErr error
+	// pool is what the engine has; nil where it cannot be used.
+	pool *inventory.Pool
+	// entries are the OLVMInventoryVMs with the VMs that they are for, by name. Set by reconcileObjects.
+	entries []*entry
+	// machines are the OLVMMachines that want a VM of the pool, by name, and clusters those of the namespace. Set by
+	// reconcileClaims.
+	machines map[string]*infrav1.OLVMMachine
+	clusters map[string]bool
+	plan     inventory.Plan
+	// decided reports that the pass came to its end with an engine: what it has counted is true.
+	decided bool
+	// claimed lists the VMs that still have a claim. Set by reconcileDelete.
+	claimed []string
+	// soon reports that something is on its way in the engine, and failed that the engine refused something.
+	soon, failed bool
+}
+
+// entry is an OLVMInventoryVM.
+type entry struct {
+	object *infrav1.OLVMInventoryVM
+	// vm is what the engine has; nil where it has none.
+	vm *engine.DescribedVM
+	// lost is the mark of another in the engine, where the claim on the VM was lost to it.
+	lost *inventory.Mark
+	// confirmed reports that the engine has the claim, and waiting what a recycling VM waits for.
+	confirmed bool
+	waiting   string
+	// soon reports that something is on its way in the engine, and failed that the engine refused it.
+	soon, failed bool
+}
+
+// Reconcile brings one OLVMInventory forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	pool := &infrav1.OLVMInventory{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
+	if err := r.Client.Get(ctx, req.NamespacedName, pool); apierrors.IsNotFound(err) {
+		r.Engines.Forget(client.ObjectKeyFromObject(connection.OfInventory(pool)))
+		forget(pool.Namespace, pool.Name)
+
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventory %s: %w", req.NamespacedName, err)
+	}
+
+	if annotations.HasPaused(pool) || !r.ours(pool) {
+		return ctrl.Result{}, nil
+	}
+
+	if pool.DeletionTimestamp.IsZero() {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, pool, infrav1.InventoryFinalizer)
+		if err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+
+	helper, err := patch.NewHelper(pool, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+
+	s := &scope{inventory: pool}
+	before := append([]metav1.Condition(nil), pool.Status.Conditions...)
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, s, helper, before)}) }()
+
+	return r.reconcile(ctx, s)
+}
+
+// ours reports whether the watch filter lets an inventory through.
+func (r *Reconciler) ours(pool *infrav1.OLVMInventory) bool {
+	return r.WatchFilterValue == "" || pool.Labels[clusterv1.WatchLabel] == r.WatchFilterValue
+}
+
+// reconcile looks at the pool, decides the claims, and makes them true in the engine.
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
+	r.reconcileEngine(ctx, s)
+
+	if err := r.reconcileObjects(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if err := r.reconcileClaims(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	r.reconcileMarks(ctx, s)
+
+	s.decided = s.session != nil
+
+	if err := r.reconcileStatuses(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if !s.inventory.DeletionTimestamp.IsZero() {
+		r.reconcileDelete(s)
+	}
+
+	switch {
+	case s.soon:
+		return ctrl.Result{RequeueAfter: settling}, nil
+	case s.engineErr != nil || s.failed:
+		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
+	}
+
+	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
+}
+
+// patch writes the status and records events.
+func (r *Reconciler) patch(ctx context.Context, s *scope, helper *patch.Helper, before []metav1.Condition) error {
+	updateStatus(s)
+
+	if s.decided {
+		count(s.inventory)
+	}
+
+	err := objectstatus.Patch(ctx, helper, r.Recorder, s.inventory, before, inventoryConditions, map[string]string{
+		infrav1.EngineAvailableCondition: fmt.Sprintf("The pool has %d VMs", s.inventory.Status.Total),
+	})
+
+	return objectstatus.IgnoreGone(err)
+}
+
+// reconcileEngine asks the engine for the VMs of the pool. A condition tells where it does not answer.
+func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
+	as := connection.OfInventory(s.inventory)
+	session, _, err := r.Engines.For(ctx, as)
+	if err != nil {
+		s.engineErr = err
+		return
+	}
+
+	r.Engines.Replaced(client.ObjectKeyFromObject(as), session)
+	if s.pool, s.engineErr = inventory.Read(ctx, session, s.inventory.Spec); s.engineErr == nil {
+		s.session = session
+	}
+}

@@ -1,0 +1,314 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+)
+
+// member is an OLVMMachine that wants a VM of the pool, with its owners.
+type member struct {
+	olvmMachine *infrav1.OLVMMachine
+	machine     *clusterv1.Machine
+	// maker is what makes the machines of the group; nil for a machine that somebody wrote.
+	maker *metav1.OwnerReference
+}
+
+// groupsOf are the groups of machines that want VMs of the pool, the oldest first, and the clusters that can be seen:
+// those that are not paused.
+func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group, map[string]bool, error) {
+	clusters, err := r.clusters(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	members, err := r.members(ctx, s, clusters)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	var out []inventory.Group
+
+	for _, group := range together(members) {
+		made, err := r.groups(ctx, group)
+		if err != nil {
+			return nil, nil, err
+		}
+
+		out = append(out, made...)
+	}
+
+	standby, err := r.standby(ctx, s, clusters)
+
+	return append(out, standby...), clusters, err
+}
+
+// sameEngine reports whether a cluster is on the engine of the inventory.
+func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
+	return connection.EngineKey(c) == connection.EngineKey(connection.OfInventory(s.inventory))
+}
+
+// elsewhere are the clusters of the namespace that are on another engine, by name: a VM of this one is of no use to
+// their machines, whose own conditions say so.
+func (r *Reconciler) elsewhere(ctx context.Context, s *scope) (map[string]bool, error) {
+	var list infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+
+	out := map[string]bool{}
+
+	for i := range list.Items {
+		if !s.sameEngine(&list.Items[i]) {
+			out[list.Items[i].Labels[clusterv1.ClusterNameLabel]] = true
+		}
+	}
+
+	return out, nil
+}
+
+// standby are the VMs that clusters keep for later.
+func (r *Reconciler) standby(ctx context.Context, s *scope, clusters map[string]bool) ([]inventory.Group, error) {
+	var list infrav1.OLVMClusterList
+	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
+	}
+
+	var out []inventory.Group
+
+	for i := range list.Items {
+		c := &list.Items[i]
+		name := c.Labels[clusterv1.ClusterNameLabel]
+		if !c.DeletionTimestamp.IsZero() || !clusters[name] || !s.sameEngine(c) {
+			continue
+		}
+
+		for _, kept := range c.Spec.Standby {
+			selector, err := metav1.LabelSelectorAsSelector(&kept.Selector)
+			if kept.Inventory != s.inventory.Name || err != nil { // a selector that cannot be read keeps nothing
+				continue
+			}
+
+			out = append(out, inventory.Group{
+				Cluster:     name,
+				Role:        kept.Role,
+				Name:        "Standby/" + kept.Name,
+				Replicas:    int(ptr.Deref(kept.Count, 0)),
+				Selector:    selector,
+				TopologyKey: kept.TopologyKey,
+				Network:     kept.Network,
+				Standby:     true,
+			})
+		}
+	}
+
+	return out, nil
+}
+
+// clusters of the namespace that are not paused, by name. The scope gets all.
+func (r *Reconciler) clusters(ctx context.Context, s *scope) (map[string]bool, error) {
+	var list clusterv1.ClusterList
+	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list Clusters: %w", err)
+	}
+
+	s.clusters = map[string]bool{}
+	out := map[string]bool{}
+
+	for i := range list.Items {
+		s.clusters[list.Items[i].Name] = true
+		if !annotations.IsPaused(&list.Items[i], &list.Items[i]) {
+			out[list.Items[i].Name] = true
+		}
+	}
+
+	return out, nil
+}
+
+// members are the OLVMMachines of the pool that are not being deleted and that a Machine owns, the oldest first. The
+// scope gets all, by name.
+func (r *Reconciler) members(ctx context.Context, s *scope, clusters map[string]bool) ([]member, error) {
+	var list infrav1.OLVMMachineList
+	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
+	}
+
+	elsewhere, err := r.elsewhere(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+
+	s.machines = map[string]*infrav1.OLVMMachine{}
+	var out []member
+
+	for i := range list.Items {
+		m := &list.Items[i]
+		if m.Spec.FromInventory == nil || m.Spec.FromInventory.Inventory != s.inventory.Name {
+			continue
+		}
+
+		s.machines[m.Name] = m
+		cluster := m.Labels[clusterv1.ClusterNameLabel]
+		if !m.DeletionTimestamp.IsZero() || !clusters[cluster] || elsewhere[cluster] {
+			continue
+		}
+
+		machine, err := util.GetOwnerMachine(ctx, r.Client, m.ObjectMeta)
+		if apierrors.IsNotFound(err) || err == nil && (machine == nil || !machine.DeletionTimestamp.IsZero()) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", m.Name, err)
+		}
+
+		out = append(out, member{olvmMachine: m, machine: machine, maker: metav1.GetControllerOf(machine)})
+	}
+
+	slices.SortFunc(out, func(a, b member) int {
+		return cmp.Or(
+			a.olvmMachine.CreationTimestamp.Compare(b.olvmMachine.CreationTimestamp.Time),
+			cmp.Compare(a.olvmMachine.Name, b.olvmMachine.Name),
+		)
+	})
+
+	return out, nil
+}
+
+// together divides machines by what makes them.
+func together(members []member) [][]member {
+	var out [][]member
+
+	for _, m := range members {
+		at := slices.IndexFunc(out, func(group []member) bool { return group[0].groupName() == m.groupName() })
+		if at < 0 {
+			out = append(out, nil)
+			at = len(out) - 1
+		}
+
+		out[at] = append(out[at], m)
+	}
+
+	return out
+}
+
+// groupName is kind and name of what makes the machine.
+func (m member) groupName() string {
+	if m.maker == nil {
+		return "Machine/" + m.machine.Name
+	}
+
+	return m.maker.Kind + "/" + m.maker.Name
+}
+
+// groups are machines with the same maker, divided by what they want: during the rollout of a control plane there are
+// machines of two templates. The replicas that do not exist yet will want what the newest machine wants.
+func (r *Reconciler) groups(ctx context.Context, members []member) ([]inventory.Group, error) {
+	replicas, err := r.replicas(ctx, members[0])
+	if err != nil {
+		return nil, err
+	}
+
+	newest := members[len(members)-1].olvmMachine.Spec.FromInventory
+
+	var current, older []member
+
+	for _, m := range members {
+		if equality.Semantic.DeepEqual(m.olvmMachine.Spec.FromInventory, newest) {
+			current = append(current, m)
+		} else {
+			older = append(older, m)
+		}
+	}
+
+	var out []inventory.Group
+
+	for _, m := range older {
+		group, err := newGroup([]member{m}, 0)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Info("An OLVMMachine has a selector that cannot be used", "OLVMMachine",
+				m.olvmMachine.Name, "error", err.Error())
+			continue
+		}
+
+		group.Name += "/" + m.olvmMachine.Name
+		out = append(out, group)
+	}
+
+	group, err := newGroup(current, replicas-len(older))
+	if err != nil { // the condition of the machines tells of it
+		return out, nil //nolint:nilerr // see above
+	}
+
+	return append(out, group), nil
+}
+
+// newGroup is a group of machines that all want the same.
+func newGroup(members []member, replicas int) (inventory.Group, error) {
+	want := members[0].olvmMachine.Spec.FromInventory
+	selector, err := metav1.LabelSelectorAsSelector(&want.Selector)
+	if err != nil {
+		return inventory.Group{}, err
+	}
+
+	out := inventory.Group{
+		Cluster:     members[0].machine.Spec.ClusterName,
+		Role:        infrav1.RoleWorker,
+		Name:        members[0].groupName(),
+		Replicas:    replicas,
+		Selector:    selector,
+		TopologyKey: want.TopologyKey,
+		Network:     want.Network,
+	}
+	if util.IsControlPlaneMachine(members[0].machine) {
+		out.Role = infrav1.RoleControlPlane
+	}
+
+	for _, m := range members {
+		out.Machines = append(out.Machines, m.olvmMachine.Name)
+	}
+
+	return out, nil
+}
+
+// replicas is how many machines the maker wants; 0 where it does not say. A maker that is being deleted wants none.
+func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
+	if m.maker == nil {
+		return 0, nil
+	}
+
+	maker := &unstructured.Unstructured{}
+	maker.SetAPIVersion(m.maker.APIVersion)
+	maker.SetKind(m.maker.Kind)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: m.maker.Name}, maker)
+
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // gone, or a kind of somebody else
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("failed to get %s: %w", m.groupName(), err)
+	case maker.GetDeletionTimestamp() != nil:
+		return 0, nil
+	}
+
+	replicas, _, err := unstructured.NestedInt64(maker.Object, "spec", "replicas")
+	if err != nil {
+		return 0, nil //nolint:nilerr // a kind of somebody else
+	}
+
+	return int(replicas), nil
+}

@@ -1,0 +1,48 @@
+package inventory
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// vms counts the VMs of pools. Inventories are few and made by administrators, so that their names may be labels.
+var vms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "capolvm_inventory_vms",
+	Help: "VMs of an OLVMInventory by phase: Available, Claimed, Recycling, Ineligible.",
+}, []string{"namespace", "inventory", "phase"})
+
+// unscheduled counts the VMs that pools lack.
+var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "capolvm_inventory_vms_wanted",
+	Help: "VMs of an OLVMInventory that groups of machines want and that cannot be claimed.",
+}, []string{"namespace", "inventory"})
+
+// Collectors are the metrics of this package.
+func Collectors() []prometheus.Collector { return []prometheus.Collector{vms, unscheduled} }
+
+// count records what a pass has seen.
+func count(pool *infrav1.OLVMInventory) {
+	for phase, number := range map[string]int32{
+		infrav1.InventoryVMAvailable:  pool.Status.Available,
+		infrav1.InventoryVMClaimed:    pool.Status.Claimed,
+		infrav1.InventoryVMRecycling:  pool.Status.Recycling,
+		infrav1.InventoryVMIneligible: pool.Status.Ineligible,
+	} {
+		vms.WithLabelValues(pool.Namespace, pool.Name, phase).Set(float64(number))
+	}
+
+	wanted := 0
+	for _, group := range pool.Status.Unschedulable {
+		wanted += int(group.Wanted)
+	}
+
+	unscheduled.WithLabelValues(pool.Namespace, pool.Name).Set(float64(wanted))
+}
+
+// forget drops what was recorded of an inventory that is gone.
+func forget(namespace, name string) {
+	of := prometheus.Labels{"namespace": namespace, "inventory": name}
+	vms.DeletePartialMatch(of)
+	unscheduled.DeletePartialMatch(of)
+}

@@ -1,0 +1,162 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+)
+
+// reconcileObjects makes an OLVMInventoryVM for each VM of the pool, keeps its labels, and deletes those whose VM is
+// gone and that nobody has.
+func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
+	var all infrav1.OLVMInventoryVMList
+	if err := r.Client.List(ctx, &all, client.InNamespace(s.inventory.Namespace)); err != nil {
+		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
+	}
+
+	taken, known := map[string]bool{}, map[engine.ID]bool{}
+
+	for i := range all.Items {
+		object := &all.Items[i]
+		taken[object.Name] = true
+		if object.Spec.InventoryName != s.inventory.Name {
+			continue
+		}
+
+		known[engine.ID(object.Spec.VMID)] = true
+		if err := r.keep(ctx, s, object); err != nil {
+			return err
+		}
+	}
+
+	if s.inventory.DeletionTimestamp.IsZero() && s.pool != nil {
+		for _, id := range slices.Sorted(maps.Keys(s.pool.VMs)) {
+			if known[id] {
+				continue
+			}
+
+			if err := r.add(ctx, s, s.pool.VMs[id], taken); err != nil {
+				return err
+			}
+		}
+	}
+
+	slices.SortFunc(s.entries, func(a, b *entry) int { return cmp.Compare(a.object.Name, b.object.Name) })
+
+	return nil
+}
+
+// keep notes an OLVMInventoryVM that exists, and brings its labels up to date.
+func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1.OLVMInventoryVM) error {
+	e := &entry{object: object}
+	if s.pool != nil {
+		if vm, ok := s.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
+			e.vm = &vm
+		}
+	}
+
+	forgotten, err := s.forgotten(ctx, e)
+	if err != nil {
+		return err
+	}
+
+	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
+		return r.remove(ctx, object)
+	}
+
+	s.entries = append(s.entries, e)
+	if e.vm == nil {
+		return nil
+	}
+
+	wanted := inventory.Labels(s.inventory, *e.vm, s.pool.Hosts)
+	if maps.Equal(object.Labels, wanted) {
+		return nil
+	}
+
+	before := object.DeepCopy()
+	object.Labels = wanted
+
+	return r.Client.Patch(ctx, object, client.MergeFrom(before))
+}
+
+// forgotten reports whether an OLVMInventoryVM is for a VM that is not of the pool any more and that nobody has. One
+// that is to be recycled is only forgotten where the engine has no such VM.
+func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
+	claim := e.object.Spec.ClaimRef
+	if e.vm != nil || s.session == nil || claim != nil && !claim.Released {
+		return false, nil
+	}
+
+	if claim == nil {
+		return true, nil
+	}
+
+	_, err := s.session.VM(ctx, engine.ID(e.object.Spec.VMID))
+	if err != nil && !engine.IsNotFound(err) {
+		return false, fmt.Errorf("failed to look for the VM of OLVMInventoryVM %s: %w", e.object.Name, err)
+	}
+
+	return engine.IsNotFound(err), nil
+}
+
+// remove deletes an OLVMInventoryVM. Where somebody has deleted it already, its finalizer goes.
+func (r *Reconciler) remove(ctx context.Context, object *infrav1.OLVMInventoryVM) error {
+	if controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
+		before := object.DeepCopy()
+		controllerutil.RemoveFinalizer(object, infrav1.InventoryFinalizer)
+		if err := r.Client.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to let OLVMInventoryVM %s go: %w", object.Name, err)
+		}
+	}
+
+	if err := r.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", object.Name, err)
+	}
+
+	return nil
+}
+
+// add makes the OLVMInventoryVM of a VM.
+func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM, taken map[string]bool) error {
+	object := &infrav1.OLVMInventoryVM{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.inventory.Namespace,
+			Name:      inventory.ObjectName(vm, taken),
+			Labels:    inventory.Labels(s.inventory, vm, s.pool.Hosts),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion:         infrav1.GroupVersion.String(),
+				Kind:               "OLVMInventory",
+				Name:               s.inventory.Name,
+				UID:                s.inventory.UID,
+				Controller:         ptr.To(true),
+				BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: infrav1.OLVMInventoryVMSpec{InventoryName: s.inventory.Name, VMID: vm.ID.String()},
+	}
+
+	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
+		s.soon = true // the cache has not seen it yet
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", object.Name, err)
+	}
+
+	taken[object.Name] = true
+	s.entries = append(s.entries, &entry{object: object, vm: &vm})
+
+	return nil
+}

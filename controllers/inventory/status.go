@@ -1,0 +1,259 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// inventoryConditions are those that this controller owns.
+var inventoryConditions = []string{
+	infrav1.ReadyCondition,
+	infrav1.EngineAvailableCondition,
+	infrav1.ScheduledCondition,
+	infrav1.DeletingCondition,
+	clusterv1.PausedCondition,
+}
+
+// maxMessage bounds the message of a condition, of which the API server takes 32 KiB.
+const maxMessage = 4096
+
+// reconcileStatuses writes what was seen to the OLVMInventoryVMs.
+func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
+	for _, e := range s.entries {
+		before := e.object.DeepCopy()
+		s.describe(e)
+		if equality.Semantic.DeepEqual(before.Status, e.object.Status) {
+			continue
+		}
+
+		if err := r.Client.Status().Patch(ctx, e.object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to write the status of OLVMInventoryVM %s: %w", e.object.Name, err)
+		}
+
+		r.announce(e, before.Status)
+	}
+
+	return nil
+}
+
+// announce records an event where the phase of a VM has changed.
+func (r *Reconciler) announce(e *entry, before infrav1.OLVMInventoryVMStatus) {
+	now := e.object.Status
+	if now.Phase == before.Phase && now.Reason == before.Reason {
+		return
+	}
+
+	kind := corev1.EventTypeNormal
+	if slices.Contains([]string{
+		inventory.ReasonNoAddress, inventory.ReasonClaimant, inventory.ReasonAbsent, inventory.ReasonForeign,
+	}, now.Reason) {
+		kind = corev1.EventTypeWarning
+	}
+
+	r.Recorder.Eventf(e.object, nil, kind, cmp.Or(now.Reason, now.Phase), "Observe", "%s",
+		cmp.Or(now.Message, "The VM is "+now.Phase))
+}
+
+// describe turns the facts about a VM into its status.
+func (s *scope) describe(e *entry) {
+	status := &e.object.Status
+	if s.session == nil {
+		return // the last known one stays
+	}
+
+	if e.vm != nil {
+		status.VMName, status.Power, status.Template = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
+		status.Networks, status.Host = inventory.Networks(*e.vm), ""
+		if host := inventory.Host(*e.vm, s.pool.Hosts); host != nil {
+			status.Host = host.Name
+		}
+	}
+
+	status.Phase, status.Reason, status.Message = s.phase(e)
+
+	status.ClaimID = ""
+	if e.confirmed {
+		status.ClaimID = inventory.ConfirmedID(*e.object.Spec.ClaimRef)
+	}
+}
+
+// phase of a VM, and why.
+func (s *scope) phase(e *entry) (phase, reason, message string) {
+	claim := e.object.Spec.ClaimRef
+
+	switch {
+	case claim != nil && claim.Released:
+		return infrav1.InventoryVMRecycling, "", e.waiting
+	case claim != nil:
+		reason, message = s.claimProblem(e)
+		return infrav1.InventoryVMClaimed, reason, message
+	case e.vm == nil:
+		return infrav1.InventoryVMIneligible, inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
+	}
+
+	if reason, message = s.pool.WhyUnclaimable(*e.vm); reason != "" {
+		return infrav1.InventoryVMIneligible, reason, message
+	}
+
+	if network := s.plan.Unreachable[e.object.Name]; network != "" {
+		return infrav1.InventoryVMIneligible, inventory.ReasonNoAddress, fmt.Sprintf(
+			"The VM has no address on network %s, which machines that select it want", network)
+	}
+
+	return infrav1.InventoryVMAvailable, "", ""
+}
+
+// release is how a person ends a claim.
+const release = `write {"spec":{"claimRef":{"released":true}}} to this object`
+
+// claimProblem is what a person should know of a claim; both are empty where all is well.
+func (s *scope) claimProblem(e *entry) (reason, message string) {
+	claim := e.object.Spec.ClaimRef
+
+	switch {
+	case e.lost != nil:
+		return inventory.ReasonClaimedThem, fmt.Sprintf("The engine has the VM as claimed by %s, and OLVMMachine %s "+
+			"uses it", e.lost, claim.MachineName)
+	case e.vm == nil:
+		return inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
+	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
+		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
+			claim.MachineName, release)
+	case !s.clusters[claim.ClusterName]:
+		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
+			claim.ClusterName, release)
+	case !e.confirmed:
+		return inventory.ReasonUnmarked, cmp.Or(e.waiting, "Waiting for the engine to have the claim")
+	}
+
+	return "", ""
+}
+
+// reconcileDelete lets an inventory go that nobody has a VM of.
+func (r *Reconciler) reconcileDelete(s *scope) {
+	for _, e := range s.entries {
+		if e.object.Spec.ClaimRef != nil {
+			s.claimed = append(s.claimed, e.object.Name)
+		}
+	}
+
+	if len(s.claimed) == 0 {
+		controllerutil.RemoveFinalizer(s.inventory, infrav1.InventoryFinalizer)
+	}
+}
+
+// updateStatus turns the facts of a pass into the status of the inventory.
+func updateStatus(s *scope) {
+	setEngineCondition(s)
+	setScheduledCondition(s)
+	setDeletingCondition(s)
+	objectstatus.SetReady(s.inventory, []string{
+		infrav1.EngineAvailableCondition,
+		infrav1.ScheduledCondition,
+		infrav1.DeletingCondition,
+	})
+	if !s.decided {
+		return // the last known numbers stay
+	}
+
+	status := &s.inventory.Status
+	status.Total, status.Available, status.Claimed, status.Recycling, status.Ineligible = 0, 0, 0, 0, 0
+	counts := map[string]*int32{
+		infrav1.InventoryVMAvailable:  &status.Available,
+		infrav1.InventoryVMClaimed:    &status.Claimed,
+		infrav1.InventoryVMRecycling:  &status.Recycling,
+		infrav1.InventoryVMIneligible: &status.Ineligible,
+	}
+
+	for _, e := range s.entries {
+		status.Total++
+		if count := counts[e.object.Status.Phase]; count != nil {
+			*count++
+		}
+	}
+
+	status.Unschedulable = s.plan.Unschedulable
+}
+
+func setEngineCondition(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.EngineAvailableCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.EngineAvailableReason,
+	}
+	if s.engineErr != nil {
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = blocker.EngineReason(s.engineErr)
+		var field *blocker.Error
+		if errors.As(s.engineErr, &field) {
+			condition.Reason, condition.Message = field.Reason, field.Error()
+		}
+	}
+
+	conditions.Set(s.inventory, condition)
+}
+
+func setScheduledCondition(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.ScheduledCondition,
+		Status: metav1.ConditionTrue,
+		Reason: infrav1.ScheduledReason,
+	}
+
+	var short []string
+	for _, group := range s.plan.Unschedulable {
+		short = append(short, inventory.Shortage(group))
+	}
+
+	switch {
+	case !s.decided && conditions.Get(s.inventory, condition.Type) != nil:
+		return // the last known one stays
+	case !s.decided:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
+	case len(short) > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.UnschedulableReason
+		condition.Message = workspace.Shorten(strings.Join(short, ". "), maxMessage)
+	}
+
+	conditions.Set(s.inventory, condition)
+}
+
+func setDeletingCondition(s *scope) {
+	condition := metav1.Condition{
+		Type:   infrav1.DeletingCondition,
+		Status: metav1.ConditionFalse,
+		Reason: infrav1.NotDeletingReason,
+	}
+
+	switch {
+	case s.inventory.DeletionTimestamp.IsZero():
+	case len(s.claimed) > 0 && s.engineErr != nil:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UnableToDecommissionReason
+		_, condition.Message = blocker.EngineReason(s.engineErr)
+	case len(s.claimed) > 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.WaitingForClaimsReason
+		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+	}
+
+	conditions.Set(s.inventory, condition)
+}

@@ -1,0 +1,530 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	inventorycontroller "github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// pool is a site whose engine has VMs with the tag pool, and the OLVMInventory that lists them.
+type pool struct {
+	*testsite.Site
+	inventory *infrav1.OLVMInventory
+	ids       map[string]engine.ID
+}
+
+// newPool makes an inventory of VMs with these names.
+func newPool(t *testing.T, names ...string) *pool {
+	t.Helper()
+	p := &pool{Site: testsite.New(t, suite.client, testsite.Options{}), ids: map[string]engine.ID{}}
+	_, err := p.Session().CreateTag(t.Context(), &engine.Tag{Name: "pool"})
+	check.Error(t, err, "")
+
+	for _, name := range names {
+		p.addVM(name)
+	}
+
+	p.inventory = &infrav1.OLVMInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "lab"},
+		Spec: infrav1.OLVMInventorySpec{
+			OLVMDatacenterName: "Default",
+			OLVMOvirtAPIServer: p.OLVM.Spec.OLVMOvirtAPIServer,
+			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
+		},
+	}
+	p.Create(p.inventory)
+	t.Cleanup(func() { forget(p.inventory) })
+
+	return p
+}
+
+// forget deletes an inventory whose engine goes away with the test.
+func forget(lab *infrav1.OLVMInventory) {
+	_ = suite.client.Patch(context.Background(), lab,
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	_ = suite.client.Delete(context.Background(), lab)
+}
+
+// addVM makes a VM of the pool, with a network configuration of its own.
+func (p *pool) addVM(name string) {
+	p.T.Helper()
+	ctx, session := context.Background(), p.Session()
+	dc, err := session.DataCenter(ctx, "Default")
+	check.Error(p.T, err, "")
+	cluster, err := session.Cluster(ctx, dc, "Default")
+	check.Error(p.T, err, "")
+	template, err := session.Template(ctx, dc, "ol9-k8s")
+	check.Error(p.T, err, "")
+	address := fmt.Sprintf("10.0.0.%d", 100+len(p.ids))
+	vm, err := session.CreateVM(ctx, &engine.VM{
+		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
+		Initialization: &engine.Initialization{NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
+			Name: "enp1s0", OnBoot: true, BootProtocol: "static",
+			IP: &engine.IP{Address: address, Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
+		}}}},
+	}, nil)
+	check.Error(p.T, err, "")
+	p.ids[name] = vm.ID
+	network, err := session.Network(ctx, dc, "kvm-vlan")
+	check.Error(p.T, err, "")
+	profile, err := session.DefaultVNICProfile(ctx, network)
+	check.Error(p.T, err, "")
+	p.Eventually("the VM has its NIC", func() error {
+		nics, err := session.NICs(ctx, vm.ID)
+		if err != nil || len(nics) > 0 {
+			return err
+		}
+
+		_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
+
+		return err
+	})
+	tags, err := session.TagsNamed(ctx, "pool")
+	check.Error(p.T, err, "")
+	check.Error(p.T, session.TagVM(ctx, vm.ID, tags[0].ID), "")
+}
+
+// machine writes a machine that takes its VM from the pool. change may say more.
+func (p *pool) machine(name string, change func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
+	p.T.Helper()
+
+	return p.Machine(name, func(spec *infrav1.OLVMMachineSpec) {
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+		if change != nil {
+			change(spec)
+		}
+	})
+}
+
+// phases are those of the pool's VMs by name, with the machine that has each.
+func (p *pool) phases() map[string]string {
+	var list infrav1.OLVMInventoryVMList
+	if err := p.Client.List(context.Background(), &list, client.InNamespace(p.Namespace)); err != nil {
+		return map[string]string{"error": err.Error()}
+	}
+
+	out := map[string]string{}
+
+	for _, vm := range list.Items {
+		text := vm.Status.Phase
+		if vm.Status.Reason != "" {
+			text += "/" + vm.Status.Reason
+		}
+
+		if claim := vm.Spec.ClaimRef; claim != nil {
+			text += " " + claim.MachineName
+		}
+
+		out[vm.Name] = text
+	}
+
+	return out
+}
+
+func (p *pool) expectPhases(want map[string]string) {
+	p.T.Helper()
+	p.Eventually("phases of the VMs", func() error {
+		if got := p.phases(); !maps.Equal(got, want) {
+			return fmt.Errorf("they are %v, want %v", got, want)
+		}
+
+		return nil
+	})
+}
+
+// disk is the root disk of a VM of the pool.
+func (p *pool) disk(name string) engine.ID {
+	p.T.Helper()
+	attached, err := p.Session().DiskAttachments(context.Background(), p.ids[name])
+	check.Error(p.T, err, "")
+	check.Length(p.T, "disks of "+name, attached, 1)
+
+	return attached[0].DiskID()
+}
+
+// TestRow48AMachineOfAPool takes a VM from an inventory, runs on it, and gives it back with another disk.
+func TestRow48AMachineOfAPool(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b")
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	before := p.disk("vm-a")
+	m := p.machine("m-0", nil)
+
+	p.Expect(m, infrav1.VirtualMachineClaimedCondition, "True/VirtualMachineClaimed")
+	p.Expect(m, infrav1.VirtualMachineRunningCondition, "True/VirtualMachineRunning")
+	p.ExpectProvisioned(m)
+	check.Equal(t, "provider ID", m.Spec.ProviderID, "olvm://"+p.ids["vm-a"].String())
+	check.Equal(t, "address", m.Status.OLVM.IPAddress, "10.0.0.100")
+	p.expectPhases(map[string]string{"vm-a": "Claimed m-0", "vm-b": "Available"})
+
+	vm, err := p.Session().VMInFull(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Equal(t, "host name", vm.Initialization.HostName, "m-0")
+	check.Contains(t, "user data", vm.Initialization.CustomScript, "#cloud-config")
+	check.Equal(t, "network configuration", vm.Initialization.NICs.Items[0].IP.Address, "10.0.0.100")
+	check.Contains(t, "comment", vm.CommentText(), "capolvm owner="+p.Namespace+"/m-0 uid=")
+
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	vm, err = p.Session().VMInFull(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Equal(t, "power", vm.Status, engine.VMDown)
+	check.Equal(t, "comment", vm.CommentText(), "")
+	check.Equal(t, "user data", vm.Initialization.CustomScript+vm.Initialization.HostName, "")
+	check.Equal(t, "network configuration", vm.Initialization.NICs.Items[0].IP.Address, "10.0.0.100")
+	check.Equal(t, "it has another disk", p.disk("vm-a") != before, true)
+	tags, err := p.Session().VMTags(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Length(t, "tags", tags, 1)
+
+	// The VM was up before: its guest boots with the data of the next machine all the same.
+	again := p.machine("m-1", nil)
+	p.ExpectProvisioned(again)
+	check.Equal(t, "provider ID", again.Spec.ProviderID, m.Spec.ProviderID)
+}
+
+// TestRow45NotEnoughVMs has a group of three machines and two VMs: none is claimed before there is a third.
+func TestRow45NotEnoughVMs(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b")
+	set := &clusterv1.MachineSet{ObjectMeta: p.Meta("workers"), Spec: clusterv1.MachineSetSpec{
+		ClusterName: "demo", Replicas: new(int32(3)),
+		Selector: metav1.LabelSelector{MatchLabels: map[string]string{"set": "workers"}},
+		Template: clusterv1.MachineTemplateSpec{
+			ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{"set": "workers"}},
+			Spec: clusterv1.MachineSpec{
+				ClusterName: "demo", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("none")},
+				InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+					APIGroup: infrav1.GroupVersion.Group, Kind: "OLVMMachineTemplate", Name: "none",
+				},
+			},
+		},
+	}}
+	p.Create(set)
+
+	var machines []*infrav1.OLVMMachine
+
+	for i := range 3 {
+		m := p.machine(fmt.Sprintf("w-%d", i), nil)
+		machines = append(machines, m)
+		owner := &clusterv1.Machine{ObjectMeta: p.Meta(m.Name)}
+		testsite.Change(p.Site, owner, func(o *clusterv1.Machine) {
+			o.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name, UID: set.UID,
+				Controller: new(true),
+			}}
+		})
+	}
+
+	for _, m := range machines {
+		message := p.Expect(m, infrav1.VirtualMachineClaimedCondition, "False/Unschedulable")
+		check.Contains(t, "message", message,
+			"Worker MachineSet/workers of cluster demo wants 3 VMs more, and 2 can be claimed")
+	}
+
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	p.Expect(p.inventory, infrav1.ScheduledCondition, "False/Unschedulable")
+	p.addVM("vm-c")
+	wake(p)
+
+	for _, m := range machines {
+		p.ExpectProvisioned(m)
+	}
+
+	p.expectPhases(map[string]string{"vm-a": "Claimed w-0", "vm-b": "Claimed w-1", "vm-c": "Claimed w-2"})
+	p.Expect(p.inventory, infrav1.ScheduledCondition, "True/Scheduled")
+	check.Equal(t, "counts", p.inventory.Status.Claimed, int32(3))
+}
+
+// wake has the inventory looked at again now, and not in half a minute.
+func wake(p *pool) {
+	p.T.Helper()
+	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) {
+		i.Annotations = map[string]string{"look": "again"}
+	})
+}
+
+// TestRow46AVMWithoutAnAddress has machines that want an address on a network: the VM without one is passed over with
+// an event, and one replacement is taken.
+func TestRow46AVMWithoutAnAddress(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b", "vm-c")
+	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-a"], &engine.VM{Initialization: &engine.Initialization{}})
+	check.Error(t, err, "")
+	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.Network = "kvm-vlan" })
+	p.ExpectProvisioned(m)
+	p.expectPhases(map[string]string{
+		"vm-a": "Ineligible/NoAddress", "vm-b": "Claimed m-0", "vm-c": "Available",
+	})
+	p.Eventually("the event", func() error {
+		var events corev1.EventList
+		if err := p.Client.List(t.Context(), &events, client.InNamespace(p.Namespace)); err != nil {
+			return err
+		}
+
+		if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Reason == inventory.ReasonNoAddress && e.InvolvedObject.Name == "vm-a" &&
+				strings.Contains(e.Message, "kvm-vlan")
+		}) {
+			return fmt.Errorf("there is none among %d", len(events.Items))
+		}
+
+		return nil
+	})
+}
+
+// TestRow42MachinesSayWhereTheirVMComesFrom has the API server refuse machines that mix a VM of a pool with one that is
+// made, and a change of where the VM comes from.
+func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
+	s := newSite(t, nil)
+	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+	made := s.MachineSpec()
+
+	for name, c := range map[string]struct {
+		spec infrav1.OLVMMachineSpec
+		want string
+	}{
+		"neither": {infrav1.OLVMMachineSpec{VMTemplateName: "t"}, "or fromInventory for one of a pool"},
+		"both": {func() infrav1.OLVMMachineSpec {
+			both := made
+			both.FromInventory = pooled.FromInventory
+
+			return both
+		}(), "remove vmTemplateName"},
+		"memory": {func() infrav1.OLVMMachineSpec {
+			out := pooled
+			out.VirtualMachine.Memory = "4GB"
+
+			return out
+		}(), "only network and shutdown can be set"},
+		"tags": {func() infrav1.OLVMMachineSpec {
+			out := pooled
+			out.VirtualMachine.Tags = []string{"a"}
+
+			return out
+		}(), "only network and shutdown can be set"},
+		"no inventory": {infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{TopologyKey: "a"}},
+			"spec.fromInventory.inventory"},
+		"a VM that is made": {made, ""},
+		"a VM of a pool":    {pooled, ""},
+		"network of its own": {infrav1.OLVMMachineSpec{
+			FromInventory:  pooled.FromInventory,
+			VirtualMachine: infrav1.VirtualMachine{Network: made.VirtualMachine.Network},
+		}, ""},
+	} {
+		m := &infrav1.OLVMMachine{ObjectMeta: s.Meta("m"), Spec: c.spec}
+		err := suite.client.Create(t.Context(), m, client.DryRunAll)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+
+	m := &infrav1.OLVMMachine{ObjectMeta: s.Meta("m"), Spec: pooled}
+	s.Create(m)
+	m.Spec.FromInventory = &infrav1.FromInventory{Inventory: "other"}
+	check.Error(t, suite.client.Update(t.Context(), m, client.DryRunAll), "fromInventory is immutable")
+
+	lab := &infrav1.OLVMInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "lab"},
+		Spec: infrav1.OLVMInventorySpec{
+			OLVMDatacenterName: "Default",
+			OLVMOvirtAPIServer: s.OLVM.Spec.OLVMOvirtAPIServer,
+			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
+		},
+	}
+	s.Create(lab)
+	t.Cleanup(func() { forget(lab) })
+	other := lab.DeepCopy()
+	other.Spec.VirtualMachines.Tag = "other"
+	err := suite.client.Patch(t.Context(), other, client.MergeFrom(lab), client.DryRunAll)
+	check.Error(t, err, "virtualMachines.tag are immutable")
+
+	c := s.OLVM.DeepCopy()
+	c.Spec.Standby = []infrav1.Standby{{Name: "a", Role: "Master", FromInventory: *pooled.FromInventory}}
+	err = suite.client.Patch(t.Context(), c, client.MergeFrom(s.OLVM), client.DryRunAll)
+	check.Error(t, err, `Unsupported value: "Master"`)
+	check.Error(t, err, "spec.standby[0].count: Required value")
+}
+
+// TestRow49AStandbyIsClaimedAndPoweredOff keeps a VM for later, which a new machine takes.
+func TestRow49AStandbyIsClaimedAndPoweredOff(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b")
+	testsite.Change(p.Site, p.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Spec.Standby = []infrav1.Standby{{
+			Name: "spare", Role: infrav1.RoleWorker, Count: new(int32(1)),
+			FromInventory: infrav1.FromInventory{Inventory: "lab"},
+		}}
+	})
+	p.expectPhases(map[string]string{"vm-a": "Claimed ", "vm-b": "Available"})
+	vm, err := p.Session().VM(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Equal(t, "power of the VM that is kept", vm.Status, engine.VMDown)
+	tags, err := p.Session().VMTags(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Length(t, "tags of the VM that is kept", tags, 2)
+
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	p.expectPhases(map[string]string{"vm-a": "Claimed m-0", "vm-b": "Claimed "})
+
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Claimed "})
+	check.Error(t, suite.client.Delete(t.Context(), p.OLVM), "")
+	p.ExpectGone(p.OLVM)
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+}
+
+// TestRow50NothingChangesTwice looks at a pool fifty times in which all is as it should be: nothing is written, neither
+// to the engine nor to the API server.
+func TestRow50NothingChangesTwice(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b")
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	p.expectPhases(map[string]string{"vm-a": "Claimed m-0", "vm-b": "Available"})
+	p.Expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+
+	versions := func() map[string]string {
+		var list infrav1.OLVMInventoryVMList
+		check.Error(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)), "")
+
+		out := map[string]string{}
+		for _, vm := range list.Items {
+			out[vm.Name] = vm.ResourceVersion + " " + vm.Status.Power
+		}
+
+		return out
+	}
+
+	r := &inventorycontroller.Reconciler{
+		Client:    suite.client,
+		APIReader: suite.client,
+		Engines:   &enginepool.Pool{Reader: suite.client, Sessions: suite.sessions},
+		Recorder:  events.NewFakeRecorder(1000),
+	}
+	look := func() {
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p.inventory)})
+		check.Error(t, err, "")
+	}
+
+	look() // at a VM that has come up since
+	before, changes := versions(), p.Changes()
+
+	for range 50 {
+		look()
+	}
+
+	check.Equal(t, "versions of the OLVMInventoryVMs", versions(), before)
+	check.Equal(t, "changes in the engine", p.Changes(), changes)
+	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
+}
+
+// TestClaimsOfMachinesThatAreGone has claims whose machine does not exist: a VM that it never had is free again by
+// itself, and one that has its mark stays until a person lets it go.
+func TestClaimsOfMachinesThatAreGone(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a", "vm-b")
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	comment := "capolvm owner=" + p.Namespace + "/ghost-b uid=gone"
+	_, err := p.Session().UpdateVM(t.Context(), p.ids["vm-b"], &engine.VM{Comment: &comment})
+	check.Error(t, err, "")
+
+	for _, letter := range []string{"a", "b"} {
+		vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-" + letter}}
+		testsite.Change(p.Site, vm, func(vm *infrav1.OLVMInventoryVM) {
+			vm.Spec.ClaimRef = &infrav1.InventoryClaim{
+				ID: letter, ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/gone",
+				MachineName: "ghost-" + letter,
+			}
+		})
+	}
+
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Claimed/ClaimantGone ghost-b"})
+	disk := p.disk("vm-b")
+	vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-b"}}
+	err = p.Client.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"claimRef":{"released":true}}}`)))
+	check.Error(t, err, "")
+	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
+	check.Equal(t, "it has another disk", p.disk("vm-b") != disk, true)
+}
+
+// TestRetainedVMsStayAsTheyAre has an inventory that keeps the disks of VMs that were nodes.
+func TestRetainedVMsStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a")
+	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) { i.Spec.Recycle = infrav1.RecycleRetain })
+	disk := p.disk("vm-a")
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.expectPhases(map[string]string{"vm-a": "Ineligible/Retained"})
+	check.Equal(t, "disk", p.disk("vm-a"), disk)
+
+	tags, err := p.Session().TagsNamed(t.Context(), "capolvm-retained")
+	check.Error(t, err, "")
+	check.Error(t, p.Session().UntagVM(t.Context(), p.ids["vm-a"], tags[0].ID), "")
+	wake(p)
+	p.expectPhases(map[string]string{"vm-a": "Available"})
+}
+
+// TestAClaimIsFoundAgainInTheEngine loses what the management cluster knows of a claim, as a restore from an older
+// backup does: the machine keeps its VM, and nobody else gets it.
+func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a")
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	p.expectPhases(map[string]string{"vm-a": "Claimed m-0"})
+
+	vm := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "vm-a"}}
+	check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm), "")
+	lost := vm.UID
+	err := p.Client.Patch(t.Context(), vm, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null},"spec":{"claimRef":null}}`)))
+	check.Error(t, err, "")
+	check.Error(t, client.IgnoreNotFound(p.Client.Delete(t.Context(), vm)), "")
+	p.Eventually("the claim to be found again", func() error {
+		if err := p.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); err != nil {
+			return err
+		}
+
+		claim := vm.Spec.ClaimRef
+		if vm.UID == lost || claim == nil || claim.MachineName != "m-0" {
+			return fmt.Errorf("%s has the claim %+v", vm.UID, claim)
+		}
+
+		return nil
+	})
+	p.expectPhases(map[string]string{"vm-a": "Claimed m-0"})
+
+	now, err := p.Session().VM(t.Context(), p.ids["vm-a"])
+	check.Error(t, err, "")
+	check.Equal(t, "power of the VM", now.Status, engine.VMUp)
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.expectPhases(map[string]string{"vm-a": "Available"})
+}

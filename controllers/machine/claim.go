@@ -1,0 +1,219 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+)
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch;patch
+
+// claimantIndex finds the OLVMInventoryVM of an OLVMMachine by the machine's name.
+const claimantIndex = "spec.claimRef.machineName"
+
+// indexClaimants makes the index.
+func indexClaimants(ctx context.Context, mgr manager.Manager) error {
+	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex,
+		func(object client.Object) []string {
+			vm, ok := object.(*infrav1.OLVMInventoryVM)
+			if !ok || vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName == "" {
+				return nil
+			}
+
+			return []string{vm.Spec.ClaimRef.MachineName}
+		})
+}
+
+// inventoryVMToMachine wakes the machine that has claimed a VM.
+func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Request {
+	vm, ok := object.(*infrav1.OLVMInventoryVM)
+	if !ok || vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName == "" {
+		return nil
+	}
+
+	return []ctrl.Request{
+		{NamespacedName: client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.ClaimRef.MachineName}},
+	}
+}
+
+// claimFacts are which VM of an inventory the machine has.
+type claimFacts struct {
+	// object is nil where the machine has claimed none.
+	object *infrav1.OLVMInventoryVM
+	// err is why the VM cannot be used yet; nil where it can, and for machines without an inventory.
+	err *blocker.Error
+}
+
+// name of the OLVMInventoryVM; empty where the machine has claimed none.
+func (c claimFacts) name() string {
+	if c.object == nil {
+		return ""
+	}
+
+	return c.object.Name
+}
+
+// fromInventory reports whether the machine takes its VM from an inventory.
+func (s *machineScope) fromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
+
+// reconcileClaim looks for the VM that the machine has claimed. The OLVMInventory decides who gets which.
+func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (time.Duration, error) {
+	if !scope.fromInventory() {
+		return 0, nil
+	}
+
+	m := scope.olvmMachine
+	var found infrav1.OLVMInventoryVMList
+	err := r.Client.List(ctx, &found, client.InNamespace(m.Namespace), client.MatchingFields{claimantIndex: m.Name})
+	if err != nil {
+		return 0, fmt.Errorf("failed to look for the VM that OLVMMachine %s has claimed: %w", m.Name, err)
+	}
+
+	for i := range found.Items {
+		if claim := found.Items[i].Spec.ClaimRef; !claim.Released {
+			scope.claim.object = &found.Items[i]
+		}
+	}
+
+	switch {
+	case scope.claim.object == nil:
+		scope.claim.err, err = r.whyUnclaimed(ctx, scope)
+		return vmSteady, err
+	case scope.claim.object.Status.ClaimID != inventory.ConfirmedID(*scope.claim.object.Spec.ClaimRef) &&
+		m.Spec.ProviderID == "":
+		scope.claim.err = &blocker.Error{
+			Reason: infrav1.WaitingForClaimReason,
+			Message: fmt.Sprintf("Waiting for the engine to confirm the claim on VM %s %s", scope.claim.object.Name,
+				scope.claim.object.Status.Message),
+		}
+
+		return 0, nil
+	}
+
+	return 0, nil
+}
+
+// whyUnclaimed is why a machine has no VM.
+func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*blocker.Error, error) {
+	const field = "spec.fromInventory.inventory"
+	m := scope.olvmMachine
+	if m.Spec.ProviderID != "" { // nothing is to be claimed any more
+		return nil, nil
+	}
+
+	pool := &infrav1.OLVMInventory{}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.FromInventory.Inventory}
+	if err := r.Client.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+		return &blocker.Error{Reason: infrav1.InventoryNotFoundReason, Field: field, Message: fmt.Sprintf(
+			"there is no OLVMInventory %q in namespace %s; create it, or correct the name in the template", key.Name,
+			key.Namespace)}, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
+	}
+
+	if _, err := metav1.LabelSelectorAsSelector(&m.Spec.FromInventory.Selector); err != nil {
+		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: "spec.fromInventory.selector",
+			Message: err.Error()}, nil
+	}
+
+	if scope.olvmCluster != nil && connection.EngineKey(scope.olvmCluster) !=
+		connection.EngineKey(connection.OfInventory(pool)) {
+		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: field, Message: fmt.Sprintf(
+			"OLVMInventory %s is of the engine %s, and the cluster of %s; name an inventory of the same engine",
+			pool.Name, pool.Spec.OLVMOvirtAPIServer.ServerURL,
+			scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)}, nil
+	}
+
+	if scope.machine != nil {
+		for _, group := range pool.Status.Unschedulable {
+			if group.ClusterName == scope.machine.Spec.ClusterName && inGroup(scope, group.Group) {
+				return &blocker.Error{Reason: infrav1.UnschedulableReason, Message: inventory.Shortage(group)}, nil
+			}
+		}
+	}
+
+	return &blocker.Error{Reason: infrav1.WaitingForClaimReason,
+		Message: "Waiting for OLVMInventory " + pool.Name + " to give the machine a VM"}, nil
+}
+
+// inGroup reports whether the machine is of a group of machines.
+func inGroup(scope *machineScope, group string) bool {
+	name := "Machine/" + scope.machine.Name
+	if maker := metav1.GetControllerOf(scope.machine); maker != nil {
+		name = maker.Kind + "/" + maker.Name
+	}
+
+	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
+}
+
+// claimedVM is the VM to take over, as the engine has it now; nil where there is none.
+func (r *Reconciler) claimedVM(ctx context.Context, scope *machineScope) (*engine.VM, error) {
+	if scope.vm.seen != nil {
+		return scope.vm.seen, nil
+	}
+
+	if id := scope.vmID(); id != "" {
+		return scope.engine.session.VM(ctx, id)
+	}
+
+	return nil, nil
+}
+
+// releaseClaim lets the VM of a machine go that is gone: the inventory makes it ready for the next one.
+func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) error {
+	if !scope.fromInventory() {
+		return nil
+	}
+
+	// Past the cache: a claim that it does not have yet would be left behind.
+	var list infrav1.OLVMInventoryVMList
+	if err := r.APIReader.List(ctx, &list, client.InNamespace(scope.olvmMachine.Namespace)); err != nil {
+		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
+	}
+
+	for i := range list.Items {
+		object := &list.Items[i]
+		claim := object.Spec.ClaimRef
+		if claim == nil || claim.Released || claim.MachineName != scope.olvmMachine.Name {
+			continue
+		}
+
+		before := object.DeepCopy()
+		claim.Released = true
+		lock := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, object, lock); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("failed to release OLVMInventoryVM %s: %w", object.Name, err)
+		}
+	}
+
+	return nil
+}
+
+// giveBack stops a VM that was claimed and that no state has, and takes the user data from it. It is never deleted.
+func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of ownermark.Owner) error {
+	if id == "" {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
+	defer cancel()
+
+	return engine.Wait(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
+		return inventory.Clean(ctx, session, id, of, nil)
+	}, nil)
+}

@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// poolVMs makes VMs with a tag, and returns their IDs.
+func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
+	t.Helper()
+	ctx, session := t.Context(), suite.engine
+	dc, err := session.DataCenter(ctx, "Default")
+	check.Error(t, err, "")
+	cluster, err := session.Cluster(ctx, dc, "Default")
+	check.Error(t, err, "")
+	template, err := session.Template(ctx, dc, "ol9-k8s")
+	check.Error(t, err, "")
+	network, err := session.Network(ctx, dc, "kvm-vlan")
+	check.Error(t, err, "")
+	profile, err := session.DefaultVNICProfile(ctx, network)
+	check.Error(t, err, "")
+	made, err := session.CreateTag(ctx, &engine.Tag{Name: tag})
+	check.Error(t, err, "")
+	out := map[string]bool{}
+
+	for _, name := range names {
+		vm, err := session.CreateVM(ctx, &engine.VM{
+			Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
+		}, nil)
+		check.Error(t, err, "")
+		check.Error(t, session.TagVM(ctx, vm.ID, made.ID), "")
+		(&workload{t: t, plane: suite.plane}).eventually("VM "+name+" has its network interface", func() error {
+			_, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
+			return err
+		})
+		out[vm.ID.String()] = true
+	}
+
+	return out
+}
+
+// takeFrom has the machines of a template take their VMs from an inventory, with the addresses that it has.
+func takeFrom(template *unstructured.Unstructured, inventory string) error {
+	path := []string{"spec", "template", "spec"}
+	network, _, err := unstructured.NestedMap(template.Object, append(path, "virtualMachine", "network")...)
+	if err != nil {
+		return err
+	}
+
+	return unstructured.SetNestedMap(template.Object, map[string]any{
+		"fromInventory":  map[string]any{"inventory": inventory},
+		"virtualMachine": map[string]any{"network": network},
+	}, path...)
+}
+
+// inventoryOf is an inventory of the VMs with a tag, for a cluster of the same engine.
+func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstructured.Unstructured, error) {
+	server, _, err := unstructured.NestedMap(cluster.Object, "spec", "olvmOvirtAPIServer")
+	out := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": infrav1.GroupVersion.String(),
+		"kind":       "OLVMInventory",
+		"metadata":   map[string]any{"namespace": cluster.GetNamespace(), "name": name},
+		"spec": map[string]any{
+			"olvmDatacenterName": "Default",
+			"olvmOvirtAPIServer": server,
+			"virtualMachines":    map[string]any{"tag": tag},
+		},
+	}}
+
+	return out, err
+}
+
+// newPoolWorkload is a cluster whose machines take their VMs from two pools, one for each role.
+func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
+	t.Helper()
+	pools := map[string]string{name + "-control-plane": "masters", name + "-md-0": "workers"}
+	var inventories []*unstructured.Unstructured
+	w := newChangedWorkload(t, name, subnet, func(objects []*unstructured.Unstructured) error {
+		for _, object := range objects {
+			switch object.GetKind() {
+			case "OLVMMachineTemplate":
+				if err := takeFrom(object, pools[object.GetName()]); err != nil {
+					return err
+				}
+			case "OLVMCluster":
+				err := unstructured.SetNestedSlice(object.Object, []any{map[string]any{
+					"name": "spare", "role": "Worker", "inventory": "workers", "count": int64(1),
+				}}, "spec", "standby")
+				if err != nil {
+					return err
+				}
+
+				for _, pool := range []string{"masters", "workers"} {
+					inventory, err := inventoryOf(object, pool, name+"-"+pool)
+					if err != nil {
+						return err
+					}
+
+					inventories = append(inventories, inventory)
+				}
+			}
+		}
+
+		return nil
+	})
+
+	for _, inventory := range inventories {
+		w.create(inventory)
+	}
+
+	return w
+}
+
+// expectPool waits until this many VMs of an inventory are in each phase; those without a machine are kept for later.
+func (w *workload) expectPool(inventory string, want map[string]int) {
+	w.t.Helper()
+	w.eventually("the VMs of "+inventory, func() error {
+		var list infrav1.OLVMInventoryVMList
+		if err := w.plane.Client.List(context.Background(), &list, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+
+		got := map[string]int{}
+
+		for _, vm := range list.Items {
+			if vm.Spec.InventoryName != inventory {
+				continue
+			}
+
+			phase := vm.Status.Phase
+			if claim := vm.Spec.ClaimRef; claim != nil && claim.MachineName == "" {
+				phase = "Kept"
+			}
+
+			got[phase]++
+		}
+
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("they are %v, want %v", got, want)
+		}
+
+		return nil
+	})
+}
+
+// expectNodes waits until this many machines run, all on VMs of a pool, each with its node.
+func (w *workload) expectNodes(count int, pool map[string]bool) {
+	w.t.Helper()
+	var machines clusterv1.MachineList
+	w.eventually(fmt.Sprintf("%d machines run", count), func() error {
+		if err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+
+		if len(machines.Items) != count {
+			return fmt.Errorf("there are %d", len(machines.Items))
+		}
+
+		for i := range machines.Items {
+			if err := runs(&machines.Items[i]); err != nil {
+				return err
+			}
+		}
+
+		return nil
+	})
+
+	nodes := w.nodes()
+
+	for _, m := range machines.Items {
+		if !pool[strings.TrimPrefix(m.Spec.ProviderID, "olvm://")] {
+			w.t.Errorf("Machine %s runs on %s, which is not of the pool", m.Name, m.Spec.ProviderID)
+		}
+
+		if node := nodes[m.Status.NodeRef.Name]; node.Spec.ProviderID != m.Spec.ProviderID {
+			w.t.Errorf("Machine %s has provider ID %s, and its node %q", m.Name, m.Spec.ProviderID, node.Spec.ProviderID)
+		}
+	}
+}
+
+// TestRow49ARolloutTakesTheStandby runs a cluster on VMs of pools, with Cluster API's managers: a rollout of the workers
+// takes the VM that is kept for it and another is kept afterwards; fewer replicas and the deletion give VMs back.
+func TestRow49ARolloutTakesTheStandby(t *testing.T) {
+	t.Parallel()
+	const name = "pooled"
+	all := poolVMs(t, name+"-masters", name+"-m-0")
+	maps.Copy(all, poolVMs(t, name+"-workers", name+"-w-0", name+"-w-1", name+"-w-2"))
+	w := newPoolWorkload(t, name, 77)
+
+	w.expectNodes(3, all)
+	w.expectPool("masters", map[string]int{"Claimed": 1})
+	w.expectPool("workers", map[string]int{"Claimed": 2, "Kept": 1})
+	check.Contains(t, "describe", w.olvmctl("describe", w.name, "-n", w.namespace), "of inventory workers")
+	list := w.olvmctl("inventory", "workers", "-n", w.namespace)
+	check.Contains(t, "inventory", list, name+"-w-2")
+
+	before := w.workerNames()
+	next := &infrav1.OLVMMachineTemplate{}
+	key := client.ObjectKey{Namespace: w.namespace, Name: name + "-md-0"}
+	check.Error(t, w.plane.Client.Get(t.Context(), key, next), "")
+	next.ObjectMeta = metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-md-1"}
+	next.Spec.Template.Spec.VirtualMachine.Shutdown = infrav1.Shutdown{Mode: "Stop"}
+	w.create(next)
+	w.write(func(_ *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Spec.InfrastructureRef.Name = next.Name
+	})
+	w.eventually("all workers are others", func() error {
+		for worker := range w.workerNames() {
+			if before[worker] {
+				return errors.New(worker + " is there")
+			}
+		}
+
+		return nil
+	})
+	w.expectNodes(3, all)
+	w.expectPool("workers", map[string]int{"Claimed": 2, "Kept": 1})
+
+	w.write(func(_ *controlplanev1.KubeadmControlPlane, md *clusterv1.MachineDeployment) {
+		md.Spec.Replicas = ptr.To[int32](1)
+	})
+	w.expectNodes(2, all)
+	w.expectPool("workers", map[string]int{"Claimed": 1, "Kept": 1, "Available": 1})
+
+	w.delete()
+	w.expectPool("workers", map[string]int{"Available": 3})
+	w.expectPool("masters", map[string]int{"Available": 1})
+	w.expectAllDown(all)
+}
+
+// workerNames are the Machines of the MachineDeployment.
+func (w *workload) workerNames() map[string]bool {
+	w.t.Helper()
+	var machines clusterv1.MachineList
+	err := w.plane.Client.List(context.Background(), &machines, client.InNamespace(w.namespace),
+		client.HasLabels{clusterv1.MachineDeploymentNameLabel})
+	check.Error(w.t, err, "")
+
+	out := map[string]bool{}
+	for _, m := range machines.Items {
+		out[m.Name] = true
+	}
+
+	return out
+}
+
+// expectAllDown looks whether all VMs of pools are there, powered off, and nobody's.
+func (w *workload) expectAllDown(ids map[string]bool) {
+	w.t.Helper()
+	vms, err := suite.engine.VMs(context.Background())
+	check.Error(w.t, err, "")
+	found := 0
+
+	for _, vm := range vms {
+		if !ids[vm.ID.String()] {
+			continue
+		}
+
+		found++
+		check.Equal(w.t, "status of "+vm.Name, vm.Status, engine.VMDown)
+		check.Equal(w.t, "comment of "+vm.Name, vm.CommentText(), "")
+	}
+
+	check.Equal(w.t, "VMs that are there", found, len(ids))
+}

@@ -1,0 +1,277 @@
+// Package inventory is what an OLVMInventory decides: how the VMs of an engine become OLVMInventoryVMs, which of them a
+// cluster gets, and what a claim is in the engine.
+package inventory
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+)
+
+// maxLabel is how long the value of a label, and the name in its key, may be.
+const maxLabel = 63
+
+// defaultLabels are those of an inventory that says none.
+var defaultLabels = []infrav1.InventoryLabel{
+	{Key: infrav1.InventoryLabelPrefix + "host", From: infrav1.LabelFromHost},
+	{Key: infrav1.InventoryLabelPrefix + "template", From: infrav1.LabelFromTemplate},
+	{Key: infrav1.InventoryLabelPrefix + "network", From: infrav1.LabelFromNetworks},
+}
+
+// Host is the host that a VM runs on, or the only one that it is bound to; nil where there is none.
+func Host(vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost) *engine.DescribedHost {
+	id := engine.RefID(vm.Host)
+	if bound := vm.PlacementPolicy; id == "" && bound != nil && bound.Hosts != nil && len(bound.Hosts.Hosts) == 1 {
+		id = bound.Hosts.Hosts[0].ID
+	}
+
+	host, ok := hosts[id]
+	if !ok {
+		return nil
+	}
+
+	return &host
+}
+
+// Labels of a VM, as the inventory asks for them.
+func Labels(
+	inventory *infrav1.OLVMInventory, vm engine.DescribedVM, hosts map[engine.ID]engine.DescribedHost,
+) map[string]string {
+	wanted := inventory.Spec.Labels
+	if len(wanted) == 0 {
+		wanted = defaultLabels
+	}
+
+	out := map[string]string{}
+	host := Host(vm, hosts)
+
+	for _, label := range wanted {
+		names := candidates(label, vm, host)
+		if label.From == infrav1.LabelFromNetworks {
+			for _, name := range names {
+				if value, ok := labelValue(name, label.Prefix); ok {
+					out[networkKey(label.Key, value)] = "true"
+				}
+			}
+
+			continue
+		}
+
+		for _, name := range names {
+			if value, ok := labelValue(name, label.Prefix); ok {
+				out[label.Key] = value
+				break
+			}
+		}
+	}
+
+	out[infrav1.InventoryNameLabel] = valueOf(inventory.Name)
+
+	return out
+}
+
+// candidates are the names that a label may be made of, always in the same order.
+func candidates(label infrav1.InventoryLabel, vm engine.DescribedVM, host *engine.DescribedHost) []string {
+	switch label.From {
+	case infrav1.LabelFromTemplate:
+		return []string{vm.Template.Name}
+	case infrav1.LabelFromNetworks:
+		return networkNames(vm)
+	case infrav1.LabelFromAffinityLabel:
+		return labelNames(vm.Labels)
+	case infrav1.LabelFromCustomProperty:
+		return properties(vm, label.Property)
+	}
+
+	if host == nil {
+		return nil
+	}
+
+	switch label.From {
+	case infrav1.LabelFromHost:
+		return []string{host.Name}
+	case infrav1.LabelFromHostTag:
+		return tagNames(host.Tags)
+	case infrav1.LabelFromHostAffinityLabel:
+		return labelNames(host.Labels)
+	}
+
+	return nil
+}
+
+func tagNames(tags []engine.Tag) []string {
+	var out []string
+	for _, tag := range tags {
+		out = append(out, tag.Name)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+func labelNames(labels []engine.AffinityLabel) []string {
+	var out []string
+	for _, label := range labels {
+		out = append(out, label.Name)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+func properties(vm engine.DescribedVM, name string) []string {
+	if vm.Properties == nil {
+		return nil
+	}
+
+	for _, property := range vm.Properties.Items {
+		if property.Name == name {
+			return []string{property.Value}
+		}
+	}
+
+	return nil
+}
+
+func networkNames(vm engine.DescribedVM) []string {
+	var out []string
+
+	for _, nic := range vm.NICs {
+		if name := nic.Network(); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+
+	return out
+}
+
+// labelValue is what follows the prefix; false where the name does not have it, or nothing follows.
+func labelValue(name, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	value := valueOf(rest)
+
+	return value, ok && value != ""
+}
+
+// foreign are characters that a label cannot have.
+var foreign = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// valueOf is a name as the value of a label.
+func valueOf(name string) string {
+	value := foreign.ReplaceAllString(name, "-")
+	value = value[:min(len(value), maxLabel)]
+
+	return strings.Trim(value, "._-")
+}
+
+// networkKey is the key of the label of a network.
+func networkKey(key, network string) string {
+	prefix, name := "", key
+	if at := strings.Index(key, "/"); at >= 0 {
+		prefix, name = key[:at+1], key[at+1:]
+	}
+
+	name += "-" + network
+
+	return prefix + strings.TrimRight(name[:min(len(name), maxLabel)], "._-")
+}
+
+// Networks of a VM, with the static addresses that its initialization gives to the guest. The engine keeps those in the
+// order of the guest's network interfaces, and not by the VM's; the first belongs to the first.
+func Networks(vm engine.DescribedVM) []infrav1.InventoryNetwork {
+	var out []infrav1.InventoryNetwork
+
+	for i, nic := range vm.NICs {
+		name := nic.Network()
+		if name == "" {
+			continue
+		}
+
+		at := slices.IndexFunc(out, func(n infrav1.InventoryNetwork) bool { return n.Name == name })
+		if at < 0 {
+			out = append(out, infrav1.InventoryNetwork{Name: name})
+			at = len(out) - 1
+		}
+
+		out[at].Addresses = append(out[at].Addresses, configured(vm, i)...)
+	}
+
+	return out
+}
+
+// configured are the addresses of the network configuration at an index.
+func configured(vm engine.DescribedVM, index int) []string {
+	if vm.Initialization == nil || vm.Initialization.NICs == nil || index >= len(vm.Initialization.NICs.Items) {
+		return nil
+	}
+
+	var out []string
+	config := vm.Initialization.NICs.Items[index]
+
+	for _, ip := range []*engine.IP{config.IP, config.IPv6} {
+		if ip == nil {
+			continue
+		}
+
+		if address, err := netip.ParseAddr(ip.Address); err == nil {
+			out = append(out, address.String())
+		}
+	}
+
+	return out
+}
+
+// The reasons of VMs that cannot be claimed.
+const (
+	ReasonPoweredOn   = "PoweredOn"
+	ReasonBusy        = "Busy"
+	ReasonNoNetwork   = "NoNetwork"
+	ReasonForeign     = "OwnedByAnother"
+	ReasonRetained    = "Retained"
+	ReasonNoAddress   = "NoAddress"
+	ReasonHostDown    = "HostDown"
+	ReasonAbsent      = "NotInEngine"
+	ReasonClaimant    = "ClaimantGone"
+	ReasonUnmarked    = "NotMarkedYet"
+	ReasonClaimedThem = "ClaimedByAnother"
+)
+
+// Broken is why a VM that is kept for later cannot be used any more; empty where it can.
+func Broken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
+	switch {
+	case vm.Status != engine.VMDown && !vm.Status.Busy():
+		return ReasonPoweredOn, fmt.Sprintf("The VM is %s; power it off", vm.Status)
+	case host != nil && host.Status != engine.HostUp:
+		return ReasonHostDown, fmt.Sprintf("Host %s, which the VM is bound to, is %s", host.Name, host.Status)
+	}
+
+	return "", ""
+}
+
+// Ineligible is why a VM that is not claimed cannot be; both texts are empty where it can.
+func Ineligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, message string) {
+	owner, owned := ownermark.OwnerOf(vm.CommentText())
+
+	switch {
+	case slices.Contains(tagNames(vm.Tags), retainedTag):
+		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
+			" from it in the engine"
+	case owned:
+		return ReasonForeign, fmt.Sprintf("The VM's comment says that it is of the OLVMMachine %s/%s. Clear the "+
+			"comment if that is not so any more", owner.Namespace, owner.Name)
+	case vm.Status.Busy():
+		return ReasonBusy, "The VM is " + string(vm.Status)
+	case len(networkNames(vm)) == 0:
+		return ReasonNoNetwork, "The VM has no network interface that is connected to a network"
+	}
+
+	return Broken(vm, host)
+}

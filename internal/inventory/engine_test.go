@@ -1,0 +1,317 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// site is an engine with VMs that carry the tag pool, and some that do not.
+type site struct {
+	t       *testing.T
+	sim     *ovirtsim.Server
+	session *engine.Client
+	dc      *engine.DataCenter
+	hosts   map[string]engine.ID
+}
+
+func newSite(t *testing.T, vms int) *site {
+	t.Helper()
+	short := time.Millisecond
+	center := ovirtsim.DataCenter{
+		Name:           "Default",
+		Networks:       []ovirtsim.Network{{Name: "nodes", VNICProfiles: []string{"nodes"}}},
+		StorageDomains: []ovirtsim.StorageDomain{{Name: "data"}},
+		Clusters:       []ovirtsim.Cluster{{Name: "Default"}},
+		Templates: []ovirtsim.Template{{
+			Name: "k8s-small", Disks: []ovirtsim.TemplateDisk{{Size: 8 << 30}},
+			NICs: []ovirtsim.TemplateNIC{{Name: "nic1", Network: "nodes"}},
+		}},
+	}
+
+	for i := range 4 {
+		center.Clusters[0].Hosts = append(center.Clusters[0].Hosts, ovirtsim.Host{
+			Name: fmt.Sprintf("host%d", i), Memory: 256 << 30, AffinityLabels: []string{fmt.Sprintf("rack-%d", i/2)},
+		})
+	}
+
+	for i := range vms {
+		center.VMs = append(center.VMs, ovirtsim.VM{
+			Name: fmt.Sprintf("vm-%02d", i), Cluster: "Default", Template: "k8s-small", Tags: []string{"pool"},
+		})
+	}
+
+	center.VMs = append(center.VMs, ovirtsim.VM{Name: "other", Cluster: "Default", Template: "k8s-small"})
+	sim, err := ovirtsim.New(ovirtsim.Options{
+		Timings:   ovirtsim.Timings{Clone: short, Launch: short, PowerUp: short, PowerDown: short},
+		Inventory: ovirtsim.Inventory{DataCenters: []ovirtsim.DataCenter{center}, Tags: []string{"pool"}},
+	})
+	check.Error(t, err, "")
+	t.Cleanup(sim.Close)
+	s := &site{t: t, sim: sim, session: newSession(t, sim), hosts: map[string]engine.ID{}}
+	s.dc, err = s.session.DataCenter(t.Context(), "Default")
+	check.Error(t, err, "")
+	hosts, err := s.session.Hosts(t.Context())
+	check.Error(t, err, "")
+
+	for _, host := range hosts {
+		s.hosts[host.Name] = host.ID
+	}
+
+	return s
+}
+
+func newSession(t *testing.T, sim *ovirtsim.Server) *engine.Client {
+	t.Helper()
+	session, err := engine.New(engine.Config{
+		URL: sim.URL(), Username: sim.Username(), Password: sim.Password(), CA: sim.CA(),
+	})
+	check.Error(t, err, "")
+
+	return session
+}
+
+func (s *site) pool() []engine.DescribedVM {
+	s.t.Helper()
+	vms, err := s.session.TaggedVMs(s.t.Context(), "pool")
+	check.Error(s.t, err, "")
+	slices.SortFunc(vms, func(a, b engine.DescribedVM) int { return strings.Compare(a.Name, b.Name) })
+
+	return vms
+}
+
+func (s *site) vm(name string) engine.DescribedVM {
+	s.t.Helper()
+	vms := s.pool()
+	at := slices.IndexFunc(vms, func(vm engine.DescribedVM) bool { return vm.Name == name })
+	if at < 0 {
+		s.t.Fatalf("there is no VM %s", name)
+	}
+
+	return vms[at]
+}
+
+func (s *site) update(name string, change *engine.VM) {
+	s.t.Helper()
+	_, err := s.session.UpdateVM(s.t.Context(), s.vm(name).ID, change)
+	check.Error(s.t, err, "")
+}
+
+func bound(host engine.ID) *engine.PlacementPolicy {
+	return &engine.PlacementPolicy{Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: host}}}}
+}
+
+// TestRow43PoolDiscovery describes twelve VMs on four hosts in two racks, and one of them after it was started and
+// migrated. A VM without the tag is not listed.
+func TestRow43PoolDiscovery(t *testing.T) {
+	s := newSite(t, 12)
+	for i := range 12 {
+		s.update(fmt.Sprintf("vm-%02d", i), &engine.VM{PlacementPolicy: bound(s.hosts[fmt.Sprintf("host%d", i/3)])})
+	}
+
+	s.update("vm-00", &engine.VM{Initialization: &engine.Initialization{NICs: &engine.NICConfigurations{
+		Items: []engine.NICConfiguration{{
+			Name: "enp1s0", OnBoot: true, BootProtocol: "static",
+			IP: &engine.IP{Address: "10.0.0.5", Netmask: "255.255.255.0"},
+		}},
+	}}})
+	pool := &infrav1.OLVMInventory{Spec: infrav1.OLVMInventorySpec{Labels: []infrav1.InventoryLabel{
+		{Key: "example.com/rack", From: infrav1.LabelFromHostAffinityLabel, Prefix: "rack-"},
+		{Key: "example.com/host", From: infrav1.LabelFromHost},
+		{Key: "example.com/flavor", From: infrav1.LabelFromTemplate, Prefix: "k8s-"},
+		{Key: "example.com/net", From: infrav1.LabelFromNetworks},
+	}}}
+	pool.Name = "pool"
+	hosts, err := s.session.DescribedHosts(t.Context())
+	check.Error(t, err, "")
+	vms := s.pool()
+	check.Length(t, "VMs", vms, 12)
+
+	for i, vm := range vms {
+		check.Equal(t, "labels of "+vm.Name, Labels(pool, vm, hosts), map[string]string{
+			"example.com/rack":         fmt.Sprint(i / 6),
+			"example.com/host":         fmt.Sprintf("host%d", i/3),
+			"example.com/flavor":       "small",
+			"example.com/net-nodes":    "true",
+			infrav1.InventoryNameLabel: "pool",
+		})
+	}
+
+	check.Equal(t, "networks", Networks(vms[0]), []infrav1.InventoryNetwork{
+		{Name: "nodes", Addresses: []string{"10.0.0.5"}},
+	})
+
+	s.update("vm-00", &engine.VM{PlacementPolicy: &engine.PlacementPolicy{
+		Affinity: "migratable", Hosts: &engine.HostSet{Hosts: []engine.Ref{{ID: s.hosts["host3"]}}},
+	}})
+	check.Equal(t, "rack of the VM that is bound to another host",
+		Labels(pool, s.vm("vm-00"), hosts)["example.com/rack"], "1")
+	check.Error(t, s.session.StartVM(t.Context(), vms[11].ID, false), "")
+	running := s.vm("vm-11")
+	check.Equal(t, "host of a VM that runs", Host(running, hosts).ID, running.Host.ID)
+	reason, message := Ineligible(running, nil)
+	check.Equal(t, "reason of a VM that runs", reason == ReasonPoweredOn && message != "", true)
+}
+
+func TestLabelsHaveWhatLabelsCanHave(t *testing.T) {
+	pool := &infrav1.OLVMInventory{}
+	vm := engine.DescribedVM{}
+	vm.Template.Name = "ol9 (größer)/" + string(make([]byte, 80))
+	labels := Labels(pool, vm, nil)
+	check.Equal(t, "label", labels[infrav1.InventoryLabelPrefix+"template"], "ol9-gr-er")
+}
+
+// TestRow47RacesForTheLastVM has two management clusters claim the last VM of a pool at once, a hundred times: one of
+// them has it in the end, and the other knows it.
+func TestRow47RacesForTheLastVM(t *testing.T) {
+	s := newSite(t, 1)
+	other := newSession(t, s.sim)
+	// Requests that overlap: the engine makes both tags then.
+	const slow = 4 * time.Millisecond
+	check.Error(t, s.sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/tags$", DelayMillis: int(slow.Milliseconds())}), "")
+
+	for round := range 100 {
+		type side struct {
+			session *engine.Client
+			claim   infrav1.InventoryClaim
+			outcome Claimed
+		}
+		sides := []*side{{session: s.session}, {session: other}}
+
+		var group sync.WaitGroup
+
+		for i, side := range sides {
+			side.claim = infrav1.InventoryClaim{
+				ID: string(uuid.NewUUID()), ClusterName: fmt.Sprintf("c%d", i), Role: infrav1.RoleWorker,
+				Group: "MachineSet/a", MachineName: "m",
+			}
+			owner := &ownermark.Owner{Namespace: fmt.Sprintf("ns%d", i), Name: "m", UID: "u"}
+
+			group.Go(func() {
+				for side.outcome == ClaimPending {
+					vms, err := side.session.TaggedVMs(t.Context(), "pool")
+					if err == nil {
+						side.outcome, _, err = NewMarker(t.Context(), side.session, owner.Namespace).
+							Ensure(t.Context(), vms[0], side.claim, owner, false)
+					}
+
+					if err != nil && !engine.IsRefused(err) && !engine.IsConflict(err) {
+						t.Error(err)
+						return
+					}
+
+					time.Sleep(3 * slow) // as a controller does between two passes
+				}
+			})
+		}
+
+		group.Wait()
+		got := []Claimed{sides[0].outcome, sides[1].outcome}
+		slices.Sort(got)
+		check.Equal(t, fmt.Sprintf("outcomes of round %d", round), got, []Claimed{ClaimConfirmed, ClaimLost})
+		vm := s.vm("vm-00")
+		check.Length(t, "tags of claims", marksOn(vm), 1)
+
+		for i, side := range sides {
+			_, err := NewMarker(t.Context(), side.session, fmt.Sprintf("ns%d", i)).Unmark(t.Context(), vm, side.claim)
+			check.Error(t, err, "")
+		}
+
+		free := s.vm("vm-00")
+		check.Equal(t, "comment of the VM that is free", free.CommentText(), "")
+		check.Length(t, "tags of claims", marksOn(free), 0)
+	}
+}
+
+// TestAClaimIsFoundAgain cuts a claim off after each of its requests.
+func TestAClaimIsFoundAgain(t *testing.T) {
+	s := newSite(t, 1)
+	comment := "of the lab"
+	s.update("vm-00", &engine.VM{Comment: &comment})
+	claim := infrav1.InventoryClaim{
+		ID: "one", ClusterName: "demo", Role: infrav1.RoleWorker, Group: "MachineSet/a", MachineName: "m",
+	}
+	owner := &ownermark.Owner{Namespace: "ns", Name: "m", UID: "u"}
+	mark := NewMark("ns", claim, s.vm("vm-00"))
+	_, err := s.session.CreateTag(t.Context(), &engine.Tag{Name: TagName(s.vm("vm-00").ID), Description: mark.text()})
+	check.Error(t, err, "")
+
+	steps := 0
+	for outcome := ClaimPending; outcome != ClaimConfirmed; steps++ {
+		outcome, _, err = NewMarker(t.Context(), s.session, "ns").
+			Ensure(t.Context(), s.vm("vm-00"), claim, owner, false)
+		check.Error(t, err, "")
+	}
+
+	check.Equal(t, "steps", steps, 3) // the VM is tagged, its comment is written, both are seen
+	vm := s.vm("vm-00")
+	found, tagged := MarkOn(vm)
+	check.Equal(t, "tagged", tagged, true)
+	check.Equal(t, "claim of the mark", *found.Claim(), claim)
+	check.Equal(t, "comment", vm.CommentText(), owner.Comment())
+	reason, _ := Ineligible(vm, nil)
+	check.Equal(t, "reason", reason, ReasonForeign)
+
+	left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
+	check.Error(t, err, "")
+	check.Equal(t, "comment that is left", left, comment)
+
+	for range 2 { // the second finds nothing to do
+		vm = s.vm("vm-00")
+		check.Equal(t, "comment of the VM that is free", vm.CommentText(), comment)
+		left, err := NewMarker(t.Context(), s.session, "ns").Unmark(t.Context(), vm, claim)
+		check.Error(t, err, "")
+		check.Equal(t, "comment that is left", left, comment)
+	}
+}
+
+// TestRebuildReplacesTheRootDisk rebuilds a VM whose disk has grown, from each step anew as after a crash.
+func TestRebuildReplacesTheRootDisk(t *testing.T) {
+	s := newSite(t, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, before, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
+	check.Error(t, err, "")
+	check.Error(t, s.session.GrowDisk(ctx, before.ID, 20<<30, nil), "")
+	var waited []string
+
+	for {
+		done, waiting, err := Rebuilder{
+			Session: s.session, VM: s.vm("vm-00"), ClaimID: "claim-1234567890", DataCenter: s.dc.ID,
+		}.step(ctx)
+		check.Error(t, err, "")
+		if done {
+			break
+		}
+
+		if len(waited) == 0 || waited[len(waited)-1] != waiting {
+			waited = append(waited, waiting)
+		}
+	}
+
+	check.Equal(t, "waited for", waited, []string{
+		"a new root disk of template k8s-small", "the new root disk", "the donor of the disk to be gone",
+	})
+	_, after, err := bootDisk(ctx, s.session, s.vm("vm-00").ID)
+	check.Error(t, err, "")
+	check.Equal(t, "it is another disk", after.ID != before.ID, true)
+	check.Equal(t, "size of the new disk", after.ProvisionedSize, int64(20<<30))
+	_, err = s.session.Disk(ctx, before.ID)
+	check.Equal(t, "the old disk is gone", engine.IsNotFound(err), true)
+	all, err := s.session.VMs(ctx)
+	check.Error(t, err, "")
+	check.Length(t, "VMs", all, 3)
+	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00")), infrav1.RecycleRebuild)
+}

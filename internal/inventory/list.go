@@ -1,0 +1,176 @@
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+)
+
+// Overview is an OLVMInventory in a list.
+type Overview struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Total, Available, Claimed, Recycling and Ineligible count the VMs.
+	Total      int32 `json:"total"`
+	Available  int32 `json:"available"`
+	Claimed    int32 `json:"claimed"`
+	Recycling  int32 `json:"recycling"`
+	Ineligible int32 `json:"ineligible"`
+	// Problem is why it is not ready; empty where it is.
+	Problem string `json:"problem,omitempty"`
+	// VMs of the inventory by name.
+	VMs []OverviewVM `json:"vms"`
+}
+
+// OverviewVM is an OLVMInventoryVM in a list.
+type OverviewVM struct {
+	Name  string `json:"name"`
+	VMID  string `json:"vmID"`
+	Phase string `json:"phase"`
+	// Reason and Message of the phase; empty where it needs none.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Power   string `json:"power,omitempty"`
+	Host    string `json:"host,omitempty"`
+	// Cluster and Machine that have the VM; empty for none.
+	Cluster  string                     `json:"cluster,omitempty"`
+	Machine  string                     `json:"machine,omitempty"`
+	Networks []infrav1.InventoryNetwork `json:"networks,omitempty"`
+	Labels   map[string]string          `json:"labels,omitempty"`
+}
+
+// List reads the inventories of a namespace, or of all for "", by namespace and name. A name keeps that one alone; it
+// is an error where there is none.
+func List(ctx context.Context, reader client.Reader, namespace, name string) ([]Overview, error) {
+	var pools infrav1.OLVMInventoryList
+	if err := reader.List(ctx, &pools, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMInventories: %w", err)
+	}
+
+	var vms infrav1.OLVMInventoryVMList
+	if err := reader.List(ctx, &vms, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs: %w", err)
+	}
+
+	out := []Overview{}
+	var names []string
+
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		names = append(names, pool.Name)
+		if name == "" || pool.Name == name {
+			out = append(out, overviewOf(pool, vms.Items))
+		}
+	}
+
+	if name != "" && len(out) == 0 {
+		return nil, fmt.Errorf("there is no OLVMInventory %s in namespace %s; there are %q", name, namespace, names)
+	}
+
+	slices.SortFunc(out, func(a, b Overview) int {
+		return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+	})
+
+	return out, nil
+}
+
+func overviewOf(pool *infrav1.OLVMInventory, vms []infrav1.OLVMInventoryVM) Overview {
+	out := Overview{
+		Namespace:  pool.Namespace,
+		Name:       pool.Name,
+		Total:      pool.Status.Total,
+		Available:  pool.Status.Available,
+		Claimed:    pool.Status.Claimed,
+		Recycling:  pool.Status.Recycling,
+		Ineligible: pool.Status.Ineligible,
+		VMs:        []OverviewVM{},
+	}
+	for _, c := range pool.Status.Conditions {
+		if c.Type == infrav1.ReadyCondition && c.Status != "True" {
+			out.Problem = strings.TrimSpace(c.Reason + " " + c.Message)
+		}
+	}
+
+	for i := range vms {
+		vm := &vms[i]
+		if vm.Namespace != pool.Namespace || vm.Spec.InventoryName != pool.Name {
+			continue
+		}
+
+		next := OverviewVM{
+			Name:     vm.Name,
+			VMID:     vm.Spec.VMID,
+			Phase:    vm.Status.Phase,
+			Reason:   vm.Status.Reason,
+			Message:  vm.Status.Message,
+			Power:    vm.Status.Power,
+			Host:     vm.Status.Host,
+			Networks: vm.Status.Networks,
+			Labels:   vm.Labels,
+		}
+		if claim := vm.Spec.ClaimRef; claim != nil {
+			next.Cluster, next.Machine = claim.ClusterName, claim.MachineName
+		}
+
+		out.VMs = append(out.VMs, next)
+	}
+
+	slices.SortFunc(out.VMs, func(a, b OverviewVM) int { return strings.Compare(a.Name, b.Name) })
+
+	return out
+}
+
+// Print writes a list for a terminal: a table of inventories, and one of the VMs of each with vms.
+func Print(out io.Writer, list []Overview, vms bool) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAMESPACE\tNAME\tTOTAL\tAVAILABLE\tCLAIMED\tRECYCLING\tINELIGIBLE\tPROBLEM")
+
+	for _, i := range list {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", i.Namespace, i.Name, i.Total, i.Available,
+			i.Claimed, i.Recycling, i.Ineligible, dash(i.Problem))
+	}
+
+	if err := table.Flush(); err != nil || !vms {
+		return err
+	}
+
+	for _, i := range list {
+		_, _ = fmt.Fprintln(table)
+		_, _ = fmt.Fprintln(table, "VM\tPHASE\tCLUSTER\tMACHINE\tPOWER\tHOST\tADDRESSES\tWHY")
+
+		for _, vm := range i.VMs {
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", vm.Name, dash(vm.Phase), dash(vm.Cluster),
+				dash(vm.Machine), dash(vm.Power), dash(vm.Host), dash(vm.addresses()), dash(vm.why()))
+		}
+	}
+
+	return table.Flush()
+}
+
+func (v OverviewVM) addresses() string {
+	var out []string
+	for _, network := range v.Networks {
+		out = append(out, network.Addresses...)
+	}
+
+	return strings.Join(out, ", ")
+}
+
+// why is reason and message of the phase.
+func (v OverviewVM) why() string { return strings.Trim(v.Reason+": "+v.Message, ": ") }
+
+// dash stands for an empty cell.
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+
+	return text
+}

@@ -1,0 +1,133 @@
+package inventory
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Pool is what the engine has of an inventory.
+type Pool struct {
+	DataCenter *engine.DataCenter
+	// VMs of the pool by their IDs, and all hosts of the engine by theirs.
+	VMs   map[engine.ID]engine.DescribedVM
+	Hosts map[engine.ID]engine.DescribedHost
+}
+
+// Read asks the engine for the VMs of an inventory and for its hosts. The error is a *blocker.Error where the inventory
+// names what the engine does not have.
+func Read(ctx context.Context, session *engine.Client, spec infrav1.OLVMInventorySpec) (*Pool, error) {
+	center, err := session.DataCenter(ctx, spec.OLVMDatacenterName)
+	if err != nil {
+		return nil, blocker.NotFound(err, infrav1.DataCenterNotFoundReason, "spec.olvmDatacenterName")
+	}
+
+	clusters, err := clustersOf(ctx, session, center, spec.VirtualMachines.OLVMOvirtClusterName)
+	if err != nil {
+		return nil, err
+	}
+
+	var searched map[engine.ID]bool
+	if spec.VirtualMachines.Search != "" {
+		if searched, err = session.SearchVMs(ctx, spec.VirtualMachines.Search); err != nil {
+			return nil, err
+		}
+	}
+
+	out := &Pool{DataCenter: center, VMs: map[engine.ID]engine.DescribedVM{}}
+	if out.Hosts, err = session.DescribedHosts(ctx); err != nil {
+		return nil, err
+	}
+
+	tagged, err := session.TaggedVMs(ctx, spec.VirtualMachines.Tag)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, vm := range tagged {
+		if clusters[engine.RefID(vm.Cluster)] && (searched == nil || searched[vm.ID]) {
+			out.VMs[vm.ID] = vm
+		}
+	}
+
+	return out, nil
+}
+
+// clustersOf are the clusters of a data center that the VMs of a pool may be in: that of the name, or all.
+func clustersOf(
+	ctx context.Context, session *engine.Client, center *engine.DataCenter, name string,
+) (map[engine.ID]bool, error) {
+	out := map[engine.ID]bool{}
+
+	if name != "" {
+		found, err := session.Cluster(ctx, center, name)
+		if err != nil {
+			const field = "spec.virtualMachines.olvmOvirtClusterName"
+			return nil, blocker.NotFound(err, infrav1.ClusterNotFoundReason, field)
+		}
+
+		out[found.ID] = true
+
+		return out, nil
+	}
+
+	all, err := session.Clusters(ctx, center)
+
+	for i := range all {
+		out[all[i].ID] = true
+	}
+
+	return out, err
+}
+
+// unfit are characters that names of objects cannot have.
+var unfit = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+// maxName leaves room for the beginning of a UUID.
+const maxName = 200
+
+// ObjectName is the name of the OLVMInventoryVM of a VM: the VM's, with the beginning of its UUID where it is no name
+// of an object or is taken.
+func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
+	name := strings.Trim(unfit.ReplaceAllString(strings.ToLower(vm.Name), "-"), ".-")
+	name = name[:min(len(name), maxName)]
+	if name == vm.Name && !taken[name] && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+
+	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
+}
+
+// WhyUnclaimable is why a VM that has no claim here cannot get one; both texts are empty where it can.
+func (p *Pool) WhyUnclaimable(vm engine.DescribedVM) (reason, message string) {
+	if mark, tagged := MarkOn(vm); tagged {
+		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
+			". If that is not so any more, delete the tag and clear the VM's comment in the engine"
+	}
+
+	return Ineligible(vm, Host(vm, p.Hosts))
+}
+
+// Candidate is a VM of the pool as the selection sees it.
+func (p *Pool) Candidate(
+	name string, labels map[string]string, vm engine.DescribedVM, claim *infrav1.InventoryClaim,
+) VM {
+	out := VM{Name: name, Labels: labels, Claim: claim}
+	if out.Unfit, _ = p.WhyUnclaimable(vm); claim != nil {
+		out.Unfit, _ = Broken(vm, Host(vm, p.Hosts))
+	}
+
+	for _, network := range Networks(vm) {
+		if len(network.Addresses) > 0 {
+			out.Networks = append(out.Networks, network.Name)
+		}
+	}
+
+	return out
+}

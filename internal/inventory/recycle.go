@@ -1,0 +1,277 @@
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// Recycling is what an inventory does with a VM whose machine is gone: Rebuild or Retain.
+func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM) string {
+	if vm.Template.ID == "" || vm.Template.ID == engine.BlankTemplateID { // there is nothing to rebuild it of
+		return infrav1.RecycleRetain
+	}
+
+	return cmp.Or(inventory.Spec.Recycle, infrav1.RecycleRebuild)
+}
+
+// retainedTag is on VMs that were nodes and keep their disks.
+const retainedTag = "capolvm-retained"
+
+// Retain marks a VM as one that keeps the disk of a node. The engine knows it then, whatever is lost here.
+func Retain(ctx context.Context, session *engine.Client, vm engine.DescribedVM) error {
+	there, err := session.TagsNamed(ctx, retainedTag)
+	if err != nil {
+		return err
+	}
+
+	if len(there) == 0 {
+		made, err := session.CreateTag(ctx, &engine.Tag{
+			Name: retainedTag, Description: "VMs that were nodes of Kubernetes, and keep their disks",
+		})
+		if err != nil {
+			return err
+		}
+
+		there = append(there, *made)
+	}
+
+	return session.TagVM(ctx, vm.ID, there[0].ID)
+}
+
+// Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step: a
+// donor, which is another VM of the template, is made and gives its disk. Each step is found again in the engine by
+// names that the claim decides, so that it does not matter where a step before was cut off.
+type Rebuilder struct {
+	Session *engine.Client
+	VM      engine.DescribedVM
+	// ClaimID of the claim that ends: the disk of one is not that of the next.
+	ClaimID string
+	// DataCenter of the VM.
+	DataCenter engine.ID
+}
+
+func (r Rebuilder) short() string { return r.ClaimID[:min(len(r.ClaimID), 8)] }
+
+// donor is the name of the VM that gives its disk.
+func (r Rebuilder) donor() string { return "capolvm-rebuild-" + r.VM.ID.String()[:8] + "-" + r.short() }
+
+// alias of the new disk. The name of the VM is not in it: a person may change that.
+func (r Rebuilder) alias() string { return "capolvm-root-" + r.VM.ID.String()[:8] + "-" + r.short() }
+
+// comment of the donor.
+func (r Rebuilder) comment() string {
+	return "capolvm rebuild=" + r.VM.ID.String() + " claim=" + r.ClaimID
+}
+
+// patience is how long one call of Rebuild goes on, and pause how long it waits for the engine between two steps.
+const (
+	patience = time.Second
+	pause    = 100 * time.Millisecond
+)
+
+// Rebuild makes steps for a while. It reports whether the VM has its new disk and nothing else is left, and else what
+// is waited for.
+func (r Rebuilder) Rebuild(ctx context.Context) (done bool, waiting string, err error) {
+	for begin := time.Now(); time.Since(begin) < patience; {
+		if done, waiting, err = r.step(ctx); err != nil || done {
+			return done, waiting, err
+		}
+
+		select {
+		case <-ctx.Done():
+			return false, waiting, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+
+	return false, waiting, nil
+}
+
+// step brings the rebuilding one step forward. Its results are those of Rebuild.
+func (r Rebuilder) step(ctx context.Context) (done bool, waiting string, err error) {
+	if r.VM.Status != engine.VMDown {
+		return false, "the VM to be down", nil
+	}
+
+	old, oldDisk, err := r.rootDisk(ctx)
+	if err != nil {
+		return false, "", err
+	}
+
+	if oldDisk != nil && oldDisk.AliasText() == r.alias() {
+		gone, err := r.removeDonor(ctx)
+		return gone, "the donor of the disk to be gone", err
+	}
+
+	fresh, err := r.loose(ctx)
+	if err != nil {
+		return false, "", err
+	}
+
+	if fresh != nil {
+		return false, "the new root disk", r.exchange(ctx, old, oldDisk, fresh)
+	}
+
+	return false, "a new root disk of template " + r.VM.Template.Name, r.donate(ctx)
+}
+
+// rootDisk is the disk that the VM boots from; nil where it has none.
+func (r Rebuilder) rootDisk(ctx context.Context) (*engine.DiskAttachment, *engine.Disk, error) {
+	return bootDisk(ctx, r.Session, r.VM.ID)
+}
+
+func bootDisk(
+	ctx context.Context, session *engine.Client, vm engine.ID,
+) (*engine.DiskAttachment, *engine.Disk, error) {
+	attached, err := session.DiskAttachments(ctx, vm)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	for i := range attached {
+		if attached[i].Bootable == nil || !*attached[i].Bootable {
+			continue
+		}
+
+		disk, err := session.Disk(ctx, attached[i].DiskID())
+
+		return &attached[i], disk, err
+	}
+
+	return nil, nil, nil
+}
+
+// loose is the new disk once it is the donor's no more; nil before.
+func (r Rebuilder) loose(ctx context.Context) (*engine.Disk, error) {
+	found, err := r.Session.FindDisks(ctx, r.alias())
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+
+	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+	if err != nil {
+		return nil, err
+	}
+
+	if donor != nil {
+		attached, err := r.Session.DiskAttachments(ctx, donor.ID)
+		if err != nil && !engine.IsNotFound(err) || len(attached) > 0 {
+			return nil, err
+		}
+	}
+
+	return &found[0], nil
+}
+
+// exchange removes the old disk, and attaches the new one once it is gone.
+func (r Rebuilder) exchange(
+	ctx context.Context, old *engine.DiskAttachment, oldDisk, fresh *engine.Disk,
+) error {
+	if fresh.Status != engine.DiskOK {
+		return nil
+	}
+
+	if oldDisk != nil && fresh.ProvisionedSize < oldDisk.ProvisionedSize {
+		return r.Session.UpdateDisk(ctx, fresh.ID, &engine.Disk{ProvisionedSize: oldDisk.ProvisionedSize})
+	}
+
+	if oldDisk != nil && oldDisk.Status == engine.DiskLocked {
+		return nil
+	}
+
+	if old != nil {
+		return r.Session.RemoveAttachedDisk(ctx, r.VM.ID, old.DiskID())
+	}
+
+	bus, err := r.bus(ctx)
+	if err != nil {
+		return err
+	}
+
+	yes := true
+	_, err = r.Session.AttachDisk(ctx, r.VM.ID, &engine.DiskAttachment{
+		Active: &yes, Bootable: &yes, Interface: bus, Disk: &engine.Disk{ID: fresh.ID},
+	})
+
+	return err
+}
+
+// bus is how the template's root disk is connected: the VM has the controller for that.
+func (r Rebuilder) bus(ctx context.Context) (string, error) {
+	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
+
+	for i := range attached {
+		if attached[i].Bootable != nil && *attached[i].Bootable && attached[i].Interface != "" {
+			return attached[i].Interface, err
+		}
+	}
+
+	return "virtio_scsi", err
+}
+
+// donate makes the donor, names its disk, and takes it away, one after the other.
+func (r Rebuilder) donate(ctx context.Context) error {
+	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+	if err != nil {
+		return err
+	}
+
+	if donor == nil {
+		comment := r.comment()
+		_, err := r.Session.CreateVM(ctx, &engine.VM{
+			Name:     r.donor(),
+			Comment:  &comment,
+			Cluster:  r.VM.Cluster,
+			Template: &engine.Ref{ID: r.VM.Template.ID},
+		}, nil)
+
+		return err
+	}
+
+	if donor.CommentText() != r.comment() {
+		return fmt.Errorf("VM %s has the name that rebuilding VM %s needs; rename it", donor.Name, r.VM.Name)
+	}
+
+	if donor.Status != engine.VMDown {
+		return nil
+	}
+
+	attached, disk, err := bootDisk(ctx, r.Session, donor.ID)
+
+	switch {
+	case err != nil:
+		return err
+	case disk == nil:
+		return fmt.Errorf("template %s has no bootable disk", r.VM.Template.Name)
+	case disk.Status != engine.DiskOK:
+		return nil
+	case disk.AliasText() != r.alias():
+		alias := r.alias()
+		return r.Session.UpdateDisk(ctx, disk.ID, &engine.Disk{Alias: &alias})
+	}
+
+	return r.Session.DetachDisk(ctx, donor.ID, attached.DiskID())
+}
+
+// removeDonor deletes the donor, and reports whether it is gone.
+func (r Rebuilder) removeDonor(ctx context.Context) (bool, error) {
+	donor, err := r.Session.FindVM(ctx, r.DataCenter, r.donor())
+	if err != nil || donor == nil {
+		return donor == nil, err
+	}
+
+	if donor.CommentText() != r.comment() {
+		return true, nil
+	}
+
+	if donor.Status != engine.VMDown {
+		return false, nil
+	}
+
+	return false, r.Session.DeleteVM(ctx, donor.ID)
+}

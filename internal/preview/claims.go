@@ -1,0 +1,218 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+)
+
+// claim is the VM that a machine has of an inventory, or would take.
+type claim struct {
+	vm engine.VM
+	// entry is the name of its OLVMInventoryVM.
+	entry string
+	// addresses that the VM is configured with.
+	addresses []string
+}
+
+// claims finds the VMs of the machines that take theirs from an inventory: those that they have, as the engine's marks
+// say, and those that the inventory would give to the others now. Machines for which there are not enough are refused.
+func (m *Manifests) claims(
+	ctx context.Context, machines []Machine, credentials Credentials, sessions *engine.Sessions, refused refusals,
+) (map[types.NamespacedName]claim, error) {
+	byPool := map[types.NamespacedName][]Machine{}
+
+	for _, machine := range machines {
+		if from := machine.spec.FromInventory; from != nil && refused[machine.key()] == nil {
+			key := types.NamespacedName{Namespace: machine.Namespace, Name: from.Inventory}
+			byPool[key] = append(byPool[key], machine)
+		}
+	}
+
+	out := map[types.NamespacedName]claim{}
+
+	for key, wanting := range byPool {
+		pool := m.inventories[key]
+		if pool == nil {
+			for _, machine := range wanting {
+				refused[machine.key()] = machine.explain(blocker.New(infrav1.InventoryNotFoundReason,
+					"spec.fromInventory.inventory", "OLVMInventory %s is neither in the manifests nor in the "+
+						"management cluster; add it, or correct the name", key), credentials.Places)
+			}
+
+			continue
+		}
+
+		session, _, err := m.session(connection.OfInventory(pool), credentials, sessions)
+		if err != nil {
+			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.Explain(err, credentials.Places))
+		}
+
+		there, err := inventory.Read(ctx, session, pool.Spec)
+		if err != nil {
+			return nil, fmt.Errorf("OLVMInventory %s: %w", key, blocker.Explain(err, credentials.Places))
+		}
+
+		assign(pool, there, wanting, credentials.Places, out, refused)
+	}
+
+	return out, nil
+}
+
+// assign decides for one inventory.
+func assign(
+	pool *infrav1.OLVMInventory,
+	there *inventory.Pool,
+	wanting []Machine,
+	at blocker.Places,
+	out map[types.NamespacedName]claim,
+	refused refusals,
+) {
+	entries := map[string]engine.DescribedVM{}
+	var vms []inventory.VM
+	taken := map[string]bool{}
+
+	for _, vm := range there.VMs {
+		name := inventory.ObjectName(vm, taken)
+		taken[name], entries[name] = true, vm
+		claimed := claimOf(vm, wanting)
+		vms = append(vms, there.Candidate(name, inventory.Labels(pool, vm, there.Hosts), vm, claimed))
+	}
+
+	plan := inventory.Schedule(vms, groupsOf(wanting), nil)
+	has := map[string]string{}
+
+	for _, vm := range vms {
+		if vm.Claim != nil {
+			has[vm.Claim.MachineName] = vm.Name
+		}
+	}
+
+	for _, change := range plan.Changes {
+		if change.Claim != nil && change.Claim.MachineName != "" {
+			has[change.Claim.MachineName] = change.VM
+		}
+	}
+
+	for _, machine := range wanting {
+		if entry, ok := has[machine.infraName]; ok {
+			out[machine.key()] = newClaim(entry, entries[entry], machine)
+			continue
+		}
+
+		short := slices.IndexFunc(plan.Unschedulable, func(g infrav1.UnschedulableGroup) bool {
+			return g.ClusterName == machine.Cluster && g.Group == machine.From
+		})
+		message := "its inventory has no VM for it"
+		if short >= 0 {
+			message = inventory.Shortage(plan.Unschedulable[short])
+		}
+
+		refused[machine.key()] = machine.explain(blocker.New(infrav1.UnschedulableReason, "spec.fromInventory", "%s",
+			message), at)
+	}
+}
+
+// newClaim is a VM for a machine. A network configuration that the machine has takes the place of the VM's.
+func newClaim(entry string, vm engine.DescribedVM, machine Machine) claim {
+	out := claim{vm: vm.VM, entry: entry}
+	if machine.spec.VirtualMachine.Network.Configured() {
+		return out
+	}
+
+	for _, network := range inventory.Networks(vm) {
+		out.addresses = append(out.addresses, network.Addresses...)
+	}
+
+	return out
+}
+
+// claimOf is the claim of one of the machines on a VM, as the engine's marks say; nil where none of them has it.
+func claimOf(vm engine.DescribedVM, machines []Machine) *infrav1.InventoryClaim {
+	mark, tagged := inventory.MarkOn(vm)
+	owner, owned := ownermark.OwnerOf(vm.CommentText())
+	if tagged && !owned {
+		return reservationOf(mark, machines)
+	}
+
+	if !tagged {
+		return nil
+	}
+
+	for _, machine := range machines {
+		if machine.Namespace == owner.Namespace && machine.infraName == owner.Name && machine.live {
+			out := mark.Claim()
+			out.MachineName = owner.Name
+
+			return out
+		}
+	}
+
+	return nil
+}
+
+// reservationOf is the claim on a VM that is kept for machines such as these; nil where it is kept for others.
+func reservationOf(mark inventory.Mark, machines []Machine) *infrav1.InventoryClaim {
+	for _, machine := range machines {
+		if mark.Machine == "" && mark.Namespace == machine.Namespace && mark.Cluster == machine.Cluster &&
+			mark.Role == roleOf(machine) {
+			out := mark.Claim()
+			out.Group = machine.From
+
+			return out
+		}
+	}
+
+	return nil
+}
+
+// groupsOf are the machines by the object that makes them.
+func groupsOf(machines []Machine) []inventory.Group {
+	var out []inventory.Group
+
+	for _, machine := range machines {
+		at := slices.IndexFunc(out, func(g inventory.Group) bool {
+			return g.Cluster == machine.Cluster && g.Name == machine.From
+		})
+
+		if at < 0 {
+			want := machine.spec.FromInventory
+			selector, err := metav1.LabelSelectorAsSelector(&want.Selector)
+			if err != nil {
+				continue // the machine is refused: nothing is found for it
+			}
+
+			out = append(out, inventory.Group{
+				Cluster:     machine.Cluster,
+				Role:        roleOf(machine),
+				Name:        machine.From,
+				Selector:    selector,
+				TopologyKey: want.TopologyKey,
+				Network:     want.Network,
+			})
+			at = len(out) - 1
+		}
+
+		out[at].Machines = append(out[at].Machines, machine.infraName)
+	}
+
+	return out
+}
+
+func roleOf(machine Machine) string {
+	if machine.controlPlane {
+		return infrav1.RoleControlPlane
+	}
+
+	return infrav1.RoleWorker
+}

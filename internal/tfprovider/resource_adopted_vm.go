@@ -1,0 +1,283 @@
+package tfprovider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+var (
+	_ resource.ResourceWithConfigure   = (*adoptedVMResource)(nil)
+	_ resource.ResourceWithImportState = (*adoptedVMResource)(nil)
+)
+
+func newAdoptedVMResource() resource.Resource {
+	return &adoptedVMResource{base{typeName: "ovirt_adopted_vm"}}
+}
+
+// adoptedVMResource is the initialization of a VM that exists. The VM is never made, and never deleted.
+type adoptedVMResource struct{ base }
+
+// Schema implements resource.Resource.
+func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
+	script := initText("User data that cloud-init or Ignition gets at the next start that asks for it.")
+	script.Sensitive = true
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
+			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
+			"(the engine does not tell passwords). The VM itself is neither " +
+			"made nor deleted, and nothing else of it is changed. The guest gets the initialization where " +
+			"`ovirt_vm_start` has `use_initialization`. Not in the released provider.",
+		Attributes: map[string]schema.Attribute{
+			"id":                            computedText("UUID of the VM."),
+			"vm_id":                         fixedID("UUID of the VM."),
+			"initialization_custom_script":  script,
+			"initialization_hostname":       initText("Host name of the guest."),
+			"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
+			"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
+			"previous": schema.StringAttribute{
+				Computed:            true,
+				Sensitive:           true,
+				MarkdownDescription: "The initialization that the VM had before, as JSON.",
+				PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+			},
+		},
+		Blocks: map[string]schema.Block{"initialization_nic": initNICBlock()},
+	}
+}
+
+type adoptedVMModel struct {
+	ID            types.String   `tfsdk:"id"`
+	VMID          types.String   `tfsdk:"vm_id"`
+	CustomScript  types.String   `tfsdk:"initialization_custom_script"`
+	Hostname      types.String   `tfsdk:"initialization_hostname"`
+	DNSServers    types.List     `tfsdk:"initialization_dns_servers"`
+	SearchDomains types.List     `tfsdk:"initialization_search_domains"`
+	NICs          []initNICModel `tfsdk:"initialization_nic"`
+	Previous      types.String   `tfsdk:"previous"`
+}
+
+// wanted is the initialization that the configuration asks for. What it does not say of the network stays as the VM
+// has it, and must be sent all the same: the engine may forget what a request leaves out.
+func (m *adoptedVMModel) wanted(has *engine.Initialization) *engine.Initialization {
+	vm := vmModel{
+		CustomScript: m.CustomScript, Hostname: m.Hostname,
+		DNSServers: m.DNSServers, SearchDomains: m.SearchDomains, NICs: m.NICs,
+	}
+	out := vm.initialization()
+	if out == nil {
+		out = &engine.Initialization{}
+	}
+
+	if has == nil {
+		return out
+	}
+
+	if out.NICs == nil {
+		out.NICs = has.NICs
+	}
+
+	if out.DNSServers == "" && out.DNSSearch == "" {
+		out.DNSServers, out.DNSSearch = has.DNSServers, has.DNSSearch
+	}
+
+	return out
+}
+
+// Create implements resource.Resource. A VM that runs is left alone: its guest would not read what it is given.
+func (r *adoptedVMResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
+	model, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	previous, err := r.initialize(ctx, model)
+	if err != nil {
+		resp.Diagnostics.AddError("The VM was not taken over", err.Error())
+		return
+	}
+
+	content, err := json.Marshal(previous)
+	if err != nil {
+		resp.Diagnostics.AddError("The VM's own initialization cannot be kept", err.Error())
+		return
+	}
+
+	model.ID, model.Previous = model.VMID, types.StringValue(string(content))
+	model.settle()
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// settle gives lists a value that nothing has decided.
+func (m *adoptedVMModel) settle() {
+	for _, list := range []*types.List{&m.DNSServers, &m.SearchDomains} {
+		if list.IsUnknown() {
+			*list = types.ListNull(types.StringType)
+		}
+	}
+}
+
+// initialize gives the VM its initialization, and returns the one before. Where an earlier try has done it, nothing is
+// left to do, also if the VM was started since.
+func (r *adoptedVMResource) initialize(
+	ctx context.Context, model *adoptedVMModel,
+) (previous *engine.Initialization, err error) {
+	id := idOf(model.VMID)
+	err = poll(ctx, "VM "+id.String()+" to be taken over", func(ctx context.Context) (bool, string, error) {
+		vm, err := r.client.VMInFull(ctx, id)
+		if err != nil {
+			return false, "", err
+		}
+
+		wanted := model.wanted(vm.Initialization)
+		if previous == nil {
+			previous = model.withoutGuest(vm.Initialization, wanted)
+		}
+
+		switch {
+		case given(vm.Initialization, wanted):
+			return true, "", nil
+		case vm.Status.Busy():
+			return false, string(vm.Status), nil
+		case !vm.Status.Off():
+			return false, "", fmt.Errorf("VM %s is %s; power it off: its guest reads the initialization when it starts",
+				vm.Name, vm.Status)
+		}
+
+		_, err = r.client.UpdateVM(ctx, id, &engine.VM{Initialization: wanted})
+
+		return err == nil, string(vm.Status), err
+	})
+
+	return previous, err
+}
+
+// given reports whether a VM has the user data and the host name of a guest already.
+func given(has, wanted *engine.Initialization) bool {
+	return has != nil && has.CustomScript == wanted.CustomScript && has.HostName == wanted.HostName &&
+		has.CustomScript+has.HostName != ""
+}
+
+// withoutGuest is the initialization that a VM had. Where it is the wanted one already, an earlier try has written it,
+// and only a network that the configuration says nothing about can be the VM's own.
+func (m *adoptedVMModel) withoutGuest(has, wanted *engine.Initialization) *engine.Initialization {
+	if has == nil {
+		return &engine.Initialization{}
+	}
+
+	out := *has
+	if !given(has, wanted) {
+		return &out
+	}
+
+	out.CustomScript, out.HostName = "", ""
+	if len(m.NICs) > 0 {
+		out.NICs = nil
+	}
+
+	if isKnown(m.DNSServers) || isKnown(m.SearchDomains) {
+		out.DNSServers, out.DNSSearch = "", ""
+	}
+
+	return &out
+}
+
+// Read implements resource.Resource. A VM that is gone is to be taken over no more.
+func (r *adoptedVMResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
+	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	if _, err := r.client.VM(ctx, idOf(model.VMID)); unread(ctx, err, "The VM", resp) {
+		return
+	}
+
+	model.ID = model.VMID
+	model.settle()
+	resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+}
+
+// Update implements resource.Resource.
+func (r *adoptedVMResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	plan, ok := load[adoptedVMModel](ctx, req.Plan, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	if _, err := r.initialize(ctx, plan); err != nil {
+		resp.Diagnostics.AddError("The VM has kept its initialization", err.Error())
+		return
+	}
+
+	plan.settle()
+	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
+}
+
+// Delete implements resource.Resource: the VM gets the initialization back that it had, and stays.
+func (r *adoptedVMResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	model, ok := load[adoptedVMModel](ctx, req.State, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+
+	previous := &engine.Initialization{}
+	if text := model.Previous.ValueString(); text != "" {
+		if err := json.Unmarshal([]byte(text), previous); err != nil {
+			resp.Diagnostics.AddWarning("The VM's own initialization cannot be read from the state; it gets none",
+				err.Error())
+			previous = &engine.Initialization{}
+		}
+	}
+
+	id := idOf(model.VMID)
+	err := poll(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
+		return giveBack(ctx, r.client, id, previous)
+	})
+	if err != nil {
+		resp.Diagnostics.AddError("The VM was not given back", err.Error())
+	}
+}
+
+// giveBack writes the initialization that a VM had. The engine keeps the user data where a request has another part
+// alone, so all is taken away first.
+func giveBack(
+	ctx context.Context, client *engine.Client, id engine.ID, previous *engine.Initialization,
+) (bool, string, error) {
+	vm, err := client.VM(ctx, id)
+	if engine.IsNotFound(err) {
+		return true, "", nil
+	} else if err != nil {
+		return false, "", err
+	}
+
+	if vm.Status.Busy() {
+		return false, string(vm.Status), nil
+	}
+
+	if _, err := client.UpdateVM(ctx, id, &engine.VM{Initialization: &engine.Initialization{}}); err != nil {
+		return false, string(vm.Status), err
+	}
+
+	if !reflect.DeepEqual(*previous, engine.Initialization{}) {
+		_, err = client.UpdateVM(ctx, id, &engine.VM{Initialization: previous})
+	}
+
+	return err == nil, string(vm.Status), err
+}
+
+// ImportState takes the UUID of a VM that has its initialization already. The one that it had before is not known.
+func (r *adoptedVMResource) ImportState(
+	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
+) {
+	importParts(ctx, req, resp, "vm_id")
+}
