@@ -51,8 +51,10 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 	runs := s.Machine("runs", func(spec *infrav1.OLVMMachineSpec) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-3"}
 	})
-	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
 	s.ExpectProvisioned(runs)
+
+	// Made when the other one has its address: of two at once, either may have the first of the range.
+	wrong := s.Machine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
 	s.Expect(wrong, infrav1.ReadyCondition, "False/"+infrav1.TemplateNotFoundReason)
 
 	for name, want := range map[string]map[string]string{
