@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventoryvm"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
@@ -135,6 +136,17 @@ func runSuite(m *testing.M) (int, error) {
 		Engines:   engines,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{})
+	if err != nil {
+		return 0, err
+	}
+
+	err = (&inventoryvm.Reconciler{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Engines:   engines,
+		Runs:      runs,
+		Recorder:  mgr.GetEventRecorder("test"),
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
 	if err != nil {
 		return 0, err
 	}

@@ -32,15 +32,10 @@ func claimedFile(in Machine) []byte {
 
 	ignoreChanges(body, "What a guest reads at its first boot matters once.", ignored...)
 
-	start := w.resource("The VM may have been up before: its guest is given the initialization all the same.",
-		"ovirt_vm_start", "this")
-	setTraversal(start, "vm_id", "ovirt_adopted_vm", "this", "id")
-	start.SetAttributeValue("status", cty.StringVal("up"))
+	start := w.start("The VM may have been up before: its guest is given the initialization all the same.",
+		"ovirt_adopted_vm", "this", "id")
 	start.SetAttributeValue("use_initialization", cty.True)
-	start.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
-	start.SetAttributeValue("force_stop", cty.True)
-	ignoreChanges(start, "Power is watched natively; a VM that reboots must not be restarted by a plan.", "status",
-		"use_initialization")
+	ignoreChanges(start, powerIsWatched, "status", "use_initialization")
 
 	setTraversal(w.output("vm_id", "UUID of the VM."), "value", "ovirt_adopted_vm", "this", "id")
 

@@ -44,21 +44,36 @@ func mainFile(in Machine) []byte {
 	w.nics(in)
 	w.disks(in)
 	w.rest(in)
-	start := w.resource(
-		"The VM starts when its hardware is complete: a network interface that comes later "+
-			"races the guest's first boot.",
-		"ovirt_vm_start",
-		"this",
-	)
-	ofVM(start)
-	start.SetAttributeValue("status", cty.StringVal("up"))
-	start.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
-	start.SetAttributeValue("force_stop", cty.True)
-	dependsOn(start, w.before...)
-	ignoreChanges(start, "Power is watched natively; a VM that reboots must not be restarted by a plan.", "status")
+
+	if in.Pooled {
+		w.tags(in, "By its tag the VM becomes one of the pool, which others see too: last, when it is complete.",
+			w.before...)
+	} else {
+		w.tags(in, "")
+		w.groups(in)
+		start := w.start("The VM starts when its hardware is complete: a network interface that comes later races "+
+			"the guest's first boot.", "ovirt_vm", "this", "id")
+		dependsOn(start, w.before...)
+		ignoreChanges(start, powerIsWatched, "status")
+	}
+
 	w.outputs(in)
 
 	return hclwrite.Format(w.file.Bytes())
+}
+
+// powerIsWatched is why a plan leaves the power of a VM as it is.
+const powerIsWatched = "Power is watched natively; a VM that reboots must not be restarted by a plan."
+
+// start writes the start of the VM to which the reference leads.
+func (w *writer) start(why string, vm ...string) *hclwrite.Body {
+	body := w.resource(why, "ovirt_vm_start", "this")
+	setTraversal(body, "vm_id", vm...)
+	body.SetAttributeValue("status", cty.StringVal("up"))
+	body.SetAttributeValue("stop_behavior", cty.StringVal("stop"))
+	body.SetAttributeValue("force_stop", cty.True)
+
+	return body
 }
 
 // vm writes the VM; what is left to the engine is left out.
@@ -101,7 +116,9 @@ func (w *writer) vm(in Machine) {
 	}
 
 	set("initialization_hostname", in.HostName)
-	setTraversal(body, "initialization_custom_script", "var", "user_data")
+	if !in.Pooled {
+		setTraversal(body, "initialization_custom_script", "var", "user_data")
+	}
 
 	templateDisks(body, in.TemplateDisks)
 	const why = "What a guest reads at its first boot, what it is, and where its disks came from, matters once."
@@ -137,6 +154,10 @@ func (in *Machine) ignored() []string {
 
 	if in.guestDNS() {
 		out = append(out, "initialization_dns_servers", "initialization_search_domains")
+	}
+
+	if in.Pooled { // it is the mark of who has the VM
+		out = append(out, "comment")
 	}
 
 	return out
@@ -233,32 +254,46 @@ func (w *writer) rest(in Machine) {
 	if in.RemoveGraphicsConsoles {
 		ofVM(w.resource("", "ovirt_vm_graphics_consoles", "none"))
 	}
+}
 
-	if len(in.TagIDs) > 0 {
-		body := w.resource("", "ovirt_vm_tag", "this")
-		body.SetAttributeRaw(
-			"for_each",
-			hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))),
-		)
-		ofVM(body)
-		setTraversal(body, "tag_id", "each", "value")
+// tags writes the tags of the VM, which it gets after the resources in after.
+func (w *writer) tags(in Machine, why string, after ...Address) {
+	if len(in.TagIDs) == 0 {
+		return
 	}
 
-	if len(in.AffinityGroups) > 0 {
-		groups := map[string]cty.Value{}
-		for name, id := range in.AffinityGroups {
-			groups[name] = cty.StringVal(id)
-		}
+	body := w.resource(why, "ovirt_vm_tag", "this")
+	body.SetAttributeRaw(
+		"for_each",
+		hclwrite.TokensForFunctionCall("toset", hclwrite.TokensForValue(texts(in.TagIDs))),
+	)
+	ofVM(body)
+	setTraversal(body, "tag_id", "each", "value")
 
-		body := w.resource(
-			"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
-			"ovirt_vm_affinity_group", "this",
-		)
-		forEach(body, groups)
-		body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
-		setTraversal(body, "affinity_group_id", "each", "value")
-		ofVM(body)
+	if len(after) > 0 {
+		dependsOn(body, after...)
 	}
+}
+
+// groups writes the memberships in affinity groups.
+func (w *writer) groups(in Machine) {
+	if len(in.AffinityGroups) == 0 {
+		return
+	}
+
+	groups := map[string]cty.Value{}
+	for name, id := range in.AffinityGroups {
+		groups[name] = cty.StringVal(id)
+	}
+
+	body := w.resource(
+		"The engine obeys an affinity group when it chooses a host, so that the VM is in it before it starts.",
+		"ovirt_vm_affinity_group", "this",
+	)
+	forEach(body, groups)
+	body.SetAttributeValue("cluster_id", cty.StringVal(in.ClusterID))
+	setTraversal(body, "affinity_group_id", "each", "value")
+	ofVM(body)
 }
 
 // output begins an output.

@@ -88,6 +88,8 @@ type Machine struct {
 	// Claimed is the VM of a pool that the machine takes over; nil for a VM that is made. Of the rest only what the
 	// guest is told counts then.
 	Claimed *ClaimedVM
+	// Pooled is a VM that is made for a pool: it is not started, and its guest is told of its network alone.
+	Pooled bool
 	// Comment marks the owner.
 	Comment string
 	// ClusterID and TemplateID are UUIDs of the engine.
@@ -189,7 +191,12 @@ func MachineFiles(in Machine) (Files, error) {
 		return nil, fmt.Errorf("machine %s: %d network interfaces; it can have 1 to %d", in.Name, len(in.NICs), maxNICs)
 	}
 
-	files := engineFiles(in.Engine, machineVariables)
+	variables, secrets := machineVariables, map[string]string{"user_data": in.UserData}
+	if in.Pooled {
+		variables, secrets = engineVariables, nil
+	}
+
+	files := engineFiles(in.Engine, variables)
 	if files[MainFile] = mainFile(in); in.Claimed != nil {
 		files[MainFile] = claimedFile(in)
 	}
@@ -199,7 +206,7 @@ func MachineFiles(in Machine) (Files, error) {
 	}
 
 	var err error
-	files[SecretsFile], err = secretsFile(in.Engine, map[string]string{"user_data": in.UserData})
+	files[SecretsFile], err = secretsFile(in.Engine, secrets)
 
 	return files, err
 }

@@ -125,7 +125,16 @@ func TestMachineFilesMatchTheGoldenFiles(t *testing.T) {
 	}
 
 	networks.DNSServers, networks.SearchDomains = []string{"10.0.0.53", "fd00::53"}, []string{"example.com"}
+
+	claimed := example()
+	claimed.Claimed = &ClaimedVM{ID: "44444444-4444-4444-8444-444444444444", Name: "lab-vm-3"}
+	pooled := rich
+	pooled.Pooled, pooled.HostName, pooled.UserData = true, "", ""
+	pooled.Placement = &Placement{Affinity: "pinned", HostIDs: []string{"55555555-5555-4555-8555-555555555551"}}
+
 	for name, machine := range map[string]Machine{
+		"claimed":       claimed,
+		"pooled":        pooled,
 		"dual-stack":    dual,
 		"networks":      networks,
 		"rich":          rich,

@@ -140,6 +140,26 @@ const (
 	WaitingForClaimsReason = "WaitingForClaims"
 )
 
+// ProvisionedCondition is true if an OLVMInventory has all VMs that it makes.
+// One that makes none does not have the condition.
+const (
+	ProvisionedCondition = "Provisioned"
+
+	// ProvisionedReason surfaces when all VMs are made.
+	ProvisionedReason = "Provisioned"
+	// ProvisioningReason surfaces while VMs are made or deleted.
+	ProvisioningReason = "Provisioning"
+	// ProvisionInvalidReason surfaces when VMs cannot be made as spec.provision and its templates say.
+	ProvisionInvalidReason = "ProvisionInvalid"
+	// MachineTemplateNotFoundReason surfaces when there is no OLVMMachineTemplate of that name.
+	MachineTemplateNotFoundReason = "MachineTemplateNotFound"
+	// MACAddressesExhaustedReason surfaces when all MAC addresses of a provision are in use.
+	MACAddressesExhaustedReason = "MACAddressesExhausted"
+	// WaitingForMoveReason surfaces while a Cluster of the namespace is paused, as clusterctl move has it: VMs are
+	// neither made nor deleted then.
+	WaitingForMoveReason = "WaitingForMove"
+)
+
 // VirtualMachineClaimedCondition is true if an OLVMMachine that takes its VM
 // from an OLVMInventory has one. Other machines do not have the condition.
 const (

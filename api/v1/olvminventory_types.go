@@ -8,6 +8,9 @@ const (
 	// InventoryFinalizer lets the OLVMInventory outlive the claims on its VMs.
 	InventoryFinalizer = "olvminventory.infrastructure.cluster.x-k8s.io"
 
+	// InventoryVMFinalizer lets an OLVMInventoryVM outlive the VM that was made for it.
+	InventoryVMFinalizer = "olvminventoryvm.infrastructure.cluster.x-k8s.io"
+
 	// InventoryLabelPrefix is before the keys of labels of OLVMInventoryVMs where an OLVMInventory does not say others.
 	InventoryLabelPrefix = "inventory.infrastructure.cluster.x-k8s.io/"
 	// InventoryNameLabel names the OLVMInventory of an OLVMInventoryVM.
@@ -62,6 +65,59 @@ type OLVMInventorySpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";Rebuild;Retain
 	Recycle string `json:"recycle,omitempty"`
+
+	// provision says which VMs are made for the pool. They get its tag, and are not started before they are claimed.
+	// Without any, the pool has what others made.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Provision []InventoryProvision `json:"provision,omitempty"`
+}
+
+// InventoryProvision says which VMs of one kind are made for a pool, by Terraform and from a template of machines. They
+// are kept at count: one that is gone is made again, and those that are too many and that nobody has claimed are
+// deleted. Where recycle is Rebuild, a VM whose machine is gone is deleted, and made again. All are deleted with the
+// OLVMInventory, those that are claimed when their claims end.
+// +kubebuilder:validation:XValidation:rule="has(self.count) != has(self.countPerHost)",message="set count or countPerHost"
+type InventoryProvision struct {
+	// name of this kind of VM. The VMs have the names INVENTORY-NAME-NUMBER, or INVENTORY-NAME-HOST-NUMBER with
+	// countPerHost.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// machineTemplateName is the name of the OLVMMachineTemplate in the same namespace that says what the VMs are:
+	// their template, hardware, networks, and the ranges of their addresses. VMs of another one than is named here are
+	// made again one after the other, once nobody has them.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+
+	// count is how many VMs there are.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Count *int32 `json:"count,omitempty"`
+
+	// countPerHost is how many VMs there are for each host that the template's machines may run on: those of its
+	// placement, or all of its cluster. Each VM is bound to its host.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	CountPerHost *int32 `json:"countPerHost,omitempty"`
+
+	// macAddresses that the network interfaces of the VMs take: single ones, and inclusive ranges a-b. Empty means
+	// those of the engine's pool.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(-([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2})?$`
+	// +kubebuilder:validation:items:MaxLength=35
+	MACAddresses []string `json:"macAddresses,omitempty"`
 }
 
 // InventoryVMs are the VMs of a pool: those that match all that is set.
@@ -115,7 +171,7 @@ type InventoryLabel struct {
 
 // OLVMInventoryStatus is what the controller saw.
 type OLVMInventoryStatus struct {
-	// conditions of the OLVMInventory: Ready, EngineAvailable, Scheduled, Deleting.
+	// conditions of the OLVMInventory: Ready, EngineAvailable, Provisioned, Scheduled, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -238,15 +294,72 @@ type OLVMInventoryVMSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	InventoryName string `json:"inventoryName,omitempty"`
 
-	// vmID is the engine's UUID of the VM.
-	// +required
+	// vmID is the engine's UUID of the VM; empty while the VM is still to be made.
+	// +optional
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
 	VMID string `json:"vmID,omitempty"`
 
+	// provisioned says what the VM is made of; absent for a VM that somebody else made.
+	// +optional
+	Provisioned *ProvisionedVM `json:"provisioned,omitempty"`
+
 	// claimRef is who has the VM; absent while nobody has.
 	// +optional
 	ClaimRef *InventoryClaim `json:"claimRef,omitempty"`
+}
+
+// ProvisionedVM is what was decided for a VM before it was made.
+type ProvisionedVM struct {
+	// name of the provision of the OLVMInventory.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	Name string `json:"name,omitempty"`
+
+	// machineTemplateName is the name of the OLVMMachineTemplate that the VM is made of.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+
+	// hostName is the name of the only host of the VM; empty where it may run on several.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	HostName string `json:"hostName,omitempty"`
+
+	// nics are the network interfaces of the VM for which something was decided.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	NICs []ProvisionedNIC `json:"nics,omitempty"`
+}
+
+// ProvisionedNIC is what was decided for a network interface of a VM.
+type ProvisionedNIC struct {
+	// name of the network interface in the engine.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	Name string `json:"name,omitempty"`
+
+	// networkName is the network of the interface, as the template names it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	NetworkName string `json:"networkName,omitempty"`
+
+	// macAddress of the network interface; empty means one of the engine's pool.
+	// +optional
+	// +kubebuilder:validation:MaxLength=17
+	MACAddress string `json:"macAddress,omitempty"`
+
+	// addresses that the guest gets.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=45
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // InventoryClaim is the claim on a VM.
@@ -287,6 +400,17 @@ type InventoryClaim struct {
 
 // OLVMInventoryVMStatus is what the engine has of the VM.
 type OLVMInventoryVMStatus struct {
+	// conditions of a VM that is made for the pool: InfrastructureApplied, Deleting.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// terraform is about the runs that make and delete the VM.
+	// +optional
+	Terraform *TerraformStatus `json:"terraform,omitempty"`
+
 	// phase is Available, Claimed, Recycling or Ineligible.
 	// +optional
 	Phase string `json:"phase,omitempty"`
@@ -353,12 +477,22 @@ type OLVMInventoryVM struct {
 
 	// spec names the VM and who has it.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.vmID == oldSelf.vmID && self.inventoryName == oldSelf.inventoryName",message="vmID and inventoryName are immutable"
+	// +kubebuilder:validation:XValidation:rule="(!has(oldSelf.vmID) || has(self.vmID) && self.vmID == oldSelf.vmID) && self.inventoryName == oldSelf.inventoryName",message="vmID and inventoryName are immutable"
+	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.provisioned) || has(self.provisioned) && self.provisioned == oldSelf.provisioned",message="provisioned is immutable: delete the object, and the VM is made again"
+	// +kubebuilder:validation:XValidation:rule="has(self.vmID) || has(self.provisioned)",message="vmID says which VM it is"
 	Spec OLVMInventoryVMSpec `json:"spec,omitempty,omitzero"`
 
 	// status is what was seen.
 	// +optional
 	Status OLVMInventoryVMStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions, as Cluster API's helpers expect.
+func (v *OLVMInventoryVM) GetConditions() []metav1.Condition { return v.Status.Conditions }
+
+// SetConditions replaces the conditions, as Cluster API's helpers expect.
+func (v *OLVMInventoryVM) SetConditions(conditions []metav1.Condition) {
+	v.Status.Conditions = conditions
 }
 
 // OLVMInventoryVMList is a list of OLVMInventoryVMs.

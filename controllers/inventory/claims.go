@@ -56,7 +56,12 @@ func (s *scope) candidate(e *entry) inventory.VM {
 		return inventory.VM{Name: e.object.Name, Claim: e.object.Spec.ClaimRef, Unfit: inventory.ReasonAbsent}
 	}
 
-	return s.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
+	out := s.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
+	if !inventory.Made(e.object) {
+		out.Unfit = inventory.ReasonProvisioning
+	}
+
+	return out
 }
 
 // recover takes over claims that the engine has and the management cluster does not know any more: after it was lost
@@ -193,8 +198,14 @@ func (r *Reconciler) takeBack(ctx context.Context, fresh []*entry, cause error) 
 	return cause
 }
 
+// entryOf is the entry of that name; nil where there is none.
 func (s *scope) entryOf(name string) *entry {
-	return s.entries[slices.IndexFunc(s.entries, func(e *entry) bool { return e.object.Name == name })]
+	at := slices.IndexFunc(s.entries, func(e *entry) bool { return e.object.Name == name })
+	if at < 0 {
+		return nil
+	}
+
+	return s.entries[at]
 }
 
 // reconcileMarks has the engine know the claims, and makes VMs that were released ready for the next one.
@@ -308,6 +319,10 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return r.end(ctx, e, marker)
 	}
 
+	if e.object.Spec.Provisioned != nil {
+		return r.makeAgain(ctx, e, marker)
+	}
+
 	done, waiting, err := inventory.Rebuilder{
 		Session:    s.session,
 		VM:         *e.vm,
@@ -317,6 +332,20 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	if err != nil || !done {
 		e.waiting = "Waiting for " + waiting
 		return err
+	}
+
+	return r.end(ctx, e, marker)
+}
+
+// makeAgain deletes a VM that was made for the pool, so that another one is made. Its object goes before the claim
+// ends, so that nobody claims the VM in between.
+func (r *Reconciler) makeAgain(ctx context.Context, e *entry, marker *inventory.Marker) error {
+	if e.object.DeletionTimestamp.IsZero() {
+		if err := r.Client.Delete(ctx, e.object); err != nil {
+			return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", e.object.Name, err)
+		}
+
+		return nil // the next pass sees it deleted
 	}
 
 	return r.end(ctx, e, marker)

@@ -76,7 +76,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMInventory{}).
-		Owns(&infrav1.OLVMInventoryVM{}, predicate.GenerationChangedPredicate{}).
+		Owns(&infrav1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory), machinesComeAndGo).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories), machinesComeAndGo).
@@ -88,6 +88,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	}
 
 	return nil
+}
+
+// madeOrNot passes what tells that a VM of the pool is made.
+var madeOrNot = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*infrav1.OLVMInventoryVM)
+		after, too := e.ObjectNew.(*infrav1.OLVMInventoryVM)
+
+		return ok && too && inventory.Made(before) != inventory.Made(after)
+	},
 }
 
 // machinesComeAndGo passes what changes the groups of machines: not their status.
@@ -136,6 +146,12 @@ type scope struct {
 	engineErr error
 	// pool is what the engine has; nil where it cannot be used.
 	pool *inventory.Pool
+	// objects are the OLVMInventoryVMs of the inventory, those that are being deleted too, and taken the names of all
+	// of the namespace. Set by reconcileObjects.
+	objects []infrav1.OLVMInventoryVM
+	taken   map[string]bool
+	// provision is set by reconcileProvision.
+	provision provisionFacts
 	// entries are the OLVMInventoryVMs with the VMs that they are for, by name. Set by reconcileObjects.
 	entries []*entry
 	// machines are the OLVMMachines that want a VM of the pool, by name, and clusters those of the namespace. Set by
@@ -210,6 +226,10 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, erro
 	r.reconcileEngine(ctx, s)
 
 	if err := r.reconcileObjects(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if err := r.reconcileProvision(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 

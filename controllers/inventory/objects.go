@@ -9,13 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 // reconcileObjects makes an OLVMInventoryVM for each VM of the pool, keeps its labels, and deletes those whose VM is
@@ -26,15 +26,17 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}
 
-	taken, known := map[string]bool{}, map[engine.ID]bool{}
+	s.taken = map[string]bool{}
+	known := map[engine.ID]bool{}
 
 	for i := range all.Items {
 		object := &all.Items[i]
-		taken[object.Name] = true
+		s.taken[object.Name] = true
 		if object.Spec.InventoryName != s.inventory.Name {
 			continue
 		}
 
+		s.objects = append(s.objects, *object)
 		known[engine.ID(object.Spec.VMID)] = true
 		if err := r.keep(ctx, s, object); err != nil {
 			return err
@@ -43,11 +45,11 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 
 	if s.inventory.DeletionTimestamp.IsZero() && s.pool != nil {
 		for _, id := range slices.Sorted(maps.Keys(s.pool.VMs)) {
-			if known[id] {
+			if known[id] || s.beingMade(s.pool.VMs[id]) {
 				continue
 			}
 
-			if err := r.add(ctx, s, s.pool.VMs[id], taken); err != nil {
+			if err := r.add(ctx, s, s.pool.VMs[id]); err != nil {
 				return err
 			}
 		}
@@ -56,6 +58,15 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	slices.SortFunc(s.entries, func(a, b *entry) int { return cmp.Compare(a.object.Name, b.object.Name) })
 
 	return nil
+}
+
+// beingMade reports whether a VM was made for an OLVMInventoryVM that does not know its ID yet.
+func (s *scope) beingMade(vm engine.DescribedVM) bool {
+	owner, ok := ownermark.InventoryOwnerOf(vm.CommentText())
+
+	return ok && slices.ContainsFunc(s.objects, func(object infrav1.OLVMInventoryVM) bool {
+		return object.Spec.VMID == "" && string(object.UID) == owner.UID
+	})
 }
 
 // keep notes an OLVMInventoryVM that exists, and brings its labels up to date.
@@ -93,14 +104,15 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1.OLVMInv
 }
 
 // forgotten reports whether an OLVMInventoryVM is for a VM that is not of the pool any more and that nobody has. One
-// that is to be recycled is only forgotten where the engine has no such VM.
+// that is to be recycled, or that was made for the pool, is only forgotten where the engine has no such VM.
 func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
-	if e.vm != nil || s.session == nil || claim != nil && !claim.Released {
+	provisioned := e.object.Spec.Provisioned != nil
+	if e.vm != nil || s.session == nil || claim != nil && !claim.Released || !inventory.Made(e.object) {
 		return false, nil
 	}
 
-	if claim == nil {
+	if claim == nil && !provisioned {
 		return true, nil
 	}
 
@@ -114,6 +126,10 @@ func (s *scope) forgotten(ctx context.Context, e *entry) (bool, error) {
 
 // remove deletes an OLVMInventoryVM. Where somebody has deleted it already, its finalizer goes.
 func (r *Reconciler) remove(ctx context.Context, object *infrav1.OLVMInventoryVM) error {
+	if !object.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
+		return nil // its VM is being deleted
+	}
+
 	if controllerutil.ContainsFinalizer(object, infrav1.InventoryFinalizer) {
 		before := object.DeepCopy()
 		controllerutil.RemoveFinalizer(object, infrav1.InventoryFinalizer)
@@ -130,23 +146,10 @@ func (r *Reconciler) remove(ctx context.Context, object *infrav1.OLVMInventoryVM
 }
 
 // add makes the OLVMInventoryVM of a VM.
-func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM, taken map[string]bool) error {
-	object := &infrav1.OLVMInventoryVM{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.inventory.Namespace,
-			Name:      inventory.ObjectName(vm, taken),
-			Labels:    inventory.Labels(s.inventory, vm, s.pool.Hosts),
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion:         infrav1.GroupVersion.String(),
-				Kind:               "OLVMInventory",
-				Name:               s.inventory.Name,
-				UID:                s.inventory.UID,
-				Controller:         ptr.To(true),
-				BlockOwnerDeletion: ptr.To(true),
-			}},
-		},
-		Spec: infrav1.OLVMInventoryVMSpec{InventoryName: s.inventory.Name, VMID: vm.ID.String()},
-	}
+func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM) error {
+	object := s.newObject(inventory.ObjectName(vm, s.taken))
+	object.Labels = inventory.Labels(s.inventory, vm, s.pool.Hosts)
+	object.Spec.VMID = vm.ID.String()
 
 	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
 		s.soon = true // the cache has not seen it yet
@@ -155,8 +158,22 @@ func (r *Reconciler) add(ctx context.Context, s *scope, vm engine.DescribedVM, t
 		return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", object.Name, err)
 	}
 
-	taken[object.Name] = true
+	s.taken[object.Name] = true
 	s.entries = append(s.entries, &entry{object: object, vm: &vm})
 
 	return nil
+}
+
+// newObject is an OLVMInventoryVM of the inventory.
+func (s *scope) newObject(name string) *infrav1.OLVMInventoryVM {
+	return &infrav1.OLVMInventoryVM{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.inventory.Namespace,
+			Name:      name,
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(s.inventory, infrav1.GroupVersion.WithKind("OLVMInventory")),
+			},
+		},
+		Spec: infrav1.OLVMInventoryVMSpec{InventoryName: s.inventory.Name},
+	}
 }

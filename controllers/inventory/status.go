@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +26,7 @@ import (
 var inventoryConditions = []string{
 	infrav1.ReadyCondition,
 	infrav1.EngineAvailableCondition,
+	infrav1.ProvisionedCondition,
 	infrav1.ScheduledCondition,
 	infrav1.DeletingCondition,
 	clusterv1.PausedCondition,
@@ -105,6 +105,12 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 	case claim != nil:
 		reason, message = s.claimProblem(e)
 		return infrav1.InventoryVMClaimed, reason, message
+	case !inventory.Made(e.object):
+		return infrav1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
+			infrav1.InfrastructureAppliedCondition)
+	case e.vm == nil && e.object.Spec.Provisioned != nil:
+		return infrav1.InventoryVMIneligible, inventory.ReasonAbsent, "The VM does not match spec.virtualMachines of " +
+			"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
 	case e.vm == nil:
 		return infrav1.InventoryVMIneligible, inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
 	}
@@ -155,7 +161,7 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 		}
 	}
 
-	if len(s.claimed) == 0 {
+	if len(s.claimed) == 0 && s.provision.left == 0 {
 		controllerutil.RemoveFinalizer(s.inventory, infrav1.InventoryFinalizer)
 	}
 }
@@ -163,13 +169,16 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 // updateStatus turns the facts of a pass into the status of the inventory.
 func updateStatus(s *scope) {
 	setEngineCondition(s)
+	setProvisionedCondition(s)
 	setScheduledCondition(s)
 	setDeletingCondition(s)
-	objectstatus.SetReady(s.inventory, []string{
-		infrav1.EngineAvailableCondition,
-		infrav1.ScheduledCondition,
-		infrav1.DeletingCondition,
-	})
+
+	parts := []string{infrav1.EngineAvailableCondition, infrav1.ScheduledCondition, infrav1.DeletingCondition}
+	if s.provisions() {
+		parts = append(parts, infrav1.ProvisionedCondition)
+	}
+
+	objectstatus.SetReady(s.inventory, parts)
 	if !s.decided {
 		return // the last known numbers stay
 	}
@@ -202,10 +211,6 @@ func setEngineCondition(s *scope) {
 	if s.engineErr != nil {
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = blocker.EngineReason(s.engineErr)
-		var field *blocker.Error
-		if errors.As(s.engineErr, &field) {
-			condition.Reason, condition.Message = field.Reason, field.Error()
-		}
 	}
 
 	conditions.Set(s.inventory, condition)
@@ -245,12 +250,16 @@ func setDeletingCondition(s *scope) {
 
 	switch {
 	case s.inventory.DeletionTimestamp.IsZero():
-	case len(s.claimed) > 0 && s.engineErr != nil:
+	case len(s.claimed)+s.provision.left > 0 && s.engineErr != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UnableToDecommissionReason
 		_, condition.Message = blocker.EngineReason(s.engineErr)
 	case len(s.claimed) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.WaitingForClaimsReason
 		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
+	case s.provision.left > 0:
+		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
+		condition.Message = fmt.Sprintf("Waiting for the deletion of %d VMs that were made for the pool",
+			s.provision.left)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
 	}

@@ -15,6 +15,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -210,7 +211,7 @@ func giveBack(ctx context.Context, session *engine.Client, id engine.ID, of owne
 		return nil
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
+	ctx, cancel := context.WithTimeout(ctx, desired.OrphanLimit)
 	defer cancel()
 
 	return engine.Wait(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {

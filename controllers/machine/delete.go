@@ -2,9 +2,7 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
-	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // reconcileDelete destroys the VM, then the state, then lets the object go. It stops at the first step that is not
@@ -103,9 +100,8 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 
 	scope.vm.seen = vm
 
-	// The UID changes when the object is moved to another management cluster; namespace and name do not.
 	found, ok := ownermark.OwnerOf(vm.CommentText())
-	if ours := ownerOf(scope.olvmMachine); !ok || found.Namespace != ours.Namespace || found.Name != ours.Name {
+	if ours := ownerOf(scope.olvmMachine); !ok || !found.SameObject(ours) {
 		scope.blocked = blocker.Deletion(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
 			"To delete it write %q there; to keep it remove the finalizer %s from this object (addresses of IPAM "+
 			"providers are given back then)",
@@ -189,114 +185,4 @@ func shutdownLeft(scope *machineScope) time.Duration {
 	}
 
 	return max(time.Until(scope.olvmMachine.DeletionTimestamp.Add(limit)), 0)
-}
-
-// orphan is a VM without a state: known by its ID, else to be looked for by its name and our whole marker.
-type orphan struct {
-	id               engine.ID
-	dataCenter, name string
-	owner            ownermark.Owner
-	// dataDisks are those that the machine asked for, which go with the VM; others that are attached do not.
-	dataDisks []infrav1.DataDisk
-}
-
-const (
-	// orphanAppears is how long the engine is given to show a VM whose creation was cut off.
-	orphanAppears = 10 * time.Second
-	// orphanLimit bounds the whole removal.
-	orphanLimit = 10 * time.Minute
-)
-
-// find returns the VM, nil where there is none that is ours.
-func (o orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, error) {
-	if o.id != "" { // its ownership was checked before the job
-		vm, err := session.VM(ctx, o.id)
-		if engine.IsNotFound(err) {
-			return nil, nil
-		}
-
-		return vm, err
-	}
-
-	dc, err := session.DataCenter(ctx, o.dataCenter)
-	if err != nil {
-		return nil, err
-	}
-
-	vm, err := session.FindVM(ctx, dc.ID, o.name)
-	if err != nil || vm == nil {
-		return nil, err
-	}
-
-	if found, ok := ownermark.OwnerOf(vm.CommentText()); !ok || found != o.owner {
-		return nil, nil
-	}
-
-	return vm, nil
-}
-
-// removeOrphan deletes a VM natively: there is no state from which Terraform could do it.
-func removeOrphan(ctx context.Context, session *engine.Client, o orphan) error {
-	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
-	defer cancel()
-	absentSince, seen := time.Now(), o.id != ""
-	var last error
-
-	for {
-		vm, err := o.find(ctx, session)
-		if err != nil && !engine.IsTransient(err) {
-			return err
-		}
-
-		switch {
-		case err != nil:
-			last, absentSince = err, time.Now()
-		case vm == nil && (seen || time.Since(absentSince) > orphanAppears):
-			return nil
-		case vm != nil:
-			seen = true
-			// An engine shows a VM as up for a while after it stopped it, and refuses to stop it once more: the next
-			// look sees what came of it, and the refusal is an error when the time is over.
-			last = o.removeStep(ctx, session, vm)
-			stopping := !vm.Status.Off() && engine.IsRefused(last)
-			if last != nil && !stopping && !engine.IsTransient(last) {
-				return last
-			}
-		}
-
-		select {
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), last)
-		case <-time.After(vmBooting):
-		}
-	}
-}
-
-// removeStep brings the VM one step nearer to its end.
-func (o orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
-	var err error
-
-	switch {
-	case vm.Status.Off():
-		// Without a state it is not known which disks are the VM's: those it boots from, and those that were asked
-		// for.
-		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
-			return a.Bootable != nil && *a.Bootable ||
-				slices.ContainsFunc(o.dataDisks, func(want infrav1.DataDisk) bool {
-					return d.AliasText() == render.DiskAlias(vm.Name, want.Name)
-				})
-		})
-		if err == nil {
-			err = session.DeleteVM(ctx, vm.ID)
-		}
-	case vm.Status.Busy():
-	default:
-		err = session.StopVM(ctx, vm.ID, true)
-	}
-
-	if engine.IsNotFound(err) {
-		return nil
-	}
-
-	return err
 }

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -122,15 +121,7 @@ func (s *machineSubject) existing(ctx context.Context, inState engine.ID) (*desi
 		return nil, err
 	}
 
-	if found != nil && inState == "" && found.Owner != ownerOf(s.owner) {
-		return nil, found.Conflict()
-	}
-
-	if found != nil && inState != "" && found.VM.ID != inState {
-		return nil, nil
-	}
-
-	return found, nil
+	return found.Of(ownerOf(s.owner).Comment(), inState)
 }
 
 // guardLiveMachine refuses to delete or replace what a machine has, and to create its VM again: machines are immutable,
@@ -217,63 +208,23 @@ func (s *machineSubject) RemoveOrphans(
 		return nil
 	}
 
+	left := desired.Orphan{
+		ID:         s.vmID,
+		DataCenter: s.dataCenter,
+		Name:       s.vmName(),
+		Comment:    ownerOf(s.owner).Comment(),
+		DataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
+	}
 	if operation == terraform.Destroy && before.Empty() {
-		err := removeOrphan(ctx, s.session, orphan{
-			id:         s.vmID,
-			dataCenter: s.dataCenter,
-			name:       s.vmName(),
-			owner:      ownerOf(s.owner),
-			dataDisks:  s.owner.Spec.VirtualMachine.DataDisks,
-		})
-		if err != nil {
+		if err := left.Remove(ctx, s.session); err != nil {
 			return err
 		}
 	}
 
-	return s.removeOrphanDisks(ctx, load)
+	return left.RemoveDisks(ctx, s.session, load)
 }
 
 // vmName is the name that was asked for when a run was first submitted.
 func (s *machineSubject) vmName() string {
 	return s.owner.Annotations[infrav1.CreateRequestedAnnotation]
-}
-
-// removeOrphanDisks deletes the data disks that were made for the machine and that its state does not have: a run was
-// killed after the engine created a disk and before the state was saved. A disk that only has the alias stays, and so
-// do the copies that the engine made of it for a template and its VMs.
-func (s *machineSubject) removeOrphanDisks(ctx context.Context, load workspace.LoadFunc) error {
-	wanted := s.owner.Spec.VirtualMachine.DataDisks
-	if len(wanted) == 0 {
-		return nil
-	}
-
-	state, err := load(ctx)
-	if err != nil {
-		return err
-	}
-
-	inState := func(id engine.ID) bool {
-		return slices.ContainsFunc(state.Instances("ovirt_disk"), func(i tfstate.Instance) bool {
-			return i.Text("id") == id.String()
-		})
-	}
-
-	for _, disk := range wanted {
-		found, err := s.session.FindImageDisks(ctx, render.DiskAlias(s.vmName(), disk.Name))
-		if err != nil {
-			return err
-		}
-
-		for i := range found {
-			if !found[i].MadeFor(ownerOf(s.owner).Comment()) || inState(found[i].ID) {
-				continue
-			}
-
-			if err := s.session.RemoveDisk(ctx, found[i].ID, nil); err != nil {
-				return err
-			}
-		}
-	}
-
-	return nil
 }

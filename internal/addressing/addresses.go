@@ -37,6 +37,19 @@ func Recorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	return out, nil
 }
 
+// Provisioned are the addresses that were decided for a VM of a pool.
+func Provisioned(vm infrav1.ProvisionedVM) Addresses {
+	out := Addresses{}
+
+	for _, nic := range vm.NICs {
+		if list := ipam.ParseAll(nic.Addresses); len(list) > 0 {
+			out[nic.Name] = list
+		}
+	}
+
+	return out
+}
+
 // Held says who has which address on one engine, by the name of the network. What stands under "", where a machine
 // names none, may be on any.
 type Held map[string]map[netip.Addr]string
@@ -115,6 +128,15 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 		left -= len(list)
 		for _, address := range list {
 			h.Add(networks[name], address, holder) // on all networks where the interface is none any more
+		}
+	}
+}
+
+// AddProvisioned adds the addresses of a VM of a pool with their networks.
+func (h Held) AddProvisioned(vm infrav1.ProvisionedVM, holder string) {
+	for _, nic := range vm.NICs {
+		for _, address := range ipam.ParseAll(nic.Addresses) {
+			h.Add(nic.NetworkName, address, holder)
 		}
 	}
 }

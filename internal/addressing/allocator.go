@@ -71,7 +71,9 @@ func (a *Allocator) Allocate(
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held, err := a.held(ctx, machine, connection.EngineKey(cluster))
+
+	self, where := seeker{Namespace: machine.Namespace, Machine: machine.Name}, connection.EngineKey(cluster)
+	held, err := a.held(ctx, self, where)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func (a *Allocator) Allocate(
 	}
 
 	if unsure {
-		if held, err = a.held(ctx, machine, connection.EngineKey(cluster)); err != nil {
+		if held, err = a.held(ctx, self, where); err != nil {
 			return nil, err
 		}
 
@@ -224,10 +226,21 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 	return list.Items, nil
 }
 
-// held finds the addresses that other machines have on an engine, and its control plane endpoints. Objects of other
-// namespaces hold something where their OLVMCluster has been connected: anybody could write down everybody's addresses
-// otherwise.
-func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where string) (Held, error) {
+// seeker is who needs addresses: what it has itself is free for it.
+type seeker struct{ Namespace, Machine, InventoryVM string }
+
+// HeldBeside returns who has which address on an engine, beside an OLVMInventoryVM of that namespace and name.
+func (a *Allocator) HeldBeside(ctx context.Context, vm client.ObjectKey, where string) (Held, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+
+	return a.held(ctx, seeker{Namespace: vm.Namespace, InventoryVM: vm.Name}, where)
+}
+
+// held finds the addresses that other machines and the VMs of pools have on an engine, and its control plane endpoints.
+// Objects of other namespaces hold something where the engine let their OLVMCluster or OLVMInventory in: anybody could
+// write down everybody's addresses otherwise.
+func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, error) {
 	var clusters infrav1.OLVMClusterList
 	if err := a.Reader.List(ctx, &clusters); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
@@ -255,14 +268,52 @@ func (a *Allocator) held(ctx context.Context, self *infrav1.OLVMMachine, where s
 		m := &machines[i]
 		cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Labels[clusterv1.ClusterNameLabel]}
 		orphaned := !known[cluster] && m.Namespace == self.Namespace // its engine is not known, and may be this one
-		if !holding[cluster] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Name {
+		if !holding[cluster] && !orphaned || m.Namespace == self.Namespace && m.Name == self.Machine {
 			continue
 		}
 
 		a.hold(out, m, Holder(m, self.Namespace))
 	}
 
-	return out, nil
+	return out, a.holdProvisioned(ctx, out, self, where)
+}
+
+// holdProvisioned adds the addresses of VMs that were made for pools.
+func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where string) error {
+	var pools infrav1.OLVMInventoryList
+	if err := a.Client.List(ctx, &pools); err != nil {
+		return fmt.Errorf("failed to list OLVMInventories: %w", err)
+	}
+
+	holding := map[client.ObjectKey]bool{}
+
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		connected := conditions.IsTrue(pool, infrav1.EngineAvailableCondition) || pool.Namespace == self.Namespace
+		if connected && connection.EngineKey(connection.OfInventory(pool)) == where {
+			holding[client.ObjectKeyFromObject(pool)] = true
+		}
+	}
+
+	if len(holding) == 0 {
+		return nil
+	}
+
+	var vms infrav1.OLVMInventoryVMList
+	if err := a.Reader.List(ctx, &vms); err != nil {
+		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
+	}
+
+	for i := range vms.Items {
+		vm := &vms.Items[i]
+		pool := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
+		own := vm.Namespace == self.Namespace && vm.Name == self.InventoryVM
+		if vm.Spec.Provisioned != nil && holding[pool] && !own {
+			out.AddProvisioned(*vm.Spec.Provisioned, named("OLVMInventoryVM", vm, self.Namespace))
+		}
+	}
+
+	return nil
 }
 
 // hold adds the addresses of a machine.

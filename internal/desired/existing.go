@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
@@ -68,6 +69,25 @@ func FindExisting(
 	}
 
 	return found, nil
+}
+
+// marked reports whether a VM has that marker.
+func marked(vm *engine.VM, comment string) bool {
+	return strings.TrimSpace(vm.CommentText()) == comment
+}
+
+// Of is what was found where it is of the object that has that marker, or where it is the VM that the object's state
+// has, also under another name. It is nil where the state has another VM. Where there is no state, a VM without the
+// marker is an error.
+func (e *Existing) Of(comment string, inState engine.ID) (*Existing, error) {
+	switch {
+	case e == nil || inState != "" && e.VM.ID != inState:
+		return nil, nil
+	case inState == "" && !marked(&e.VM, comment):
+		return nil, e.Conflict()
+	}
+
+	return e, nil
 }
 
 // tags finds those that the VM has already.

@@ -45,6 +45,8 @@ type Input struct {
 	Owner ownermark.Owner
 	// ClaimedVM is the VM that a machine with spec.fromInventory has claimed; nil before, and for other machines.
 	ClaimedVM *engine.VM
+	// Pooled makes a VM that is not started, for a pool: its guest is told of its network alone.
+	Pooled bool
 	// NICs of the machine, as NICs reads them.
 	NICs []addressing.NIC
 	// Addresses that were allocated for the machine, by the names of its network interfaces in the engine.
@@ -88,6 +90,7 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 		out: render.Machine{
 			Engine:  connection.RenderEngine(client, in.Config),
 			Name:    in.VMName,
+			Pooled:  in.Pooled,
 			Comment: in.Owner.Comment(),
 		},
 	}
@@ -96,8 +99,13 @@ func Build(ctx context.Context, client *engine.Client, in Input) (*Built, error)
 	steps := []func(context.Context) error{
 		r.checkName, r.hardware, r.place, r.groups, r.template, r.userData, r.devices,
 	}
-	if in.Spec.FromInventory != nil {
+
+	switch {
+	case in.Spec.FromInventory != nil:
 		steps = []func(context.Context) error{r.claimed, r.userData}
+	case in.Pooled:
+		r.out.Comment = in.Owner.InventoryComment()
+		steps = []func(context.Context) error{r.checkName, r.hardware, r.place, r.template, r.devices}
 	}
 
 	for _, step := range steps {

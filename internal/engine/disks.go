@@ -89,6 +89,9 @@ func (a *DiskAttachment) DiskID() ID {
 	return a.ID
 }
 
+// Boots reports whether the VM boots from the disk.
+func (a *DiskAttachment) Boots() bool { return a.Bootable != nil && *a.Bootable }
+
 func diskPath(id ID) string { return "/disks/" + id.segment() }
 
 func attachmentPath(vmID, id ID) string {

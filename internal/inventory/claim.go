@@ -204,7 +204,7 @@ func (m *Marker) Ensure(
 	has, owned := ownermark.OwnerOf(vm.CommentText())
 
 	switch {
-	case owned && has.Namespace == owner.Namespace && has.Name == owner.Name:
+	case owned && has.SameObject(*owner):
 		return ClaimConfirmed, marks[0].mark, nil // the UID is another after a move
 	case owned: // of another that was faster, whatever the tags say
 		return ClaimLost, Mark{ID: claim.ID, Namespace: has.Namespace, Machine: has.Name}, m.dropOwn(ctx, marks, claim)
@@ -273,7 +273,7 @@ func (m *Marker) Unmark(
 	comment = vm.CommentText()
 	owner, owned := ownermark.OwnerOf(comment)
 
-	if owned && owner.Namespace == m.namespace && owner.Name == claim.MachineName {
+	if owned && owner.SameObject(ownermark.Owner{Namespace: m.namespace, Name: claim.MachineName}) {
 		comment = ""
 
 		for _, found := range marks {

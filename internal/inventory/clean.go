@@ -19,7 +19,7 @@ func Owns(vm engine.DescribedVM, namespace string, claim infrav1.InventoryClaim)
 
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 
-	return owned && owner.Namespace == namespace && owner.Name == claim.MachineName
+	return owned && owner.SameObject(ownermark.Owner{Namespace: namespace, Name: claim.MachineName})
 }
 
 // networkOf is the network configuration of an initialization; nil where it has none.
@@ -48,7 +48,7 @@ func Clean(
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 
 	switch {
-	case !owned || owner.Namespace != of.Namespace || owner.Name != of.Name:
+	case !owned || !owner.SameObject(of):
 		return true, "", nil
 	case vm.Status.Busy():
 		return false, string(vm.Status), nil

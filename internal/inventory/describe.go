@@ -231,17 +231,18 @@ func configured(vm engine.DescribedVM, index int) []string {
 
 // The reasons of VMs that cannot be claimed.
 const (
-	ReasonPoweredOn   = "PoweredOn"
-	ReasonBusy        = "Busy"
-	ReasonNoNetwork   = "NoNetwork"
-	ReasonForeign     = "OwnedByAnother"
-	ReasonRetained    = "Retained"
-	ReasonNoAddress   = "NoAddress"
-	ReasonHostDown    = "HostDown"
-	ReasonAbsent      = "NotInEngine"
-	ReasonClaimant    = "ClaimantGone"
-	ReasonUnmarked    = "NotMarkedYet"
-	ReasonClaimedThem = "ClaimedByAnother"
+	ReasonPoweredOn    = "PoweredOn"
+	ReasonBusy         = "Busy"
+	ReasonNoNetwork    = "NoNetwork"
+	ReasonForeign      = "OwnedByAnother"
+	ReasonRetained     = "Retained"
+	ReasonNoAddress    = "NoAddress"
+	ReasonHostDown     = "HostDown"
+	ReasonAbsent       = "NotInEngine"
+	ReasonClaimant     = "ClaimantGone"
+	ReasonUnmarked     = "NotMarkedYet"
+	ReasonProvisioning = "Provisioning"
+	ReasonClaimedThem  = "ClaimedByAnother"
 )
 
 // Broken is why a VM that is kept for later cannot be used any more; empty where it can.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -133,17 +134,24 @@ func bootDisk(
 		return nil, nil, err
 	}
 
-	for i := range attached {
-		if attached[i].Bootable == nil || !*attached[i].Bootable {
-			continue
-		}
-
-		disk, err := session.Disk(ctx, attached[i].DiskID())
-
-		return &attached[i], disk, err
+	root := rootOf(attached)
+	if root == nil {
+		return nil, nil, nil
 	}
 
-	return nil, nil, nil
+	disk, err := session.Disk(ctx, root.DiskID())
+
+	return root, disk, err
+}
+
+// rootOf is the attachment of the disk that is booted from; nil where there is none.
+func rootOf(attached []engine.DiskAttachment) *engine.DiskAttachment {
+	at := slices.IndexFunc(attached, func(a engine.DiskAttachment) bool { return a.Boots() })
+	if at < 0 {
+		return nil
+	}
+
+	return &attached[at]
 }
 
 // loose is the new disk once it is the donor's no more; nil before.
@@ -205,10 +213,8 @@ func (r Rebuilder) exchange(
 func (r Rebuilder) bus(ctx context.Context) (string, error) {
 	attached, err := r.Session.TemplateDiskAttachments(ctx, r.VM.Template.ID)
 
-	for i := range attached {
-		if attached[i].Bootable != nil && *attached[i].Bootable && attached[i].Interface != "" {
-			return attached[i].Interface, err
-		}
+	if root := rootOf(attached); root != nil && root.Interface != "" {
+		return root.Interface, err
 	}
 
 	return "virtio_scsi", err

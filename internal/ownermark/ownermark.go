@@ -11,19 +11,36 @@ import (
 type Owner struct{ Namespace, Name, UID string }
 
 // marker is how a comment names the owner.
-var marker = regexp.MustCompile(`^capolvm owner=([^/ ]+)/([^ ]+) uid=([^ ]+)$`)
+var marker = regexp.MustCompile(`^capolvm (owner|inventory-vm)=([^/ ]+)/([^ ]+) uid=([^ ]+)$`)
 
-// Comment is the owner's marker.
-func (o Owner) Comment() string {
-	return fmt.Sprintf("capolvm owner=%s/%s uid=%s", o.Namespace, o.Name, o.UID)
+// Comment is the marker of an OLVMMachine or OLVMCluster.
+func (o Owner) Comment() string { return o.comment("owner") }
+
+// InventoryComment is the marker of an OLVMInventoryVM on the VM that was made for it. Such a VM is free: the machine
+// that claims it writes its own marker in this one's place.
+func (o Owner) InventoryComment() string { return o.comment("inventory-vm") }
+
+func (o Owner) comment(kind string) string {
+	return fmt.Sprintf("capolvm %s=%s/%s uid=%s", kind, o.Namespace, o.Name, o.UID)
 }
 
-// OwnerOf reads the marker in a VM's comment; false where the VM is not ours.
-func OwnerOf(comment string) (Owner, bool) {
+// SameObject reports whether both are objects of the same namespace and name. The UID changes when an object is moved
+// to another management cluster; namespace and name do not.
+func (o Owner) SameObject(other Owner) bool {
+	return o.Namespace == other.Namespace && o.Name == other.Name
+}
+
+// OwnerOf reads the marker of a machine or cluster in a comment; false where there is none.
+func OwnerOf(comment string) (Owner, bool) { return read("owner", comment) }
+
+// InventoryOwnerOf reads the marker of an OLVMInventoryVM in a comment; false where there is none.
+func InventoryOwnerOf(comment string) (Owner, bool) { return read("inventory-vm", comment) }
+
+func read(kind, comment string) (Owner, bool) {
 	match := marker.FindStringSubmatch(strings.TrimSpace(comment))
-	if match == nil {
+	if match == nil || match[1] != kind {
 		return Owner{}, false
 	}
 
-	return Owner{Namespace: match[1], Name: match[2], UID: match[3]}, true
+	return Owner{Namespace: match[2], Name: match[3], UID: match[4]}, true
 }

@@ -309,7 +309,7 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 		return owner, nil
 	}
 
-	if existing.Owner.Namespace == owner.Namespace && existing.Owner.Name == owner.Name {
+	if existing.Owner.SameObject(owner) {
 		return existing.Owner, nil
 	}
 

@@ -196,7 +196,7 @@ func (r *vmResource) releaseForeign(ctx context.Context, id engine.ID, remembere
 
 	return poll(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
 		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
-			return slices.Contains(own, a.DiskID()) || a.Bootable != nil && *a.Bootable
+			return slices.Contains(own, a.DiskID()) || a.Boots()
 		})
 
 		return err == nil, "", err

@@ -243,8 +243,11 @@ func (s *Store) tie(secret *corev1.Secret, owner client.Object, clusterName stri
 	set(&secret.Labels, "tfstateSecretSuffix", s.suffix(owner))
 	set(&secret.Labels, "tfstateWorkspace", "default")
 	set(&secret.Labels, "app.kubernetes.io/managed-by", "terraform")
-	set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
 	set(&secret.Labels, moveLabel, "")
+	if clusterName != "" {
+		set(&secret.Labels, clusterv1.ClusterNameLabel, clusterName)
+	}
+
 	set(&secret.Annotations, "encoding", "gzip")
 	controllerutil.AddFinalizer(secret, Finalizer)
 	err := controllerutil.SetControllerReference(owner, secret, s.Client.Scheme(),

@@ -80,10 +80,12 @@ func (w *Workspace) checkStillWanted(
 	}
 
 	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: w.cluster}
-	err := w.runs().APIReader.Get(ctx, key, cluster)
-	if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
-		return fmt.Errorf("failed to get the Cluster before the run: %w", err)
+	if w.cluster != "" {
+		key := client.ObjectKey{Namespace: owner.GetNamespace(), Name: w.cluster}
+		err := w.runs().APIReader.Get(ctx, key, cluster)
+		if err != nil && (operation == terraform.Apply || !apierrors.IsNotFound(err)) {
+			return fmt.Errorf("failed to get the Cluster before the run: %w", err)
+		}
 	}
 
 	if current.GetUID() != owner.GetUID() || Moving(current) || annotations.IsPaused(cluster, current) {

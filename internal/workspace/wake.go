@@ -20,8 +20,9 @@ const wakeCapacity = 1 << 14
 
 // The kinds of objects that have workspaces, and wake one another.
 const (
-	MachineKind = "OLVMMachine"
-	ClusterKind = "OLVMCluster"
+	MachineKind     = "OLVMMachine"
+	ClusterKind     = "OLVMCluster"
+	InventoryVMKind = "OLVMInventoryVM"
 )
 
 // Key names a workspace by the kind, namespace and name of its object.

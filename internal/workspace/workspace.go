@@ -61,7 +61,7 @@ func (k *Kind) Key(object types.NamespacedName) Key {
 }
 
 // Open opens the workspace of an object for one pass. The object is that of the pass, which its controller patches at
-// the end; cluster is the name of its Cluster.
+// the end; cluster is the name of its Cluster, empty where it belongs to none.
 func (k *Kind) Open(object paused.ConditionSetter, cluster string) *Workspace {
 	return &Workspace{kind: k, object: object, cluster: cluster, key: k.Key(client.ObjectKeyFromObject(object))}
 }

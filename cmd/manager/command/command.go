@@ -41,6 +41,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/access"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/cluster"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/controllers/inventoryvm"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
@@ -492,14 +493,7 @@ func addControllers(
 		return err
 	}
 
-	err = (&inventory.Reconciler{
-		Client:           mgr.GetClient(),
-		APIReader:        reader,
-		Engines:          engines,
-		Recorder:         mgr.GetEventRecorder("olvminventory-controller"),
-		WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
-	if err != nil {
+	if err := addPools(ctx, mgr, reader, engines, runs, o); err != nil {
 		return err
 	}
 
@@ -518,6 +512,36 @@ func addControllers(
 	}
 
 	return addSmallControllers(ctx, mgr, reader, o)
+}
+
+// addPools adds the controllers of pools of VMs.
+func addPools(
+	ctx context.Context,
+	mgr ctrl.Manager,
+	reader client.Reader,
+	engines *enginepool.Pool,
+	runs *workspace.RunQueue,
+	o options,
+) error {
+	err := (&inventory.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Recorder:         mgr.GetEventRecorder("olvminventory-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
+	if err != nil {
+		return err
+	}
+
+	return (&inventoryvm.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        reader,
+		Engines:          engines,
+		Runs:             runs,
+		Recorder:         mgr.GetEventRecorder("olvminventoryvm-controller"),
+		WatchFilterValue: o.watchFilter,
+	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }
 
 // newExecutor returns the executor of all runs, and prepares it while the manager starts.

@@ -1,0 +1,473 @@
+// Package inventoryvm reconciles the OLVMInventoryVMs whose VMs are made for a pool: it makes each VM once, and deletes
+// it with its object.
+package inventoryvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+)
+
+// retry is when to look again at what the engine did not answer, or what somebody has to mend.
+const retry = 10 * time.Second
+
+// statePrefix keeps the state of an OLVMInventoryVM apart from that of an OLVMMachine of the same name.
+const statePrefix = "olvminventoryvm."
+
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
+
+// Reconciler makes and deletes the VMs of pools.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads past the cache, where an old answer would do harm.
+	APIReader client.Reader
+	Engines   *enginepool.Pool
+	// Runs are shared by all controllers.
+	Runs             *workspace.RunQueue
+	Recorder         events.EventRecorder
+	WatchFilterValue string
+
+	workspaces *workspace.Kind
+	addresses  *addressing.Allocator
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
+	}
+
+	r.addresses = &addressing.Allocator{Client: r.Client, Reader: r.APIReader}
+	r.workspaces = workspace.NewKind(workspace.Kind{
+		Name:     workspace.InventoryVMKind,
+		New:      func() client.Object { return &infrav1.OLVMInventoryVM{} },
+		Prefix:   statePrefix,
+		Runs:     r.Runs,
+		Recorder: r.Recorder,
+		Status:   terraformStatus,
+	})
+
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventoryvm")
+	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
+		For(&infrav1.OLVMInventoryVM{}).
+		Named("olvminventoryvm").
+		WithOptions(options).
+		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.InventoryVMKind), &handler.EnqueueRequestForObject{})).
+		Complete(ctx, r)
+	if err != nil {
+		return fmt.Errorf("failed to set up the OLVMInventoryVM controller: %w", err)
+	}
+
+	return nil
+}
+
+func terraformStatus(object client.Object) **infrav1.TerraformStatus {
+	return &object.(*infrav1.OLVMInventoryVM).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
+}
+
+// scope holds the facts of one pass.
+type scope struct {
+	vm *infrav1.OLVMInventoryVM
+	// inventory is nil where it does not exist.
+	inventory *infrav1.OLVMInventory
+	workspace *workspace.Workspace
+	// session is nil where the engine cannot be used, and err says why. Set by reconcileEngine.
+	session *engine.Client
+	config  engine.Config
+	// spec of the VM, and what is to be made; nil where it cannot be rendered, and err says why. Set by
+	// reconcileConfiguration.
+	spec   infrav1.OLVMMachineSpec
+	built  *desired.Built
+	digest string
+	err    error
+	// missing reports that the engine has no such VM. Set by reconcileOwnership.
+	missing bool
+	// blocked is why a deletion must not go on; nil where it may.
+	blocked *blocker.Error
+}
+
+// as is what stands for the inventory where the way to the engine is asked for.
+func (s *scope) as() *infrav1.OLVMCluster { return connection.OfInventory(s.inventory) }
+
+// owner is the mark of the VM.
+func (s *scope) owner() ownermark.Owner {
+	return ownermark.Owner{Namespace: s.vm.Namespace, Name: s.vm.Name, UID: string(s.vm.UID)}
+}
+
+// requested reports whether a run may have made something.
+func (s *scope) requested() bool {
+	_, ok := s.vm.Annotations[infrav1.CreateRequestedAnnotation]
+	return ok
+}
+
+// Reconcile brings one OLVMInventoryVM forward.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	vm := &infrav1.OLVMInventoryVM{}
+	if err := r.Client.Get(ctx, req.NamespacedName, vm); apierrors.IsNotFound(err) {
+		return ctrl.Result{}, r.workspaces.Abandon(req.NamespacedName)
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventoryVM %s: %w", req.NamespacedName, err)
+	}
+
+	if vm.Spec.Provisioned == nil {
+		return ctrl.Result{}, nil // somebody else made the VM
+	}
+
+	s := &scope{vm: vm, inventory: &infrav1.OLVMInventory{}, workspace: r.workspaces.Open(vm, "")}
+	key := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.InventoryName}
+	if err := r.Client.Get(ctx, key, s.inventory); apierrors.IsNotFound(err) {
+		s.inventory = nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to get OLVMInventory %s: %w", key, err)
+	}
+
+	if s.inventory != nil && (annotations.HasPaused(s.inventory) ||
+		r.WatchFilterValue != "" && !labels.HasWatchLabel(s.inventory, r.WatchFilterValue)) {
+		return ctrl.Result{}, nil
+	}
+
+	return r.reconcile(ctx, s)
+}
+
+// reconcile brings an OLVMInventoryVM forward that is this manager's.
+func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, reterr error) {
+	if s.vm.DeletionTimestamp.IsZero() {
+		added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.vm, infrav1.InventoryVMFinalizer)
+		if err != nil || added {
+			return ctrl.Result{}, err
+		}
+	}
+
+	if ends, err := s.workspace.Paused(ctx, nil); err != nil || ends {
+		return ctrl.Result{}, err
+	}
+
+	helper, err := patch.NewHelper(s.vm, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("failed to prepare the patch: %w", err)
+	}
+
+	before := slices.Clone(s.vm.Status.Conditions)
+	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, s, helper, before)}) }()
+
+	if !s.vm.DeletionTimestamp.IsZero() {
+		return r.reconcileDelete(ctx, s)
+	}
+
+	return r.reconcileNormal(ctx, s)
+}
+
+// patch writes the status and records events.
+func (r *Reconciler) patch(ctx context.Context, s *scope, helper *patch.Helper, before []metav1.Condition) error {
+	updateStatus(s)
+
+	err := objectstatus.Patch(ctx, helper, r.Recorder, s.vm, before, vmConditions, nil)
+	if err != nil {
+		return objectstatus.IgnoreGone(err)
+	}
+
+	s.workspace.Recorded()
+
+	return nil
+}
+
+// reconcileNormal makes the VM. Once it is made, it is left alone: a claim changes what it is.
+func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := s.workspace.Observe(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if id := s.workspace.State.VMID(); id != "" && s.vm.Spec.VMID == "" {
+		s.vm.Spec.VMID = id
+	}
+
+	if s.applied() {
+		return ctrl.Result{}, nil
+	}
+
+	r.reconcileEngine(ctx, s)
+
+	if s.err == nil {
+		s.err = r.reconcileConfiguration(ctx, s)
+	}
+
+	if s.err == nil && !s.requested() {
+		if taken, err := r.reconcileConflict(ctx, s); err != nil || taken {
+			return ctrl.Result{}, err
+		}
+	}
+
+	if err := r.reconcileRun(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.err != nil {
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
+	return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+}
+
+// applied reports whether the VM is made.
+func (s *scope) applied() bool {
+	return s.workspace.State != nil && s.workspace.State.AppliedDigest != "" && s.vm.Spec.VMID != ""
+}
+
+// reconcileEngine finds the way to the engine.
+func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
+	if s.inventory == nil {
+		s.err = blocker.New(infrav1.InventoryNotFoundReason, "spec.inventoryName",
+			"OLVMInventory %s, which names the engine, does not exist; make it again", s.vm.Spec.InventoryName)
+		return
+	}
+
+	s.session, s.config, s.err = r.Engines.For(ctx, s.as())
+}
+
+// reconcileConfiguration decides what is to be made.
+func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error {
+	decided := *s.vm.Spec.Provisioned
+	if err := r.reconcileSpec(ctx, s); err != nil {
+		return err
+	}
+
+	nics, err := addressing.NICs(s.spec, infrav1.OLVMClusterSpec{})
+	if err != nil {
+		return inventory.InTemplate(decided.MachineTemplateName, err)
+	}
+
+	recorded := addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(decided), InUse: true}
+	given, _ := recorded.Given()
+	s.built, err = desired.Build(ctx, s.session, desired.Input{
+		Spec:      s.spec,
+		Cluster:   s.as().Spec,
+		VMName:    s.vm.Name,
+		Owner:     s.owner(),
+		Pooled:    true,
+		NICs:      nics,
+		Addresses: given,
+		Config:    s.config,
+	})
+	if err != nil {
+		return inventory.InTemplate(decided.MachineTemplateName, err)
+	}
+
+	files, err := s.built.Files(ctx, s.session, nil)
+	s.digest = files.Digest()
+
+	return err
+}
+
+// reconcileSpec reads what the VM is to be out of its template.
+func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
+	decided := *s.vm.Spec.Provisioned
+	template := &infrav1.OLVMMachineTemplate{}
+	key := client.ObjectKey{Namespace: s.vm.Namespace, Name: decided.MachineTemplateName}
+	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
+		return blocker.New(infrav1.MachineTemplateNotFoundReason, "spec.provisioned.machineTemplateName",
+			"there is no OLVMMachineTemplate %q; make it again, or delete this object", key.Name)
+	} else if err != nil {
+		return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
+	}
+
+	s.spec = inventory.MachineSpec(template.Spec.Template.Spec, s.inventory.Spec.VirtualMachines.Tag, decided)
+
+	return nil
+}
+
+// reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
+// others. Nothing was made for it yet.
+func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
+	held, err := r.addresses.HeldBeside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()))
+	if err != nil {
+		return false, err
+	}
+
+	nics, err := addressing.NICs(s.spec, infrav1.OLVMClusterSpec{})
+	if err != nil {
+		return false, err
+	}
+
+	allocation := addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(*s.vm.Spec.Provisioned)}
+	conflict := allocation.Conflict(held)
+	if conflict == "" {
+		return false, nil
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Choosing other addresses for a VM that is not made yet", "conflict", conflict)
+	if err := r.Client.Delete(ctx, s.vm); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", s.vm.Name, err)
+	}
+
+	return true, nil
+}
+
+// reconcileRun submits a run where one is needed.
+func (r *Reconciler) reconcileRun(ctx context.Context, s *scope) error {
+	request := workspace.Request{
+		Facts: workspace.Facts{
+			Ready:    s.err == nil && s.built != nil,
+			Digest:   s.digest,
+			MayExist: s.requested(),
+		},
+		// That a VM may exist must be known before anything can create one.
+		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: s.vm.Name},
+		Subject:     func() workspace.Subject { return r.subject(s) },
+	}
+	if s.inventory != nil {
+		request.Engine = connection.EngineKey(s.as())
+	}
+
+	return s.workspace.Apply(ctx, request)
+}
+
+// reconcileDelete deletes the VM, unless a cluster has it.
+func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result, error) {
+	switch {
+	case workspace.Moving(s.vm):
+		s.blocked = blocker.Deletion(0, "The object is being moved to another management cluster; its VM stays")
+		return ctrl.Result{}, nil
+	case controllerutil.ContainsFinalizer(s.vm, infrav1.InventoryFinalizer):
+		s.blocked = &blocker.Error{
+			Reason:  infrav1.WaitingForClaimsReason,
+			Message: "Waiting for the claim on the VM to end",
+		}
+
+		return ctrl.Result{}, nil
+	}
+
+	if err := s.workspace.Observe(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.requested() || !s.workspace.State.Empty() {
+		r.reconcileEngine(ctx, s)
+		r.reconcileOwnership(ctx, s)
+	}
+
+	// Its data disks are known by the template's; without it those stay that no state has.
+	var field *blocker.Error
+	if s.inventory != nil {
+		if err := r.reconcileSpec(ctx, s); err != nil && !errors.As(err, &field) {
+			return ctrl.Result{}, err
+		}
+	}
+
+	if s.blocked != nil {
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
+	return r.reconcileDestroy(ctx, s)
+}
+
+// reconcileOwnership makes sure that nobody has the VM before anything touches it: in the engine, too, where another
+// management cluster may have claimed it.
+func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
+	id := engine.ID(s.vm.Spec.VMID)
+	if s.session == nil || id == "" {
+		return
+	}
+
+	vm, err := s.session.VM(ctx, id)
+	if engine.IsNotFound(err) {
+		s.missing = true
+		return
+	}
+
+	var tags []engine.Tag
+	if err == nil {
+		tags, err = s.session.VMTags(ctx, id)
+	}
+
+	if err != nil {
+		s.session, s.err = nil, err
+		return
+	}
+
+	s.blocked = whyKept(*vm, tags, s.owner())
+}
+
+// whyKept is why a VM must not be deleted now; nil where it may be.
+func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
+	mark, tagged := inventory.MarkOn(engine.DescribedVM{VM: vm, Tags: tags})
+	found, ours := ownermark.InventoryOwnerOf(vm.CommentText())
+
+	switch {
+	case tagged:
+		return blocker.Deletion(retry, "VM %s (%s) is claimed by %s: its tag %s says so. It is deleted when that is "+
+			"gone", vm.Name, vm.ID, mark, inventory.TagName(vm.ID))
+	case !ours || !found.SameObject(of):
+		return blocker.Deletion(retry, "VM %s (%s) is not marked as this object's: its comment is %q. To delete it "+
+			"write %q there; to keep it remove the finalizer %s from this object",
+			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1.InventoryVMFinalizer)
+	case !vm.Status.Off() && !vm.Status.Busy():
+		return blocker.Deletion(retry, "VM %s (%s) is %s, and nobody has claimed it; power it off, and it is deleted",
+			vm.Name, vm.ID, vm.Status)
+	case vm.DeleteProtected != nil && *vm.DeleteProtected:
+		return blocker.Deletion(retry, "VM %s (%s) is protected against deletion; to delete it turn Delete Protection "+
+			"off in the engine", vm.Name, vm.ID)
+	}
+
+	return nil
+}
+
+// reconcileDestroy submits the run that destroys where one is needed, and lets the object go when nothing is left.
+func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Result, error) {
+	request := workspace.Request{
+		Facts:   workspace.Facts{Ready: s.session != nil, MayExist: !s.missing && s.requested()},
+		Subject: func() workspace.Subject { return r.subject(s) },
+	}
+	if s.inventory != nil {
+		request.Engine = connection.EngineKey(s.as())
+	}
+
+	if err := s.workspace.Destroy(ctx, request); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	if s.workspace.Action.Kind != workspace.Release {
+		return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+	}
+
+	if err := s.workspace.Remove(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	controllerutil.RemoveFinalizer(s.vm, infrav1.InventoryVMFinalizer)
+
+	return ctrl.Result{}, nil
+}

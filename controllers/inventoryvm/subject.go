@@ -1,0 +1,135 @@
+package inventoryvm
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
+	"github.com/capolvm/cluster-api-provider-olvm/render"
+)
+
+// vmSubject is a VM that is made for a pool, with its network interfaces, disks and tags.
+type vmSubject struct {
+	client     client.Client
+	vm         *infrav1.OLVMInventoryVM
+	session    *engine.Client
+	config     engine.Config
+	dataCenter string
+	comment    string
+	// spec and built are what is asked for; only set for Render.
+	spec  infrav1.OLVMMachineSpec
+	built *desired.Built
+}
+
+// subject copies from the scope what a run needs.
+func (r *Reconciler) subject(s *scope) *vmSubject {
+	return &vmSubject{
+		client:     r.Client,
+		vm:         s.vm.DeepCopy(),
+		session:    s.session,
+		config:     s.config,
+		dataCenter: s.inventory.Spec.OLVMDatacenterName,
+		comment:    s.owner().InventoryComment(),
+		spec:       s.spec,
+		built:      s.built,
+	}
+}
+
+// Render renders the VM, and adopts what an interrupted run may have made.
+func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
+	out := workspace.Configuration{
+		Owner:   s.comment,
+		Secrets: []string{s.config.Password},
+		Names:   []string{s.vm.Name},
+		Fresh:   state == nil && s.vm.Spec.VMID == "",
+		Guard:   guardVM,
+		Applied: s.recordVM,
+	}
+
+	inState := engine.ID(state.VMID())
+	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.vm.Name, s.spec)
+	if err == nil {
+		found, err = found.Of(s.comment, inState)
+	}
+
+	if err != nil {
+		return workspace.Configuration{}, err
+	}
+
+	out.Fresh = out.Fresh && found == nil
+	out.Files, err = s.built.Files(ctx, s.session, found)
+
+	return out, err
+}
+
+// guardVM refuses to delete or replace the VM: another management cluster may have claimed it by now.
+func guardVM(change terraform.Change) string {
+	if change.Type == "ovirt_vm" && (change.Action == "delete" || change.Action == "replace") {
+		return change.Action
+	}
+
+	return ""
+}
+
+// recordVM records the ID of the VM the moment it exists. If that fails, the state or a look by name finds it later.
+func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
+	if address != render.VMAddress.String() {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, retry)
+	defer cancel()
+
+	content := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"vmID":%q}}`, s.vm.UID, id)
+	target := &infrav1.OLVMInventoryVM{ObjectMeta: metav1.ObjectMeta{Namespace: s.vm.Namespace, Name: s.vm.Name}}
+	if err := s.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, content)); err != nil {
+		ctrl.Log.WithName("olvminventoryvm").Error(err, "Failed to record the VM of an OLVMInventoryVM",
+			"OLVMInventoryVM", client.ObjectKeyFromObject(s.vm), "vm", id)
+	}
+}
+
+// Outdated compares what was decided for the VM, which does not change in the life of an object.
+func (s *vmSubject) Outdated(current client.Object) bool {
+	vm, ok := current.(*infrav1.OLVMInventoryVM)
+
+	return !ok || !equality.Semantic.DeepEqual(vm.Spec.Provisioned, s.vm.Spec.Provisioned)
+}
+
+// RenderDestroy renders the provider alone.
+func (s *vmSubject) RenderDestroy() (workspace.Configuration, error) {
+	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
+
+	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+}
+
+// RemoveOrphans deletes the VM that no state has, when the object is deleted, and data disks that no state has.
+func (s *vmSubject) RemoveOrphans(
+	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
+) error {
+	left := desired.Orphan{
+		ID:         engine.ID(s.vm.Spec.VMID),
+		DataCenter: s.dataCenter,
+		Name:       s.vm.Name,
+		Comment:    s.comment,
+		DataDisks:  s.spec.VirtualMachine.DataDisks,
+	}
+	if operation == terraform.Destroy && before.Empty() {
+		if err := left.Remove(ctx, s.session); err != nil {
+			return err
+		}
+	}
+
+	return left.RemoveDisks(ctx, s.session, load)
+}

@@ -1,0 +1,297 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
+)
+
+// template writes an OLVMMachineTemplate of the site's machines; change may say more.
+func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
+	p.T.Helper()
+	out := &infrav1.OLVMMachineTemplate{ObjectMeta: p.Meta(name)}
+	out.Spec.Template.Spec = p.MachineSpec()
+	if change != nil {
+		change(&out.Spec.Template.Spec)
+	}
+
+	p.Create(out)
+}
+
+// provision has the inventory make these VMs.
+func (p *pool) provision(provisions ...infrav1.InventoryProvision) {
+	p.T.Helper()
+	testsite.Change(p.Site, p.inventory, func(i *infrav1.OLVMInventory) { i.Spec.Provision = provisions })
+}
+
+// newProvision is a pool with a template of small VMs, of which it makes count.
+func newProvision(t *testing.T, count int32) *pool {
+	t.Helper()
+	p := newPool(t)
+	p.template("small", nil)
+	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: &count})
+
+	return p
+}
+
+// available are the phases of a pool in which all VMs of these names can be claimed.
+func available(names ...string) map[string]string {
+	out := map[string]string{}
+	for _, name := range names {
+		out[name] = infrav1.InventoryVMAvailable
+	}
+
+	return out
+}
+
+// byName are the VMs of the engine.
+func (p *pool) byName() map[string]ovirtsim.VMInfo {
+	out := map[string]ovirtsim.VMInfo{}
+	for _, vm := range p.Sim.VMs() {
+		out[vm.Name] = vm
+	}
+
+	return out
+}
+
+// expectNoVMs waits until the engine has no VM, and the API server no state.
+func (p *pool) expectNoVMs() {
+	p.T.Helper()
+	p.Eventually("the engine is empty", func() error {
+		if left := p.Sim.VMs(); len(left) > 0 {
+			return fmt.Errorf("left are %+v", left)
+		}
+
+		if left := p.States(); len(left) > 0 {
+			return fmt.Errorf("left are %d states", len(left))
+		}
+
+		return nil
+	})
+}
+
+// TestRow57ProvisionOfAPool makes VMs of two flavors, one of each on each host, with MAC addresses and addresses of
+// ranges; claims one, deletes the inventory, and has what is claimed stay until it is released.
+func TestRow57ProvisionOfAPool(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	one := int32(1)
+	p.template("small", nil)
+	p.template("large", func(spec *infrav1.OLVMMachineSpec) {
+		spec.VirtualMachine.Memory = "8GB"
+		spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "data", Size: "1GB"}}
+	})
+	p.provision(
+		infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", CountPerHost: &one,
+			MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:0f"}},
+		infrav1.InventoryProvision{Name: "large", MachineTemplateName: "large", CountPerHost: &one,
+			MACAddresses: []string{"56:6f:00:00:02:00", "56:6f:00:00:02:02-56:6f:00:00:02:0f"}},
+	)
+
+	names := []string{
+		"lab-large-host-1-0", "lab-large-host-2-0", "lab-large-host-3-0",
+		"lab-small-host-1-0", "lab-small-host-2-0", "lab-small-host-3-0",
+	}
+	p.expectPhases(available(names...))
+	p.Expect(p.inventory, infrav1.ProvisionedCondition, "True/Provisioned")
+	check.Equal(t, "VMs", slices.Sorted(maps.Keys(p.byName())), names)
+	p.expectSpread(names)
+
+	m := p.machine("m-0", func(spec *infrav1.OLVMMachineSpec) {
+		spec.FromInventory.Selector.MatchLabels = map[string]string{infrav1.InventoryLabelPrefix + "host": "host-2"}
+	})
+	p.ExpectProvisioned(m)
+	check.Equal(t, "its VM", m.Spec.ProviderID, "olvm://"+p.byName()["lab-large-host-2-0"].ID)
+
+	p.Delete(p.inventory)
+	p.expectPhases(map[string]string{"lab-large-host-2-0": "Claimed m-0"})
+	check.Equal(t, "VMs", slices.Collect(maps.Keys(p.byName())), []string{"lab-large-host-2-0"})
+	check.Contains(t, "what the inventory waits for",
+		p.Expect(p.inventory, infrav1.DeletingCondition, "True/WaitingForClaims"), "lab-large-host-2-0")
+	p.ExpectProvisioned(m)
+
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.ExpectGone(p.inventory)
+	p.expectNoVMs()
+}
+
+// expectSpread checks that each VM is off and bound to the host that its name has, with a MAC address of the range of
+// its flavor, and an address of the template's that no other has.
+func (p *pool) expectSpread(names []string) {
+	p.T.Helper()
+	macs, addresses := map[string]bool{}, map[string]bool{}
+
+	for _, name := range names {
+		vm := p.byName()[name]
+		full, err := p.Session().VMInFull(p.T.Context(), engine.ID(vm.ID))
+		check.Error(p.T, err, "")
+		check.Equal(p.T, "power of "+name, full.Status, engine.VMDown)
+		check.Equal(p.T, "user data of "+name, full.Initialization.CustomScript+full.Initialization.HostName, "")
+		check.Contains(p.T, "comment of "+name, full.CommentText(), "capolvm inventory-vm="+p.Namespace+"/"+name+" uid=")
+
+		var object infrav1.OLVMInventoryVM
+		check.Error(p.T, p.Client.Get(p.T.Context(), client.ObjectKey{Namespace: p.Namespace, Name: name}, &object), "")
+		flavor, host := name[len("lab-"):len("lab-small")], strings.TrimSuffix(name[len("lab-small-"):], "-0")
+		check.Equal(p.T, "host label of "+name, object.Labels[infrav1.InventoryLabelPrefix+"host"], host)
+
+		nics, err := p.Session().NICs(p.T.Context(), engine.ID(vm.ID))
+		check.Error(p.T, err, "")
+		prefix := map[string]string{"small": "56:6f:00:00:01:0", "large": "56:6f:00:00:02:0"}[flavor]
+		check.Contains(p.T, "MAC address of "+name, nics[0].MAC.Address, prefix)
+		macs[nics[0].MAC.Address] = true
+		address := full.Initialization.NICs.Items[0].IP.Address
+		check.Contains(p.T, "address of "+name, address, "10.0.0.1")
+		addresses[address] = true
+	}
+
+	check.Length(p.T, "MAC addresses", slices.Collect(maps.Keys(macs)), len(names))
+	check.Length(p.T, "addresses", slices.Collect(maps.Keys(addresses)), len(names))
+}
+
+// TestProvisionedVMsAreKeptAtCount deletes VMs behind the inventory's back, and lowers and raises its count.
+func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
+	t.Parallel()
+	p := newProvision(t, 2)
+	p.expectPhases(available("lab-small-0", "lab-small-1"))
+	lost := p.byName()["lab-small-0"].ID
+	check.Error(t, p.Session().DeleteVM(t.Context(), engine.ID(lost)), "")
+	wake(p)
+	p.Eventually("another VM", func() error {
+		if now := p.byName()["lab-small-0"].ID; now == "" || now == lost {
+			return fmt.Errorf("it is %q", now)
+		}
+
+		return nil
+	})
+	p.expectPhases(available("lab-small-0", "lab-small-1"))
+
+	p.inventory.Spec.Provision[0].Count = new(int32(1))
+	p.provision(p.inventory.Spec.Provision...)
+	p.expectPhases(available("lab-small-0"))
+
+	p.inventory.Spec.Provision[0].Count = new(int32(2))
+	p.provision(p.inventory.Spec.Provision...)
+	p.expectPhases(available("lab-small-0", "lab-small-1"))
+
+	p.provision()
+	p.expectNoVMs()
+	p.Eventually("the condition is gone", func() error {
+		check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(p.inventory), p.inventory), "")
+
+		for _, c := range p.inventory.Status.Conditions {
+			if c.Type == infrav1.ProvisionedCondition {
+				return fmt.Errorf("it is %s", c.Reason)
+			}
+		}
+
+		return nil
+	})
+}
+
+// TestAProvisionedVMIsMadeAgainAfterItsMachine has no machine boot the disk of another's.
+func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
+	t.Parallel()
+	p := newProvision(t, 1)
+	p.expectPhases(available("lab-small-0"))
+	first := p.byName()["lab-small-0"].ID
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	check.Equal(t, "provider ID", m.Spec.ProviderID, "olvm://"+first)
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.Eventually("another VM", func() error {
+		if now := p.byName()["lab-small-0"].ID; now == "" || now == first {
+			return fmt.Errorf("it is %q", now)
+		}
+
+		return nil
+	})
+	p.expectPhases(available("lab-small-0"))
+}
+
+// TestProvisionedVMsOfAnotherTemplate are made again when nobody has them.
+func TestProvisionedVMsOfAnotherTemplate(t *testing.T) {
+	t.Parallel()
+	p := newProvision(t, 2)
+	p.expectPhases(available("lab-small-0", "lab-small-1"))
+	m := p.machine("m-0", nil)
+	p.ExpectProvisioned(m)
+	p.template("other", func(spec *infrav1.OLVMMachineSpec) { spec.VirtualMachine.Memory = "8GB" })
+	p.inventory.Spec.Provision[0].MachineTemplateName = "other"
+	p.provision(p.inventory.Spec.Provision...)
+
+	p.expectMemory("lab-small-1", 8)
+	p.expectMemory("lab-small-0", 4)
+	p.expectPhases(map[string]string{"lab-small-0": "Claimed m-0", "lab-small-1": "Available"})
+	p.Delete(m)
+	p.ExpectGone(m)
+	p.expectMemory("lab-small-0", 8)
+}
+
+// expectMemory waits until a VM has so much memory, in GiB.
+func (p *pool) expectMemory(name string, want int64) {
+	p.T.Helper()
+	p.Eventually("memory of "+name, func() error {
+		vm, err := p.Session().VM(context.Background(), engine.ID(p.byName()[name].ID))
+		if err == nil && *vm.Memory>>30 != want {
+			err = fmt.Errorf("it is %d", *vm.Memory)
+		}
+
+		return err
+	})
+}
+
+// TestProvisionSaysWhatIsWrong has conditions that name the field, and go on once it is mended.
+func TestProvisionSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	p.template("claims", func(spec *infrav1.OLVMMachineSpec) {
+		*spec = infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{Inventory: "lab"}}
+	})
+	p.template("mac", func(spec *infrav1.OLVMMachineSpec) { spec.OLVMNetwork.MACAddress = "56:6f:00:00:01:00" })
+	p.template("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
+	p.template("small", nil)
+
+	for _, c := range []struct {
+		provision infrav1.InventoryProvision
+		want      string
+		message   string
+	}{
+		{infrav1.InventoryProvision{MachineTemplateName: "none"}, "False/MachineTemplateNotFound",
+			`spec.provision[0].machineTemplateName: there is no OLVMMachineTemplate "none"`},
+		{infrav1.InventoryProvision{MachineTemplateName: "claims"}, "False/ProvisionInvalid",
+			"OLVMMachineTemplate claims spec.template.spec.fromInventory: a VM of a pool is made"},
+		{infrav1.InventoryProvision{MachineTemplateName: "mac"}, "False/ProvisionInvalid",
+			"OLVMMachineTemplate mac spec.template.spec.olvmNetwork.macAddress: all VMs of the template"},
+		{infrav1.InventoryProvision{MachineTemplateName: "small", MACAddresses: []string{"56:6f:00:00:01:00"}},
+			"False/MACAddressesExhausted", "spec.provision[0].macAddresses: all MAC addresses of 56:6f:00:00:01:00"},
+		{infrav1.InventoryProvision{MachineTemplateName: "wrong"}, "False/Provisioning",
+			"OLVMMachineTemplate wrong spec.template.spec.vmTemplateName: "},
+		{infrav1.InventoryProvision{MachineTemplateName: "small"}, "True/Provisioned", ""},
+	} {
+		c.provision.Name, c.provision.Count = "small", new(int32(2))
+		p.provision(c.provision)
+		p.Eventually("the condition says "+c.message, func() error {
+			got := p.Expect(p.inventory, infrav1.ProvisionedCondition, c.want)
+			if !strings.Contains(got, c.message) {
+				return fmt.Errorf("it says %q", got)
+			}
+
+			return nil
+		})
+	}
+
+	p.expectPhases(available("lab-small-0", "lab-small-1"))
+}

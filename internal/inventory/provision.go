@@ -1,0 +1,347 @@
+package inventory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// ProvisionPlan is what is to be done so that an inventory has the VMs that it makes.
+type ProvisionPlan struct {
+	// Make are the VMs that are missing, by the names of their OLVMInventoryVMs.
+	Make []NewVM
+	// Remove are the names of OLVMInventoryVMs that are too many, or of another template, and that nobody has.
+	Remove []string
+	// Wanted counts the VMs that there should be.
+	Wanted int
+}
+
+// NewVM is a VM that is to be made.
+type NewVM struct {
+	Name string
+	// Index of the provision in the OLVMInventory, and the host that the VM is bound to; empty for none.
+	Index    int
+	HostName string
+}
+
+// PlanProvision decides which VMs an inventory lacks and which are too many. hosts are the names of the hosts by the
+// names of the provisions with countPerHost. taken are the names of all OLVMInventoryVMs of the namespace, and there
+// those of the inventory.
+//
+// One that is being deleted counts until it is gone: what it has is free then. Claimed ones stay, and those with the
+// lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those that
+// are not made yet at once.
+func PlanProvision(
+	pool *infrav1.OLVMInventory, hosts map[string][]string, there []infrav1.OLVMInventoryVM, taken map[string]bool,
+) ProvisionPlan {
+	p := &provisioner{pool: pool, left: map[bucket][]*infrav1.OLVMInventoryVM{}, taken: maps.Clone(taken)}
+
+	for i := range there {
+		if of := there[i].Spec.Provisioned; of != nil {
+			key := bucket{of.Name, of.HostName}
+			p.left[key] = append(p.left[key], &there[i])
+			p.busy = p.busy || !there[i].DeletionTimestamp.IsZero() || !Made(&there[i])
+		}
+	}
+
+	for i, provision := range pool.Spec.Provision {
+		if provision.CountPerHost == nil {
+			p.fill(i, "", provision.Count)
+			continue
+		}
+
+		for _, host := range hosts[provision.Name] {
+			p.fill(i, host, provision.CountPerHost)
+		}
+	}
+
+	for _, extra := range p.left { // of provisions and hosts that are not asked for any more
+		for _, vm := range extra {
+			p.remove(vm)
+		}
+	}
+
+	if p.outdated != "" && !p.busy && len(p.plan.Make)+len(p.plan.Remove) == 0 {
+		p.plan.Remove = []string{p.outdated}
+	}
+
+	slices.Sort(p.plan.Remove)
+
+	return p.plan
+}
+
+// bucket is a provision, on a host where there is a count for each.
+type bucket struct{ provision, host string }
+
+type provisioner struct {
+	pool *infrav1.OLVMInventory
+	// left are the VMs that were not looked at yet, and taken the names of objects.
+	left  map[bucket][]*infrav1.OLVMInventoryVM
+	taken map[string]bool
+	// busy reports that a VM is being made or deleted, and outdated is one of another template; empty for none.
+	busy     bool
+	outdated string
+	plan     ProvisionPlan
+}
+
+// fill brings a bucket to its count.
+func (p *provisioner) fill(index int, host string, count *int32) {
+	wanted := 0
+	if count != nil {
+		wanted = int(*count)
+	}
+
+	p.plan.Wanted += wanted
+	provision := p.pool.Spec.Provision[index]
+	key := bucket{provision.Name, host}
+	has := p.left[key]
+	delete(p.left, key)
+	slices.SortFunc(has, func(a, b *infrav1.OLVMInventoryVM) int {
+		return cmp.Or(cmp.Compare(btoi(taken(b)), btoi(taken(a))), compareNames(a.Name, b.Name))
+	})
+
+	for _, vm := range has[min(len(has), wanted):] {
+		p.remove(vm)
+	}
+
+	for _, vm := range has[:min(len(has), wanted)] {
+		switch current := vm.Spec.Provisioned.MachineTemplateName == provision.MachineTemplateName; {
+		case current || taken(vm):
+		case !Made(vm): // nobody can claim it yet
+			p.remove(vm)
+		case p.outdated == "":
+			p.outdated = vm.Name
+		}
+	}
+
+	prefix := p.pool.Name + "-" + provision.Name + "-"
+	if host != "" {
+		prefix += strings.Trim(unfit.ReplaceAllString(strings.ToLower(host), "-"), ".-") + "-"
+	}
+
+	for number, missing := 0, wanted-len(has); missing > 0; number++ {
+		name := prefix + strconv.Itoa(number)
+		if p.taken[name] {
+			continue
+		}
+
+		p.taken[name] = true
+		p.plan.Make = append(p.plan.Make, NewVM{Name: name, Index: index, HostName: host})
+		missing--
+	}
+}
+
+// remove has a VM deleted that nobody has.
+func (p *provisioner) remove(vm *infrav1.OLVMInventoryVM) {
+	if vm.Spec.ClaimRef == nil && vm.DeletionTimestamp.IsZero() {
+		p.plan.Remove = append(p.plan.Remove, vm.Name)
+	}
+}
+
+// taken reports whether a VM cannot be deleted now, or is already.
+func taken(vm *infrav1.OLVMInventoryVM) bool {
+	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero()
+}
+
+// compareNames has pool-2 before pool-10.
+func compareNames(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+
+// Made reports whether the VM of an OLVMInventoryVM is there, with all that it is to have. What others made is.
+func Made(vm *infrav1.OLVMInventoryVM) bool {
+	if vm.Spec.Provisioned == nil {
+		return true
+	}
+
+	return vm.Spec.VMID != "" && slices.ContainsFunc(vm.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == infrav1.InfrastructureAppliedCondition && c.Status == metav1.ConditionTrue
+	})
+}
+
+// MachineSpec is the spec of a VM that is made for a pool: that of the template, with the pool's tag and with what was
+// decided for this VM.
+func MachineSpec(
+	template infrav1.OLVMMachineSpec, tag string, decided infrav1.ProvisionedVM,
+) infrav1.OLVMMachineSpec {
+	out := *template.DeepCopy()
+	if !slices.Contains(out.VirtualMachine.Tags, tag) {
+		out.VirtualMachine.Tags = append(out.VirtualMachine.Tags, tag)
+	}
+
+	if decided.HostName != "" {
+		out.VirtualMachine.Placement = infrav1.Placement{HostNames: []string{decided.HostName}}
+	}
+
+	for i, network := range addressing.Networks(out) {
+		at := slices.IndexFunc(decided.NICs, func(n infrav1.ProvisionedNIC) bool { return n.Name == network.VNICName })
+		if at < 0 || decided.NICs[at].MACAddress == "" {
+			continue
+		}
+
+		if i == 0 {
+			out.OLVMNetwork.MACAddress = decided.NICs[at].MACAddress
+		} else {
+			out.AdditionalNetworks[i-1].MACAddress = decided.NICs[at].MACAddress
+		}
+	}
+
+	return out
+}
+
+// Decide gives a VM of a provision its MAC addresses and static addresses: the lowest that nobody has. What it takes is
+// added to macs and held. The error is a *blocker.Error that names the field of the OLVMInventory or of the template.
+func Decide(
+	pool *infrav1.OLVMInventory,
+	vm NewVM,
+	template infrav1.OLVMMachineSpec,
+	macs map[string]bool,
+	held addressing.Held,
+) (*infrav1.ProvisionedVM, error) {
+	provision := pool.Spec.Provision[vm.Index]
+	field := fmt.Sprintf("spec.provision[%d].", vm.Index)
+	out := &infrav1.ProvisionedVM{
+		Name:                provision.Name,
+		MachineTemplateName: provision.MachineTemplateName,
+		HostName:            vm.HostName,
+	}
+	nics, err := provisionedNICs(template)
+	if err != nil {
+		return nil, InTemplate(provision.MachineTemplateName, err)
+	}
+
+	addresses, err := addressing.Allocation{NICs: nics}.Allocate(held)
+	if err != nil {
+		return nil, InTemplate(provision.MachineTemplateName, err)
+	}
+
+	for _, nic := range nics {
+		decided := infrav1.ProvisionedNIC{Name: nic.VNICName, NetworkName: nic.NetworkName}
+		if decided.MACAddress, err = freeMAC(provision.MACAddresses, macs, field+"macAddresses"); err != nil {
+			return nil, err
+		}
+
+		for _, address := range addresses[nic.VNICName] {
+			decided.Addresses = append(decided.Addresses, address.String())
+		}
+
+		if decided.MACAddress != "" || len(decided.Addresses) > 0 {
+			out.NICs = append(out.NICs, decided)
+		}
+	}
+
+	return out, nil
+}
+
+// InTemplate is an error about the machine that a template describes, with the field of the template.
+func InTemplate(name string, err error) error {
+	var field *blocker.Error
+	if !errors.As(err, &field) || !strings.HasPrefix(field.Field, "spec.") {
+		return err
+	}
+
+	out := *field
+	out.Field = "OLVMMachineTemplate " + name + " spec.template." + field.Field
+
+	return &out
+}
+
+// provisionedNICs are the network interfaces of a VM that is made for a pool, which no cluster has.
+func provisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error) {
+	if template.FromInventory != nil {
+		return nil, blocker.New(infrav1.ProvisionInvalidReason, "spec.fromInventory",
+			"a VM of a pool is made, and not claimed; remove it, or name another template")
+	}
+
+	nics, err := addressing.NICs(template, infrav1.OLVMClusterSpec{})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, nic := range nics {
+		switch {
+		case nic.MACAddress != "":
+			return nil, blocker.New(infrav1.ProvisionInvalidReason, nic.Field+"macAddress",
+				"all VMs of the template would have %s; remove it, and write spec.provision.macAddresses in the "+
+					"OLVMInventory", nic.MACAddress)
+		case nic.Guest != nil && len(nic.Guest.FromPools) > 0:
+			return nil, blocker.New(infrav1.ProvisionInvalidReason, nic.Guest.Field+".addressesFromPools",
+				"IPAM providers give addresses to machines of clusters; write ranges in ipv4 or ipv6")
+		}
+	}
+
+	return nics, nil
+}
+
+var macPattern = regexp.MustCompile(`^([0-9a-f]{12})(?:-([0-9a-f]{12}))?$`)
+
+// freeMAC is the first MAC address of the ranges that is not in use; empty where there are no ranges.
+func freeMAC(ranges []string, used map[string]bool, field string) (string, error) {
+	for i, text := range ranges {
+		first, last, err := macRange(text)
+		if err != nil {
+			return "", blocker.New(infrav1.ProvisionInvalidReason, fmt.Sprintf("%s[%d]", field, i), "%v", err)
+		}
+
+		for number := first; number <= last; number++ {
+			if mac := formatMAC(number); !used[mac] {
+				used[mac] = true
+				return mac, nil
+			}
+		}
+	}
+
+	if len(ranges) == 0 {
+		return "", nil
+	}
+
+	return "", blocker.New(infrav1.MACAddressesExhaustedReason, field,
+		"all MAC addresses of %s are in use; add some", strings.Join(ranges, ", "))
+}
+
+// macRange reads a MAC address, or a range of them. Addresses of groups are none of a network interface.
+func macRange(text string) (first, last uint64, err error) {
+	match := macPattern.FindStringSubmatch(strings.ToLower(strings.ReplaceAll(text, ":", "")))
+	if match == nil {
+		return 0, 0, fmt.Errorf("%q is neither a MAC address nor a range a-b", text)
+	}
+
+	const hex, bits = 16, 48
+	if first, err = strconv.ParseUint(match[1], hex, bits); err != nil {
+		return 0, 0, fmt.Errorf("%q is no MAC address: %w", match[1], err)
+	}
+
+	if last, err = strconv.ParseUint(cmp.Or(match[2], match[1]), hex, bits); err != nil {
+		return 0, 0, fmt.Errorf("%q is no MAC address: %w", match[2], err)
+	}
+
+	const group = 1 << 40
+	switch {
+	case last < first:
+		return 0, 0, fmt.Errorf("%q ends before it begins", text)
+	case first&group != 0 || first>>40 != last>>40:
+		return 0, 0, fmt.Errorf("%q has addresses of groups, whose first byte is odd", text)
+	}
+
+	return first, last, nil
+}
+
+func formatMAC(number uint64) string {
+	text := fmt.Sprintf("%012x", number)
+
+	var parts []string
+	for i := 0; i < len(text); i += 2 {
+		parts = append(parts, text[i:i+2])
+	}
+
+	return strings.Join(parts, ":")
+}

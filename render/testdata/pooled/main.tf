@@ -1,0 +1,127 @@
+resource "ovirt_vm" "this" {
+  name                      = "demo-md-0-x7k2p"
+  comment                   = "capolvm owner default/demo-md-0-x7k2p 5f0c"
+  description               = "made \"by\" $${us} <&&>"
+  cluster_id                = "11111111-1111-4111-8111-111111111111"
+  template_id               = "22222222-2222-4222-8222-222222222222"
+  clone                     = true
+  cpu_cores                 = 2
+  cpu_sockets               = 1
+  cpu_threads               = 1
+  cpu_mode                  = "host_passthrough"
+  memory                    = 17179869184
+  guaranteed_memory         = 8589934592
+  maximum_memory            = 34359738368
+  memory_ballooning         = false
+  huge_pages                = 2048
+  vm_type                   = "high_performance"
+  os_type                   = "ol_9x64"
+  serial_console            = true
+  soundcard_enabled         = false
+  placement_policy_affinity = "pinned"
+  placement_policy_host_ids = ["55555555-5555-4555-8555-555555555551"]
+
+  template_disk_attachment_override {
+    disk_id           = "66666666-6666-4666-8666-666666666666"
+    format            = "raw"
+    provisioning      = "non-sparse"
+    storage_domain_id = "77777777-7777-4777-8777-777777777777"
+  }
+
+  lifecycle {
+    # What a guest reads at its first boot, what it is, and where its disks came from, matters once.
+    ignore_changes = [initialization_custom_script, initialization_hostname, initialization_nic, template_id, template_disk_attachment_override, clone, os_type, comment]
+  }
+}
+
+resource "ovirt_nic" "nic1" {
+  vm_id           = ovirt_vm.this.id
+  name            = "nic1"
+  vnic_profile_id = "33333333-3333-4333-8333-333333333333"
+}
+
+resource "ovirt_nic" "nic2" {
+  vm_id           = ovirt_vm.this.id
+  name            = "storage"
+  vnic_profile_id = "33333333-3333-4333-8333-333333333333"
+  mac             = "56:6f:1a:00:00:01"
+  interface       = "e1000e"
+
+  depends_on = [ovirt_nic.nic1]
+
+  lifecycle {
+    # Hardware of a VM that runs is not exchanged.
+    ignore_changes = [mac, interface]
+  }
+}
+
+resource "ovirt_vm_disks_resize" "root" {
+  vm_id = ovirt_vm.this.id
+  size  = 107374182400
+}
+
+# A disk without its VM could not be told from one that somebody else made.
+resource "ovirt_disk" "data" {
+  for_each = {
+    "etcd" = {
+      alias             = "demo-md-0-x7k2p_etcd"
+      format            = "raw"
+      size              = 10737418240
+      sparse            = false
+      storage_domain_id = "77777777-7777-4777-8777-777777777777"
+    }
+  }
+
+  alias             = each.value.alias
+  size              = each.value.size
+  format            = each.value.format
+  sparse            = each.value.sparse
+  storage_domain_id = each.value.storage_domain_id
+
+  depends_on = [ovirt_vm.this]
+
+  lifecycle {
+    # Where a disk was made is not undone by a template that moves.
+    ignore_changes = [format, sparse, storage_domain_id]
+  }
+}
+
+resource "ovirt_disk_attachment" "data" {
+  for_each = {
+    "etcd" = "virtio"
+  }
+
+  vm_id          = ovirt_vm.this.id
+  disk_id        = ovirt_disk.data[each.key].id
+  disk_interface = each.value
+  active         = true
+  bootable       = false
+
+  depends_on = [ovirt_vm_disks_resize.root]
+}
+
+resource "ovirt_vm_graphics_consoles" "none" {
+  vm_id = ovirt_vm.this.id
+}
+
+# By its tag the VM becomes one of the pool, which others see too: last, when it is complete.
+resource "ovirt_vm_tag" "this" {
+  for_each = toset(["55555555-5555-4555-8555-555555555555"])
+  vm_id    = ovirt_vm.this.id
+  tag_id   = each.value
+
+  depends_on = [ovirt_nic.nic1, ovirt_nic.nic2, ovirt_vm_disks_resize.root, ovirt_disk.data, ovirt_disk_attachment.data, ovirt_vm_graphics_consoles.none]
+}
+
+output "vm_id" {
+  description = "UUID of the VM."
+  value       = ovirt_vm.this.id
+}
+
+output "nic_ids" {
+  description = "UUIDs of the network interfaces, by name."
+  value = {
+    "nic1"    = ovirt_nic.nic1.id
+    "storage" = ovirt_nic.nic2.id
+  }
+}

@@ -1,0 +1,13 @@
+variable "ovirt_username" {
+  description = "User of the engine, with its domain."
+  type        = string
+  sensitive   = true
+  ephemeral   = true
+}
+
+variable "ovirt_password" {
+  description = "Password of the user. Ephemeral: neither plan nor state holds it."
+  type        = string
+  sensitive   = true
+  ephemeral   = true
+}
