@@ -278,3 +278,94 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 
 	check.Equal(w.t, "VMs that are there", found, len(ids))
 }
+
+// TestRow42AClusterClassOfAPool has the shipped ClusterClass make a cluster whose machines take their VMs from
+// inventories, and keep one for later.
+func TestRow42AClusterClassOfAPool(t *testing.T) {
+	t.Parallel()
+	const name = "pooled-class"
+	w := prepare(t, name)
+	w.applyTemplates(78, nil, func(object *unstructured.Unstructured) {
+		if object.GetKind() == "Cluster" {
+			check.Error(t, takeFromPools(object), "")
+		}
+	}, "clusterclass-olvm.yaml", "cluster-template-topology.yaml")
+
+	w.eventually("the templates", func() error {
+		var templates infrav1.OLVMMachineTemplateList
+		owned := client.MatchingLabels{clusterv1.ClusterNameLabel: name}
+		err := w.plane.Client.List(context.Background(), &templates, client.InNamespace(w.namespace), owned)
+		if err != nil {
+			return err
+		}
+
+		want := map[string]string{"masters": "", "workers": "10.0.0.0/24"}
+
+		for i := range templates.Items {
+			spec := templates.Items[i].Spec.Template.Spec
+			if spec.FromInventory == nil || spec.VMTemplateName != "" || spec.VirtualMachine.Memory != "" {
+				return fmt.Errorf("template %s is %+v", templates.Items[i].Name, spec)
+			}
+
+			subnet := ""
+			if ipv4 := spec.VirtualMachine.Network.IPv4; ipv4 != nil {
+				subnet = ipv4.Subnet
+			}
+
+			if got, ok := want[spec.FromInventory.Inventory]; !ok || got != subnet {
+				return fmt.Errorf("template %s is of %s with %q", templates.Items[i].Name, spec.FromInventory.Inventory, subnet)
+			}
+
+			delete(want, spec.FromInventory.Inventory)
+		}
+
+		if len(want) > 0 {
+			return fmt.Errorf("there is none of %v", want)
+		}
+
+		return nil
+	})
+
+	var clusters infrav1.OLVMClusterList
+	check.Error(t, w.plane.Client.List(t.Context(), &clusters, client.InNamespace(w.namespace)), "")
+	check.Length(t, "OLVMClusters", clusters.Items, 1)
+	check.Equal(t, "what is kept", clusters.Items[0].Spec.Standby[0].Inventory, "workers")
+	w.delete()
+}
+
+// takeFromPools has the machines of a Cluster with a topology take their VMs from inventories.
+func takeFromPools(cluster *unstructured.Unstructured) error {
+	path := []string{"spec", "topology", "variables"}
+	variables, _, err := unstructured.NestedSlice(cluster.Object, path...)
+	if err != nil {
+		return err
+	}
+
+	pools := map[string]any{
+		"controlPlaneMachines": map[string]any{"fromInventory": map[string]any{"inventory": "masters"}},
+		"workerMachines": map[string]any{
+			"fromInventory": map[string]any{"inventory": "workers", "topologyKey": "example.com/rack"},
+			"network": map[string]any{"ipv4": map[string]any{
+				"subnet": "10.0.0.0/24", "ipAddresses": []any{"10.0.0.10-10.0.0.19"},
+			}},
+		},
+	}
+	out := []any{map[string]any{"name": "standby", "value": []any{map[string]any{
+		"name": "spare", "role": "Worker", "inventory": "workers", "count": int64(1),
+	}}}}
+
+	for _, variable := range variables {
+		one, ok := variable.(map[string]any)
+		if !ok {
+			return fmt.Errorf("a variable is %T", variable)
+		}
+
+		if value, ok := pools[fmt.Sprint(one["name"])]; ok {
+			one["value"] = value
+		}
+
+		out = append(out, one)
+	}
+
+	return unstructured.SetNestedSlice(cluster.Object, out, path...)
+}

@@ -21,7 +21,7 @@ import (
 
 // reconcileClaims decides who gets which VM, and records it on the OLVMInventoryVMs before the engine knows it.
 func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
-	groups, clusters, err := r.groupsOf(ctx, s)
+	groups, err := r.groupsOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 
 	if !s.inventory.DeletionTimestamp.IsZero() {
 		groups = nil // what is reserved is given back, and nothing is claimed
-	} else if err := r.recover(ctx, s, clusters); err != nil {
+	} else if err := r.recover(ctx, s); err != nil {
 		return err
 	}
 
@@ -45,7 +45,7 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 		vms = append(vms, s.candidate(e))
 	}
 
-	s.plan = inventory.Schedule(vms, groups, clusters)
+	s.plan = inventory.Schedule(vms, groups, s.active)
 
 	return r.apply(ctx, s)
 }
@@ -66,14 +66,14 @@ func (s *scope) candidate(e *entry) inventory.VM {
 
 // recover takes over claims that the engine has and the management cluster does not know any more: after it was lost
 // and made anew from a backup. Only what is here can have a claim.
-func (r *Reconciler) recover(ctx context.Context, s *scope, clusters map[string]bool) error {
+func (r *Reconciler) recover(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		if e.vm == nil || e.object.Spec.ClaimRef != nil {
 			continue
 		}
 
 		mark, tagged := inventory.MarkOn(*e.vm)
-		if !tagged || mark.Namespace != s.inventory.Namespace || !clusters[mark.Cluster] {
+		if !tagged || mark.Namespace != s.inventory.Namespace || !s.active[mark.Cluster] {
 			continue
 		}
 

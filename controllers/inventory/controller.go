@@ -154,10 +154,12 @@ type scope struct {
 	provision provisionFacts
 	// entries are the OLVMInventoryVMs with the VMs that they are for, by name. Set by reconcileObjects.
 	entries []*entry
-	// machines are the OLVMMachines that want a VM of the pool, by name, and clusters those of the namespace. Set by
-	// reconcileClaims.
+	// clusters are the Clusters of the namespace, by name, and active those that are not paused; moving is the name of
+	// one whose spec.paused is true, as clusterctl move has it; empty where there is none. Set by reconcileClusters.
+	clusters, active map[string]bool
+	moving           string
+	// machines are the OLVMMachines that want a VM of the pool, by name. Set by reconcileClaims.
 	machines map[string]*infrav1.OLVMMachine
-	clusters map[string]bool
 	plan     inventory.Plan
 	// decided reports that the pass came to its end with an engine: what it has counted is true.
 	decided bool
@@ -224,6 +226,10 @@ func (r *Reconciler) ours(pool *infrav1.OLVMInventory) bool {
 // reconcile looks at the pool, decides the claims, and makes them true in the engine.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
 	r.reconcileEngine(ctx, s)
+
+	if err := r.reconcileClusters(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 
 	if err := r.reconcileObjects(ctx, s); err != nil {
 		return ctrl.Result{}, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,17 +31,16 @@ type member struct {
 	maker *metav1.OwnerReference
 }
 
-// groupsOf are the groups of machines that want VMs of the pool, the oldest first, and the clusters that can be seen:
-// those that are not paused.
-func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group, map[string]bool, error) {
-	clusters, err := r.clusters(ctx, s)
+// groupsOf are the groups of machines that want VMs of the pool, the oldest first. The scope gets the machines.
+func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group, error) {
+	olvmClusters, err := r.olvmClusters(ctx, s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
-	members, err := r.members(ctx, s, clusters)
+	members, err := r.members(ctx, s, olvmClusters)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 
 	var out []inventory.Group
@@ -48,15 +48,13 @@ func (r *Reconciler) groupsOf(ctx context.Context, s *scope) ([]inventory.Group,
 	for _, group := range together(members) {
 		made, err := r.groups(ctx, group)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 
 		out = append(out, made...)
 	}
 
-	standby, err := r.standby(ctx, s, clusters)
-
-	return append(out, standby...), clusters, err
+	return append(out, s.standby(olvmClusters)...), nil
 }
 
 // sameEngine reports whether a cluster is on the engine of the inventory.
@@ -64,19 +62,20 @@ func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
 	return connection.EngineKey(c) == connection.EngineKey(connection.OfInventory(s.inventory))
 }
 
-// elsewhere are the clusters of the namespace that are on another engine, by name: a VM of this one is of no use to
-// their machines, whose own conditions say so.
-func (r *Reconciler) elsewhere(ctx context.Context, s *scope) (map[string]bool, error) {
+// olvmClusters are those of the namespace that are on the engine of the inventory, and whose Clusters are not paused,
+// by the names of these. A VM of this engine is of no use to machines of others, whose own conditions say so.
+func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*infrav1.OLVMCluster, error) {
 	var list infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
 	}
 
-	out := map[string]bool{}
+	out := map[string]*infrav1.OLVMCluster{}
 
 	for i := range list.Items {
-		if !s.sameEngine(&list.Items[i]) {
-			out[list.Items[i].Labels[clusterv1.ClusterNameLabel]] = true
+		name := list.Items[i].Labels[clusterv1.ClusterNameLabel]
+		if s.active[name] && s.sameEngine(&list.Items[i]) {
+			out[name] = &list.Items[i]
 		}
 	}
 
@@ -84,18 +83,12 @@ func (r *Reconciler) elsewhere(ctx context.Context, s *scope) (map[string]bool, 
 }
 
 // standby are the VMs that clusters keep for later.
-func (r *Reconciler) standby(ctx context.Context, s *scope, clusters map[string]bool) ([]inventory.Group, error) {
-	var list infrav1.OLVMClusterList
-	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list OLVMClusters: %w", err)
-	}
-
+func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
 	var out []inventory.Group
 
-	for i := range list.Items {
-		c := &list.Items[i]
-		name := c.Labels[clusterv1.ClusterNameLabel]
-		if !c.DeletionTimestamp.IsZero() || !clusters[name] || !s.sameEngine(c) {
+	for _, name := range slices.Sorted(maps.Keys(olvmClusters)) {
+		c := olvmClusters[name]
+		if !c.DeletionTimestamp.IsZero() {
 			continue
 		}
 
@@ -118,40 +111,41 @@ func (r *Reconciler) standby(ctx context.Context, s *scope, clusters map[string]
 		}
 	}
 
-	return out, nil
+	return out
 }
 
-// clusters of the namespace that are not paused, by name. The scope gets all.
-func (r *Reconciler) clusters(ctx context.Context, s *scope) (map[string]bool, error) {
+// reconcileClusters notes the Clusters of the namespace, and which of them are not paused.
+func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
 	var list clusterv1.ClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
-		return nil, fmt.Errorf("failed to list Clusters: %w", err)
+		return fmt.Errorf("failed to list Clusters: %w", err)
 	}
 
-	s.clusters = map[string]bool{}
-	out := map[string]bool{}
+	s.clusters, s.active = map[string]bool{}, map[string]bool{}
 
 	for i := range list.Items {
-		s.clusters[list.Items[i].Name] = true
-		if !annotations.IsPaused(&list.Items[i], &list.Items[i]) {
-			out[list.Items[i].Name] = true
+		c := &list.Items[i]
+		s.clusters[c.Name] = true
+
+		switch {
+		case ptr.Deref(c.Spec.Paused, false):
+			s.moving = c.Name
+		case !annotations.HasPaused(c):
+			s.active[c.Name] = true
 		}
 	}
 
-	return out, nil
+	return nil
 }
 
 // members are the OLVMMachines of the pool that are not being deleted and that a Machine owns, the oldest first. The
 // scope gets all, by name.
-func (r *Reconciler) members(ctx context.Context, s *scope, clusters map[string]bool) ([]member, error) {
+func (r *Reconciler) members(
+	ctx context.Context, s *scope, olvmClusters map[string]*infrav1.OLVMCluster,
+) ([]member, error) {
 	var list infrav1.OLVMMachineList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list OLVMMachines: %w", err)
-	}
-
-	elsewhere, err := r.elsewhere(ctx, s)
-	if err != nil {
-		return nil, err
 	}
 
 	s.machines = map[string]*infrav1.OLVMMachine{}
@@ -164,8 +158,7 @@ func (r *Reconciler) members(ctx context.Context, s *scope, clusters map[string]
 		}
 
 		s.machines[m.Name] = m
-		cluster := m.Labels[clusterv1.ClusterNameLabel]
-		if !m.DeletionTimestamp.IsZero() || !clusters[cluster] || elsewhere[cluster] {
+		if !m.DeletionTimestamp.IsZero() || olvmClusters[m.Labels[clusterv1.ClusterNameLabel]] == nil {
 			continue
 		}
 

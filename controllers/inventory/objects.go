@@ -45,7 +45,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 
 	if s.inventory.DeletionTimestamp.IsZero() && s.pool != nil {
 		for _, id := range slices.Sorted(maps.Keys(s.pool.VMs)) {
-			if known[id] || s.beingMade(s.pool.VMs[id]) {
+			if vm := s.pool.VMs[id]; known[id] || s.beingMade(vm) || s.beingMoved(vm) {
 				continue
 			}
 
@@ -67,6 +67,14 @@ func (s *scope) beingMade(vm engine.DescribedVM) bool {
 	return ok && slices.ContainsFunc(s.objects, func(object infrav1.OLVMInventoryVM) bool {
 		return object.Spec.VMID == "" && string(object.UID) == owner.UID
 	})
+}
+
+// beingMoved reports whether a VM has an object that clusterctl may have moved away a moment ago.
+func (s *scope) beingMoved(vm engine.DescribedVM) bool {
+	mark, _ := inventory.MarkOn(vm)
+	owner, _ := ownermark.InventoryOwnerOf(vm.CommentText())
+
+	return s.moving != "" && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
 }
 
 // keep notes an OLVMInventoryVM that exists, and brings its labels up to date.

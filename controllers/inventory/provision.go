@@ -9,8 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +24,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch;patch
 
 // provisionFacts are what a pass knows of the VMs that the inventory makes.
 type provisionFacts struct {
@@ -70,8 +69,11 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) error {
 
 // provision decides and does.
 func (r *Reconciler) provision(ctx context.Context, s *scope) error {
-	if err := r.whyNotNow(ctx, s); err != nil {
-		return err
+	// clusterctl move pauses Clusters before it takes the objects away one by one. Those that are gone here are not to
+	// be made again.
+	if s.moving != "" {
+		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, as "+
+			"clusterctl move has it; VMs are made and deleted when its spec.paused is false", s.moving)}
 	}
 
 	pool := s.inventory.DeepCopy()
@@ -101,25 +103,6 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	return r.makeProvisioned(ctx, s, pool, plan, templates)
 }
 
-// whyNotNow is why VMs are neither made nor deleted now: clusterctl move pauses Clusters before it takes the objects
-// away one by one, and those that are gone here are not to be made again.
-func (r *Reconciler) whyNotNow(ctx context.Context, s *scope) error {
-	var clusters clusterv1.ClusterList
-	if err := r.Client.List(ctx, &clusters, client.InNamespace(s.inventory.Namespace)); err != nil {
-		return fmt.Errorf("failed to list Clusters: %w", err)
-	}
-
-	for i := range clusters.Items {
-		if ptr.Deref(clusters.Items[i].Spec.Paused, false) {
-			return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf(
-				"Cluster %s is paused, as clusterctl move has it; VMs are made and deleted when its spec.paused is "+
-					"false", clusters.Items[i].Name)}
-		}
-	}
-
-	return nil
-}
-
 // provisionInputs reads the templates of the provisions, and the hosts of those with a count for each host.
 func (r *Reconciler) provisionInputs(
 	ctx context.Context, s *scope, pool *infrav1.OLVMInventory,
@@ -138,6 +121,10 @@ func (r *Reconciler) provisionInputs(
 			return nil, nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 		}
 
+		if err := r.moveWith(ctx, template); err != nil {
+			return nil, nil, err
+		}
+
 		templates[key.Name] = template.Spec.Template.Spec
 		if provision.CountPerHost == nil {
 			continue
@@ -150,6 +137,21 @@ func (r *Reconciler) provisionInputs(
 	}
 
 	return templates, hosts, nil
+}
+
+// moveWith has clusterctl move a template with the inventory, which does not own it.
+func (r *Reconciler) moveWith(ctx context.Context, template *infrav1.OLVMMachineTemplate) error {
+	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
+		return nil
+	}
+
+	before := template.DeepCopy()
+	metav1.SetMetaDataLabel(&template.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+	if err := r.Client.Patch(ctx, template, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("failed to label OLVMMachineTemplate %s: %w", template.Name, err)
+	}
+
+	return nil
 }
 
 // hostNames are the names of the hosts that machines of a template may run on.

@@ -223,6 +223,16 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	m := s.Machine(name, full)
+	p.settle(s, m)
+	p.expectOne(s, m)
+
+	return m
+}
+
+// settle waits until a machine can be moved and its engine has nothing to do.
+func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
+	s.T.Helper()
+	name := m.Name
 	machine := &clusterv1.Machine{ObjectMeta: s.Meta(name)}
 	data := &corev1.Secret{ObjectMeta: s.Meta(name + "-bootstrap")}
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(machine), machine); err != nil {
@@ -236,7 +246,6 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	})
 	p.play(s, name)
 	p.expectReady(s, m)
-	p.expectOne(s, m)
 	s.Eventually("nothing blocks a move", func() error {
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
@@ -249,8 +258,6 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 		return nil
 	})
 	p.engine.set(nil)
-
-	return m
 }
 
 // TestAClusterMovesThereAndBack moves a cluster to another management plane and back, with clusterctl.

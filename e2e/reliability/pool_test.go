@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // newPoolBench is a bench whose machines take their VMs from a pool of two.
@@ -79,6 +83,157 @@ func (b *bench) addPoolVM(t *testing.T, name string, tag engine.ID) {
 		_, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
 		return err
 	})
+}
+
+// provisioned has an inventory make one VM that needs every kind of call: two network interfaces, a larger root disk, a
+// data disk, a MAC address of a range.
+func (b *bench) provisioned(t *testing.T, name string, spoil func(*infrav1.OLVMInventorySpec)) *infrav1.OLVMInventory {
+	t.Helper()
+	s := b.site.In(t)
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name + "-t")}
+	template.Spec.Template.Spec = s.MachineSpec()
+	full(&template.Spec.Template.Spec)
+	template.Spec.Template.Spec.VirtualMachine.Network = s.MachineSpec().VirtualMachine.Network
+	s.Create(template)
+
+	out := &infrav1.OLVMInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
+		Spec: infrav1.OLVMInventorySpec{
+			OLVMDatacenterName: "Default",
+			OLVMOvirtAPIServer: s.OLVM.Spec.OLVMOvirtAPIServer,
+			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
+			Provision: []infrav1.InventoryProvision{{
+				Name: "vm", MachineTemplateName: template.Name, Count: new(int32(1)),
+				MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:ff"},
+			}},
+		},
+	}
+	if spoil != nil {
+		spoil(&out.Spec)
+	}
+
+	s.Create(out)
+
+	return out
+}
+
+// expectProvisioned waits until the VM of an inventory is there, and looks for all that belongs to it.
+func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1.OLVMInventory) {
+	s.T.Helper()
+	vm := &infrav1.OLVMInventoryVM{ObjectMeta: s.Meta(lab.Name + "-vm-0")}
+	s.Eventually("the VM is available", func() error {
+		err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
+		if err == nil && vm.Status.Phase != infrav1.InventoryVMAvailable {
+			err = fmt.Errorf("it is %s %s %s", vm.Status.Phase, vm.Status.Reason, vm.Status.Message)
+		}
+
+		return err
+	})
+
+	vms := s.Sim.VMs()
+	if len(vms) != 1 || vms[0].ID != vm.Spec.VMID || vms[0].Status != "down" || len(vms[0].Tags) != 1 ||
+		len(vms[0].NICs) != 2 || len(vms[0].Disks) != 2 {
+		s.T.Fatalf("OLVMInventoryVM with %s, the engine has %+v", vm.Spec.VMID, vms)
+	}
+
+	if got := s.Sim.Summary(); got.NICs != 2 || got.Disks != 2 {
+		s.T.Errorf("the engine has %+v", got)
+	}
+}
+
+// provisionLife has an inventory make a VM, and deletes both.
+func (b *bench) provisionLife(t *testing.T, name string) {
+	t.Helper()
+	s := b.site.In(t)
+	lab := b.provisioned(t, name, nil)
+	b.expectProvisioned(s, lab)
+	s.Delete(lab)
+	s.ExpectGone(lab)
+	b.expectNone(s)
+}
+
+// TestCrashMatrixOfAProvision kills the manager and Terraform and cuts the connection at each call that makes or deletes
+// a VM for a pool: there is exactly one, and nothing is left of it.
+func TestCrashMatrixOfAProvision(t *testing.T) {
+	crashMatrix(t, func(t *testing.T) *bench {
+		t.Helper()
+		b := newBench(t, withoutGroups)
+		b.live = b.provisionLife
+
+		return b
+	}, func(c call) bool {
+		return !strings.HasPrefix(c.name, "GET ") && !strings.HasSuffix(c.name, "/status") && c.nth <= 3 &&
+			!strings.Contains(c.name, "/sso/")
+	})
+}
+
+// TestAPoolMovesWithItsCluster moves a namespace with an inventory that makes a VM, and with the machine that has it, to
+// another management plane, with clusterctl. Nothing is made, stopped or deleted meanwhile; there, the VM is given back
+// and made again, and all goes with the inventory.
+func TestAPoolMovesWithItsCluster(t *testing.T) {
+	t.Parallel()
+	here, there := planes(t)
+	lab := here.provisioned(t, "lab", nil)
+	here.expectProvisioned(here.site, lab)
+	m := here.site.Machine("one", pooled)
+	here.settle(here.site, m)
+	vm := m.Spec.ProviderID
+
+	here.move(t, there)
+	moved := m.DeepCopy()
+	there.play(there.site, m.Name)
+	there.expectReady(there.site, moved)
+	check.Equal(t, "provider ID", moved.Spec.ProviderID, vm)
+	time.Sleep(3 * time.Second) // a window in which nothing may happen
+	there.expectUntouched(t)
+	there.expectClaimed(t, "lab-vm-0", m.Name)
+	here.expectNoPool(t)
+
+	there.site.Delete(moved)
+	there.site.ExpectGone(moved)
+	there.site.Eventually("another VM", func() error {
+		if vms := there.site.Sim.VMs(); len(vms) != 1 || "olvm://"+vms[0].ID == vm {
+			return fmt.Errorf("the engine has %+v", vms)
+		}
+
+		return nil
+	})
+	there.expectProvisioned(there.site, lab)
+	there.site.Delete(lab)
+	there.site.ExpectGone(lab)
+	there.expectNone(there.site)
+}
+
+// expectClaimed waits until a machine has a VM of the pool, for the engine too.
+func (p *plane) expectClaimed(t *testing.T, name, machine string) {
+	t.Helper()
+	vm := &infrav1.OLVMInventoryVM{ObjectMeta: p.site.Meta(name)}
+	p.site.In(t).Eventually("the claim is confirmed", func() error {
+		err := p.site.Client.Get(context.Background(), client.ObjectKeyFromObject(vm), vm)
+		if err == nil && (vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName != machine ||
+			vm.Status.Phase != infrav1.InventoryVMClaimed || vm.Status.Reason != "") {
+			err = fmt.Errorf("it is %s %s %s %+v", vm.Status.Phase, vm.Status.Reason, vm.Status.Message, vm.Spec.ClaimRef)
+		}
+
+		return err
+	})
+}
+
+// expectNoPool fails where something of an inventory is left in a plane.
+func (p *plane) expectNoPool(t *testing.T) {
+	t.Helper()
+
+	for _, list := range []client.ObjectList{
+		&infrav1.OLVMInventoryList{}, &infrav1.OLVMInventoryVMList{}, &infrav1.OLVMMachineTemplateList{},
+		&corev1.SecretList{},
+	} {
+		err := p.api.Client.List(t.Context(), list, client.InNamespace(p.site.Namespace))
+		check.Error(t, err, "")
+
+		if n := meta.LenList(list); n != 0 {
+			t.Errorf("%d objects of %T are left", n, list)
+		}
+	}
 }
 
 // pooled asks for a VM of the pool, with static addresses.

@@ -40,8 +40,8 @@ type NewVM struct {
 // those of the inventory.
 //
 // One that is being deleted counts until it is gone: what it has is free then. Claimed ones stay, and those with the
-// lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those that
-// are not made yet at once.
+// lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those
+// that are not made yet at once.
 func PlanProvision(
 	pool *infrav1.OLVMInventory, hosts map[string][]string, there []infrav1.OLVMInventoryVM, taken map[string]bool,
 ) ProvisionPlan {
