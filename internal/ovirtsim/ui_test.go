@@ -648,6 +648,13 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
 
+	// The pools: a tag, how many of its VMs are claimed, and by whom.
+	claim(t, sim, newcomer.ID)
+	v.until(
+		`document.querySelector('#pools').innerText.includes('1 of 10 VMs claimed') && ` +
+			`document.querySelector('#pools').innerText.includes('newcomer by default/web-0')`,
+	)
+
 	// The filter.
 	v.do(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
 	v.until(
@@ -689,6 +696,22 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.until(
 		`document.querySelector('#connection').innerText === 'Live' && !document.body.classList.contains('stale') && document.querySelectorAll('details.vm').length === 9 && window.loads === 1`,
 	)
+}
+
+// claim has a VM be one of the pool demo, and a machine's.
+func claim(t *testing.T, sim *ovirtsim.Server, id engine.ID) {
+	t.Helper()
+	ctx, session := t.Context(), clientOf(t, sim)
+	pool, err := session.TagsNamed(ctx, "demo")
+	check.Error(t, err, "")
+	mark, err := session.CreateTag(ctx, &engine.Tag{Name: "capolvm-claim-" + id.String()})
+	check.Error(t, err, "")
+	check.Error(t, session.TagVM(ctx, id, pool[0].ID), "")
+	check.Error(t, session.TagVM(ctx, id, mark.ID), "")
+
+	comment := "capolvm owner=default/web-0 uid=5f0c"
+	_, err = session.UpdateVM(ctx, id, &engine.VM{Comment: &comment})
+	check.Error(t, err, "")
 }
 
 func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
