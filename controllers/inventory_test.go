@@ -22,6 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -35,22 +36,13 @@ type pool struct {
 // newPool makes an inventory of VMs with these names.
 func newPool(t *testing.T, names ...string) *pool {
 	t.Helper()
-	p := &pool{Site: testsite.New(t, suite.client, testsite.Options{}), ids: map[string]engine.ID{}}
-	_, err := p.Session().CreateTag(t.Context(), &engine.Tag{Name: "pool"})
-	check.Error(t, err, "")
 
+	p := &pool{Site: testsite.New(t, suite.client, testsite.Options{}), ids: map[string]engine.ID{}}
 	for _, name := range names {
 		p.addVM(name)
 	}
 
-	p.inventory = &infrav1.OLVMInventory{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "lab"},
-		Spec: infrav1.OLVMInventorySpec{
-			OLVMDatacenterName: "Default",
-			OLVMOvirtAPIServer: p.OLVM.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
-		},
-	}
+	p.inventory = poolvm.Inventory(p.OLVM, "lab")
 	p.Create(p.inventory)
 	t.Cleanup(func() { forget(p.inventory) })
 
@@ -67,40 +59,7 @@ func forget(lab *infrav1.OLVMInventory) {
 // addVM makes a VM of the pool, with a network configuration of its own.
 func (p *pool) addVM(name string) {
 	p.T.Helper()
-	ctx, session := context.Background(), p.Session()
-	dc, err := session.DataCenter(ctx, "Default")
-	check.Error(p.T, err, "")
-	cluster, err := session.Cluster(ctx, dc, "Default")
-	check.Error(p.T, err, "")
-	template, err := session.Template(ctx, dc, "ol9-k8s")
-	check.Error(p.T, err, "")
-	address := fmt.Sprintf("10.0.0.%d", 100+len(p.ids))
-	vm, err := session.CreateVM(ctx, &engine.VM{
-		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
-		Initialization: &engine.Initialization{NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
-			Name: "enp1s0", OnBoot: true, BootProtocol: "static",
-			IP: &engine.IP{Address: address, Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
-		}}}},
-	}, nil)
-	check.Error(p.T, err, "")
-	p.ids[name] = vm.ID
-	network, err := session.Network(ctx, dc, "kvm-vlan")
-	check.Error(p.T, err, "")
-	profile, err := session.DefaultVNICProfile(ctx, network)
-	check.Error(p.T, err, "")
-	p.Eventually("the VM has its NIC", func() error {
-		nics, err := session.NICs(ctx, vm.ID)
-		if err != nil || len(nics) > 0 {
-			return err
-		}
-
-		_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
-
-		return err
-	})
-	tags, err := session.TagsNamed(ctx, "pool")
-	check.Error(p.T, err, "")
-	check.Error(p.T, session.TagVM(ctx, vm.ID, tags[0].ID), "")
+	p.ids[name] = poolvm.Make(p.T, p.Session(), poolvm.Tag, name, fmt.Sprintf("10.0.0.%d", 100+len(p.ids)))
 }
 
 // machine writes a machine that takes its VM from the pool. change may say more.
@@ -344,14 +303,7 @@ func TestRow42MachinesSayWhereTheirVMComesFrom(t *testing.T) {
 	m.Spec.FromInventory = &infrav1.FromInventory{Inventory: "other"}
 	check.Error(t, suite.client.Update(t.Context(), m, client.DryRunAll), "fromInventory is immutable")
 
-	lab := &infrav1.OLVMInventory{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "lab"},
-		Spec: infrav1.OLVMInventorySpec{
-			OLVMDatacenterName: "Default",
-			OLVMOvirtAPIServer: s.OLVM.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
-		},
-	}
+	lab := poolvm.Inventory(s.OLVM, "lab")
 	s.Create(lab)
 	t.Cleanup(func() { forget(lab) })
 	other := lab.DeepCopy()

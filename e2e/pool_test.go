@@ -18,37 +18,16 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 )
 
 // poolVMs makes VMs with a tag, and returns their IDs.
 func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
 	t.Helper()
-	ctx, session := t.Context(), suite.engine
-	dc, err := session.DataCenter(ctx, "Default")
-	check.Error(t, err, "")
-	cluster, err := session.Cluster(ctx, dc, "Default")
-	check.Error(t, err, "")
-	template, err := session.Template(ctx, dc, "ol9-k8s")
-	check.Error(t, err, "")
-	network, err := session.Network(ctx, dc, "kvm-vlan")
-	check.Error(t, err, "")
-	profile, err := session.DefaultVNICProfile(ctx, network)
-	check.Error(t, err, "")
-	made, err := session.CreateTag(ctx, &engine.Tag{Name: tag})
-	check.Error(t, err, "")
 	out := map[string]bool{}
 
 	for _, name := range names {
-		vm, err := session.CreateVM(ctx, &engine.VM{
-			Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
-		}, nil)
-		check.Error(t, err, "")
-		check.Error(t, session.TagVM(ctx, vm.ID, made.ID), "")
-		(&workload{t: t, plane: suite.plane}).eventually("VM "+name+" has its network interface", func() error {
-			_, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
-			return err
-		})
-		out[vm.ID.String()] = true
+		out[poolvm.Make(t, suite.engine, tag, name, "").String()] = true
 	}
 
 	return out

@@ -90,21 +90,34 @@ func getClusters(ctx context.Context, s streams, management mgmtcluster.Options,
 		return err
 	}
 
-	namespace := in.Namespace
-	if all {
-		namespace = ""
+	list, err := clustertree.List(ctx, in.Client, namespaceOf(in, all))
+	if err != nil {
+		return err
 	}
 
-	list, err := clustertree.List(ctx, in.Client, namespace)
+	return printList(s, "clusters", namespaceOf(in, all), output, list, func(list []clustertree.Overview) error {
+		return clustertree.PrintList(s.out, list, time.Now())
+	})
+}
+
+// namespaceOf is the namespace of which a command lists objects; empty for all of them.
+func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
+	if all {
+		return ""
+	}
+
+	return in.Namespace
+}
+
+// printList writes a list as it was asked for, or that a namespace has none. table writes it for people.
+func printList[T any](s streams, what, namespace, output string, list []T, table func([]T) error) error {
 	switch {
-	case err != nil:
-		return err
 	case output != "table":
 		return encode(s.out, output, list)
-	case len(list) == 0 && !all:
-		_, err := fmt.Fprintf(s.err, "there are no clusters in namespace %s; -A lists those of all\n", namespace)
+	case len(list) == 0 && namespace != "":
+		_, err := fmt.Fprintf(s.err, "there are no %s in namespace %s; -A lists those of all\n", what, namespace)
 		return err
 	}
 
-	return clustertree.PrintList(s.out, list, time.Now())
+	return table(list)
 }

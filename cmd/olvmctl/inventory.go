@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -47,22 +46,12 @@ func listInventories(
 		return err
 	}
 
-	namespace := in.Namespace
-	if all {
-		namespace = ""
-	}
-
-	list, err := inventory.List(ctx, in.Client, namespace, name)
-
-	switch {
-	case err != nil:
-		return err
-	case output != "table":
-		return encode(s.out, output, list)
-	case len(list) == 0 && !all:
-		_, err := fmt.Fprintf(s.err, "there are no inventories in namespace %s; -A lists those of all\n", namespace)
+	list, err := inventory.List(ctx, in.Client, namespaceOf(in, all), name)
+	if err != nil {
 		return err
 	}
 
-	return inventory.Print(s.out, list, name != "")
+	return printList(s, "inventories", namespaceOf(in, all), output, list, func(list []inventory.Overview) error {
+		return inventory.Print(s.out, list, name != "")
+	})
 }

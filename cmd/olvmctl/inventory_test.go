@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
@@ -31,45 +31,11 @@ spec:
 // poolVM makes a VM with the tag pool.
 func (s *site) poolVM(name string) {
 	s.t.Helper()
-	ctx := s.t.Context()
 	session, err := engine.New(engine.Config{
 		URL: s.sim.URL(), Username: s.sim.Username(), Password: s.sim.Password(), CA: s.sim.CA(),
 	})
 	check.Error(s.t, err, "")
-	dc, err := session.DataCenter(ctx, "Default")
-	check.Error(s.t, err, "")
-	cluster, err := session.Cluster(ctx, dc, "Default")
-	check.Error(s.t, err, "")
-	template, err := session.Template(ctx, dc, "ol9-k8s")
-	check.Error(s.t, err, "")
-	network, err := session.Network(ctx, dc, "kvm-vlan")
-	check.Error(s.t, err, "")
-	profile, err := session.DefaultVNICProfile(ctx, network)
-	check.Error(s.t, err, "")
-	vm, err := session.CreateVM(ctx, &engine.VM{
-		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
-	}, nil)
-	check.Error(s.t, err, "")
-	tags, err := session.TagsNamed(ctx, "pool")
-	check.Error(s.t, err, "")
-	if len(tags) == 0 {
-		made, err := session.CreateTag(ctx, &engine.Tag{Name: "pool"})
-		check.Error(s.t, err, "")
-		tags = append(tags, *made)
-	}
-
-	check.Error(s.t, session.TagVM(ctx, vm.ID, tags[0].ID), "")
-
-	for range 100 { // its disks are locked at first
-		_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
-		if err == nil {
-			break
-		}
-
-		time.Sleep(20 * time.Millisecond)
-	}
-
-	check.Error(s.t, err, "")
+	poolvm.Make(s.t, session, poolvm.Tag, name, "")
 }
 
 // TestPlanOfMachinesOfAPool has the workers of the sample take their VMs from a pool, which has one too few at first.

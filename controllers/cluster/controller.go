@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -119,7 +118,8 @@ func (r *Reconciler) SetupWithManager(
 			handler.EnqueueRequestsFromMapFunc(util.ClusterToInfrastructureMapFunc(ctx,
 				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
 		).
-		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster), machinesComeAndGo).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
+			objectstatus.IgnoreStatus).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
@@ -134,17 +134,6 @@ func (r *Reconciler) SetupWithManager(
 
 func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
-}
-
-// machinesComeAndGo passes what changes the affinity groups of a cluster, or lets it go: not the status of machines.
-var machinesComeAndGo = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld, e.ObjectNew
-
-		return before.GetGeneration() != after.GetGeneration() ||
-			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
-	},
 }
 
 // onlyMetadata lets Secrets and ConfigMaps through, which need no watch label: the OLVMClusters that name them have it.

@@ -78,8 +78,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&infrav1.OLVMInventory{}).
 		Owns(&infrav1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
 		WithOptions(options).
-		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory), machinesComeAndGo).
-		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories), machinesComeAndGo).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
+			objectstatus.IgnoreStatus).
+		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
+			objectstatus.IgnoreStatus).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
 			predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
 		Complete(ctx, r)
@@ -97,17 +99,6 @@ var madeOrNot = predicate.Funcs{
 		after, too := e.ObjectNew.(*infrav1.OLVMInventoryVM)
 
 		return ok && too && inventory.Made(before) != inventory.Made(after)
-	},
-}
-
-// machinesComeAndGo passes what changes the groups of machines: not their status.
-var machinesComeAndGo = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld, e.ObjectNew
-
-		return before.GetGeneration() != after.GetGeneration() ||
-			before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero() ||
-			len(before.GetOwnerReferences()) != len(after.GetOwnerReferences())
 	},
 }
 

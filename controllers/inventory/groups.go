@@ -187,7 +187,9 @@ func together(members []member) [][]member {
 	var out [][]member
 
 	for _, m := range members {
-		at := slices.IndexFunc(out, func(group []member) bool { return group[0].groupName() == m.groupName() })
+		at := slices.IndexFunc(out, func(group []member) bool {
+			return inventory.GroupOf(group[0].machine) == inventory.GroupOf(m.machine)
+		})
 		if at < 0 {
 			out = append(out, nil)
 			at = len(out) - 1
@@ -197,15 +199,6 @@ func together(members []member) [][]member {
 	}
 
 	return out
-}
-
-// groupName is kind and name of what makes the machine.
-func (m member) groupName() string {
-	if m.maker == nil {
-		return "Machine/" + m.machine.Name
-	}
-
-	return m.maker.Kind + "/" + m.maker.Name
 }
 
 // groups are machines with the same maker, divided by what they want: during the rollout of a control plane there are
@@ -261,7 +254,7 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 	out := inventory.Group{
 		Cluster:     members[0].machine.Spec.ClusterName,
 		Role:        infrav1.RoleWorker,
-		Name:        members[0].groupName(),
+		Name:        inventory.GroupOf(members[0].machine),
 		Replicas:    replicas,
 		Selector:    selector,
 		TopologyKey: want.TopologyKey,
@@ -293,7 +286,7 @@ func (r *Reconciler) replicas(ctx context.Context, m member) (int, error) {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // gone, or a kind of somebody else
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("failed to get %s: %w", m.groupName(), err)
+		return 0, fmt.Errorf("failed to get %s: %w", inventory.GroupOf(m.machine), err)
 	case maker.GetDeletionTimestamp() != nil:
 		return 0, nil
 	}

@@ -31,25 +31,32 @@ const claimantIndex = "spec.claimRef.machineName"
 func indexClaimants(ctx context.Context, mgr manager.Manager) error {
 	return mgr.GetFieldIndexer().IndexField(ctx, &infrav1.OLVMInventoryVM{}, claimantIndex,
 		func(object client.Object) []string {
-			vm, ok := object.(*infrav1.OLVMInventoryVM)
-			if !ok || vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName == "" {
-				return nil
+			if name := claimantOf(object); name != "" {
+				return []string{name}
 			}
 
-			return []string{vm.Spec.ClaimRef.MachineName}
+			return nil
 		})
+}
+
+// claimantOf is the name of the machine that has claimed a VM; empty where none has.
+func claimantOf(object client.Object) string {
+	vm, ok := object.(*infrav1.OLVMInventoryVM)
+	if !ok || vm.Spec.ClaimRef == nil {
+		return ""
+	}
+
+	return vm.Spec.ClaimRef.MachineName
 }
 
 // inventoryVMToMachine wakes the machine that has claimed a VM.
 func inventoryVMToMachine(_ context.Context, object client.Object) []ctrl.Request {
-	vm, ok := object.(*infrav1.OLVMInventoryVM)
-	if !ok || vm.Spec.ClaimRef == nil || vm.Spec.ClaimRef.MachineName == "" {
+	name := claimantOf(object)
+	if name == "" {
 		return nil
 	}
 
-	return []ctrl.Request{
-		{NamespacedName: client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.ClaimRef.MachineName}},
-	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: object.GetNamespace(), Name: name}}}
 }
 
 // claimFacts are which VM of an inventory the machine has.
@@ -154,10 +161,7 @@ func (r *Reconciler) whyUnclaimed(ctx context.Context, scope *machineScope) (*bl
 
 // inGroup reports whether the machine is of a group of machines.
 func inGroup(scope *machineScope, group string) bool {
-	name := "Machine/" + scope.machine.Name
-	if maker := metav1.GetControllerOf(scope.machine); maker != nil {
-		name = maker.Kind + "/" + maker.Name
-	}
+	name := inventory.GroupOf(scope.machine)
 
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }

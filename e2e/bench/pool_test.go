@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 )
 
 const (
@@ -69,14 +70,7 @@ func claims(t *testing.T, vms int) *claiming {
 	defer s.manager.Process.Stop(time.Minute)
 	out := &claiming{VMs: vms, Clusters: claimants, Machines: claimants * machinesEach}
 	begin := time.Now()
-	s.site.Create(&infrav1.OLVMInventory{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.site.Namespace, Name: "pool"},
-		Spec: infrav1.OLVMInventorySpec{
-			OLVMDatacenterName: "Default",
-			OLVMOvirtAPIServer: s.site.OLVM.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
-		},
-	})
+	s.site.Create(poolvm.Inventory(s.site.OLVM, "pool"))
 	s.awaitVMs(t, "available", vms, func(vm *infrav1.OLVMInventoryVM) bool {
 		return vm.Status.Phase == infrav1.InventoryVMAvailable
 	})

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -108,7 +109,7 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
-	b.addInventory()
+	b.site.Create(poolvm.Inventory(b.site.OLVM, "lab"))
 	m := b.site.Machine("one", full)
 	b.expectReady(b.site, m)
 	testsite.Change(b.site, m, func(m *infrav1.OLVMMachine) { m.Spec.VirtualMachine.Description = "second" })

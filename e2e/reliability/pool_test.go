@@ -17,6 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -25,69 +26,23 @@ func newPoolBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, withoutGroups)
 	b.live = b.poolLife
-	ctx, session := t.Context(), b.site.Session()
-	tag, err := session.CreateTag(ctx, &engine.Tag{Name: "pool"})
-	check.Error(t, err, "")
 
 	for i := range 2 {
-		b.addPoolVM(t, fmt.Sprintf("vm-%d", i), tag.ID)
+		poolvm.Make(t, b.site.Session(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 	}
 
-	b.addInventory()
+	b.site.Create(poolvm.Inventory(b.site.OLVM, "lab"))
 	b.expectFreePool(t)
 
 	return b
 }
 
-// addInventory writes the OLVMInventory of the VMs with the tag pool.
-func (b *bench) addInventory() *infrav1.OLVMInventory {
-	out := &infrav1.OLVMInventory{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.site.Namespace, Name: "lab"},
-		Spec: infrav1.OLVMInventorySpec{
-			OLVMDatacenterName: "Default",
-			OLVMOvirtAPIServer: b.site.OLVM.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
-		},
-	}
-	b.site.Create(out)
-
-	return out
-}
-
 // ownAddress is what the VMs of the pool are configured with while no machine has them.
 const ownAddress = "10.0.0.200"
 
-func (b *bench) addPoolVM(t *testing.T, name string, tag engine.ID) {
-	t.Helper()
-	ctx, session := t.Context(), b.site.Session()
-	dc, err := session.DataCenter(ctx, "Default")
-	check.Error(t, err, "")
-	cluster, err := session.Cluster(ctx, dc, "Default")
-	check.Error(t, err, "")
-	template, err := session.Template(ctx, dc, "ol9-k8s")
-	check.Error(t, err, "")
-	network, err := session.Network(ctx, dc, "kvm-vlan")
-	check.Error(t, err, "")
-	profile, err := session.DefaultVNICProfile(ctx, network)
-	check.Error(t, err, "")
-	vm, err := session.CreateVM(ctx, &engine.VM{
-		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
-		Initialization: &engine.Initialization{NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
-			Name: "enp1s0", OnBoot: true, BootProtocol: "static",
-			IP: &engine.IP{Address: ownAddress, Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
-		}}}},
-	}, nil)
-	check.Error(t, err, "")
-	check.Error(t, session.TagVM(ctx, vm.ID, tag), "")
-	b.site.In(t).Eventually("the VM has its network interface", func() error {
-		_, err := session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
-		return err
-	})
-}
-
 // provisioned has an inventory make one VM that needs every kind of call: two network interfaces, a larger root disk, a
 // data disk, a MAC address of a range.
-func (b *bench) provisioned(t *testing.T, name string, spoil func(*infrav1.OLVMInventorySpec)) *infrav1.OLVMInventory {
+func (b *bench) provisioned(t *testing.T, name string) *infrav1.OLVMInventory {
 	t.Helper()
 	s := b.site.In(t)
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.Meta(name + "-t")}
@@ -96,22 +51,11 @@ func (b *bench) provisioned(t *testing.T, name string, spoil func(*infrav1.OLVMI
 	template.Spec.Template.Spec.VirtualMachine.Network = s.MachineSpec().VirtualMachine.Network
 	s.Create(template)
 
-	out := &infrav1.OLVMInventory{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name},
-		Spec: infrav1.OLVMInventorySpec{
-			OLVMDatacenterName: "Default",
-			OLVMOvirtAPIServer: s.OLVM.Spec.OLVMOvirtAPIServer,
-			VirtualMachines:    infrav1.InventoryVMs{Tag: "pool"},
-			Provision: []infrav1.InventoryProvision{{
-				Name: "vm", MachineTemplateName: template.Name, Count: new(int32(1)),
-				MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:ff"},
-			}},
-		},
-	}
-	if spoil != nil {
-		spoil(&out.Spec)
-	}
-
+	out := poolvm.Inventory(s.OLVM, name)
+	out.Spec.Provision = []infrav1.InventoryProvision{{
+		Name: "vm", MachineTemplateName: template.Name, Count: new(int32(1)),
+		MACAddresses: []string{"56:6f:00:00:01:00-56:6f:00:00:01:ff"},
+	}}
 	s.Create(out)
 
 	return out
@@ -145,7 +89,7 @@ func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1.OLVMInventory) 
 func (b *bench) provisionLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.In(t)
-	lab := b.provisioned(t, name, nil)
+	lab := b.provisioned(t, name)
 	b.expectProvisioned(s, lab)
 	s.Delete(lab)
 	s.ExpectGone(lab)
@@ -173,7 +117,7 @@ func TestCrashMatrixOfAProvision(t *testing.T) {
 func TestAPoolMovesWithItsCluster(t *testing.T) {
 	t.Parallel()
 	here, there := planes(t)
-	lab := here.provisioned(t, "lab", nil)
+	lab := here.provisioned(t, "lab")
 	here.expectProvisioned(here.site, lab)
 	m := here.site.Machine("one", pooled)
 	here.settle(here.site, m)

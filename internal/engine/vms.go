@@ -124,6 +124,17 @@ func (c *Client) CreateVM(ctx context.Context, vm *VM, clone *bool) (*VM, error)
 	return &created, nil
 }
 
+// ReplaceInitialization gives a VM that initialization and nothing else of what it had; nil gives it none. The engine
+// keeps the user data where a request has another part alone, so all is taken away first.
+func (c *Client) ReplaceInitialization(ctx context.Context, id ID, to *Initialization) error {
+	_, err := c.UpdateVM(ctx, id, &VM{Initialization: &Initialization{}})
+	if err == nil && to != nil {
+		_, err = c.UpdateVM(ctx, id, &VM{Initialization: to})
+	}
+
+	return err
+}
+
 // UpdateVM changes the fields of the VM that are set and returns the result. What a VM that runs cannot take at once
 // waits for its next start; what waited before is lost, unless the change says it again.
 func (c *Client) UpdateVM(ctx context.Context, id ID, change *VM) (*VM, error) {

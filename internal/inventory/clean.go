@@ -69,11 +69,7 @@ func Clean(
 		return true, "", nil
 	}
 
-	// The engine keeps the user data where a request has another part alone, so all is taken away first.
-	_, err = session.UpdateVM(ctx, id, &engine.VM{Initialization: &engine.Initialization{}})
-	if err == nil && networkOf(network) != nil {
-		_, err = session.UpdateVM(ctx, id, &engine.VM{Initialization: network})
-	}
+	err = session.ReplaceInitialization(ctx, id, networkOf(network))
 
 	return err == nil, string(vm.Status), err
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
@@ -100,6 +102,15 @@ func Schedule(vms []VM, groups []Group, clusters map[string]bool) Plan {
 	s.diff()
 
 	return s.plan
+}
+
+// GroupOf is the name of the group of a Machine: kind and name of what makes it, or its own where nothing does.
+func GroupOf(machine *clusterv1.Machine) string {
+	if maker := metav1.GetControllerOf(machine); maker != nil {
+		return maker.Kind + "/" + maker.Name
+	}
+
+	return "Machine/" + machine.Name
 }
 
 func btoi(b bool) int {

@@ -264,13 +264,11 @@ func giveBack(
 		return false, string(vm.Status), nil
 	}
 
-	if _, err := client.UpdateVM(ctx, id, &engine.VM{Initialization: &engine.Initialization{}}); err != nil {
-		return false, string(vm.Status), err
+	if reflect.DeepEqual(*previous, engine.Initialization{}) {
+		previous = nil
 	}
 
-	if !reflect.DeepEqual(*previous, engine.Initialization{}) {
-		_, err = client.UpdateVM(ctx, id, &engine.VM{Initialization: previous})
-	}
+	err = client.ReplaceInitialization(ctx, id, previous)
 
 	return err == nil, string(vm.Status), err
 }

@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ type published func(ctx context.Context, from *publishers, t tool, version, targ
 // download gets tools from their publishers, and returns those that are left to build: all that have no publisher, and
 // after the first failure all that were not there by then.
 func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, versions map[string]string) []tool {
-	if !hasPublisher(missing) {
+	if !slices.ContainsFunc(missing, func(t tool) bool { return t.published != nil }) {
 		return missing
 	}
 
@@ -109,17 +110,6 @@ func (t *Toolchain) download(ctx context.Context, dir string, missing []tool, ve
 	}
 
 	return left
-}
-
-// hasPublisher reports whether one of the tools can be downloaded.
-func hasPublisher(tools []tool) bool {
-	for _, tool := range tools {
-		if tool.published != nil {
-			return true
-		}
-	}
-
-	return false
 }
 
 // downloadTool writes a tool beside its place and renames it: an interrupted download leaves nothing that looks whole.

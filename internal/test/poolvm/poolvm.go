@@ -1,0 +1,104 @@
+// Package poolvm makes VMs of a pool as somebody outside of the project would, and the OLVMInventory that lists them.
+package poolvm
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// Tag is that of the pools of most tests.
+const Tag = "pool"
+
+// Make makes a VM of the template ol9-k8s in the default site of the simulator, with one network interface, and tags it
+// when it can be claimed. With an address, its guest is configured with that.
+func Make(t testing.TB, session *engine.Client, tag, name, address string) engine.ID {
+	t.Helper()
+	ctx := t.Context()
+	dc, err := session.DataCenter(ctx, "Default")
+	check.Error(t, err, "")
+	cluster, err := session.Cluster(ctx, dc, "Default")
+	check.Error(t, err, "")
+	template, err := session.Template(ctx, dc, "ol9-k8s")
+	check.Error(t, err, "")
+	network, err := session.Network(ctx, dc, "kvm-vlan")
+	check.Error(t, err, "")
+	profile, err := session.DefaultVNICProfile(ctx, network)
+	check.Error(t, err, "")
+
+	vm, err := session.CreateVM(ctx, &engine.VM{
+		Name: name, Cluster: engine.NewRef(cluster.ID), Template: engine.NewRef(template.ID),
+		Initialization: configured(address),
+	}, nil)
+	check.Error(t, err, "")
+	check.Error(t, waitForDown(ctx, session, vm.ID), "")
+	_, err = session.CreateNIC(ctx, vm.ID, &engine.NIC{Name: "nic1", VNICProfile: engine.NewRef(profile.ID)})
+	check.Error(t, err, "")
+	check.Error(t, session.TagVM(ctx, vm.ID, tagNamed(t, session, tag)), "")
+
+	return vm.ID
+}
+
+// configured is the network configuration of a guest; nil without an address.
+func configured(address string) *engine.Initialization {
+	if address == "" {
+		return nil
+	}
+
+	return &engine.Initialization{NICs: &engine.NICConfigurations{Items: []engine.NICConfiguration{{
+		Name: "enp1s0", OnBoot: true, BootProtocol: "static",
+		IP: &engine.IP{Address: address, Netmask: "255.255.255.0", Gateway: "10.0.0.1"},
+	}}}}
+}
+
+// waitForDown waits until the disks of a VM are made.
+func waitForDown(ctx context.Context, session *engine.Client, id engine.ID) error {
+	var last error
+
+	for range 500 {
+		vm, err := session.VM(ctx, id)
+		if err == nil && vm.Status == engine.VMDown {
+			return nil
+		}
+
+		last = err
+		time.Sleep(20 * time.Millisecond)
+	}
+
+	return fmt.Errorf("VM %s is not down: %w", id, last)
+}
+
+// tagNamed is the tag of that name, which is made where there is none.
+func tagNamed(t testing.TB, session *engine.Client, name string) engine.ID {
+	t.Helper()
+	there, err := session.TagsNamed(t.Context(), name)
+	check.Error(t, err, "")
+
+	if len(there) > 0 {
+		return there[0].ID
+	}
+
+	made, err := session.CreateTag(t.Context(), &engine.Tag{Name: name})
+	check.Error(t, err, "")
+
+	return made.ID
+}
+
+// Inventory lists the VMs with Tag, of the engine of a cluster and in its namespace.
+func Inventory(cluster *infrav1.OLVMCluster, name string) *infrav1.OLVMInventory {
+	return &infrav1.OLVMInventory{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},
+		Spec: infrav1.OLVMInventorySpec{
+			OLVMDatacenterName: "Default",
+			OLVMOvirtAPIServer: cluster.Spec.OLVMOvirtAPIServer,
+			VirtualMachines:    infrav1.InventoryVMs{Tag: Tag},
+		},
+	}
+}
