@@ -81,6 +81,68 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	check.Equal(t, "VMs in the engine", s.sim.Summary().VMs, 2)
 }
 
+// provision is what an inventory makes, and of what.
+const provision = `  provision:
+  - {name: small, machineTemplateName: small, count: 2, macAddresses: ["56:6f:00:00:01:00-56:6f:00:00:01:0f"]}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1
+kind: OLVMMachineTemplate
+metadata: {name: small}
+spec:
+  template:
+    spec:
+      olvmOvirtClusterName: Default
+      vmTemplateName: ol9-k8s
+      olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}
+      virtualMachine:
+        memory: 4GB
+        network:
+          ipv4: {subnet: 10.0.0.0/24, ipAddresses: ["10.0.0.60-10.0.0.69"]}
+`
+
+// TestPlanOfAProvision has a plan say which VMs an inventory would make: with their addresses, and not started.
+func TestPlanOfAProvision(t *testing.T) {
+	s := newSite(t)
+	manifests := s.manifests + fmt.Sprintf(pool, s.sim.URL())
+
+	code, _, problems := s.run(manifests+strings.SplitN(provision, "---", 2)[0], "plan", "-f", "-", "--ca-file", s.caFile)
+	check.Equal(t, "exit code without the template", code, 1)
+	check.Contains(t, "problems", problems, "spec.provision[0].machineTemplateName: OLVMMachineTemplate small is neither")
+
+	code, out, problems := s.run(manifests+provision, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
+	check.Equal(t, "exit code, after "+problems, code, 2)
+	var plan struct {
+		Machines []struct {
+			Name, From string
+			Addresses  []string
+			Changes    []struct{ Address, Action string }
+		}
+	}
+	check.Error(t, json.Unmarshal([]byte(out), &plan), "")
+	got := map[string]string{}
+
+	for _, m := range plan.Machines {
+		if m.From != "OLVMInventory/lab" {
+			continue
+		}
+
+		for _, change := range m.Changes {
+			got[m.Name] += change.Action + " " + change.Address + ", "
+		}
+
+		got[m.Name] += strings.Join(m.Addresses, " ")
+	}
+
+	const made = `create ovirt_vm.this, create ovirt_nic.nic1, create ovirt_vm_tag.this["00000000-0000-0000-0000-000000000000"], 10.0.0.6`
+	check.Equal(t, "VMs", got, map[string]string{"lab-small-0": made + "0", "lab-small-1": made + "1"})
+
+	_, out, problems = s.run(manifests+provision, "plan", "-f", "-", "--ca-file", s.caFile)
+	check.Contains(t, "text, after "+problems, out, "default/lab-small-0 of OLVMInventory/lab (of no cluster, addresses: 10.0.0.60)")
+	check.Contains(t, "text", out, `+ mac             = "56:6f:00:00:01:00"`)
+	_, out, problems = s.run(manifests+provision, "plan", "-f", "-", "--offline")
+	check.Contains(t, "offline, after "+problems, out, "default/lab-small-1 of OLVMInventory/lab")
+}
+
 // TestRow42TheSampleOfSIP plans the manifests of docs/user/inventory.md on a pool of the two flavors: three servers in
 // three racks have a VM of each, and one rack has a second worker.
 func TestRow42TheSampleOfSIP(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -131,7 +130,8 @@ func (r *Reconciler) provisionInputs(
 		}
 
 		var err error
-		if hosts[provision.Name], err = s.hostNames(ctx, template.Spec.Template.Spec); err != nil {
+		hosts[provision.Name], err = s.pool.HostNames(ctx, s.session, pool, templates[key.Name])
+		if err != nil {
 			return nil, nil, inventory.InTemplate(key.Name, err)
 		}
 	}
@@ -152,33 +152,6 @@ func (r *Reconciler) moveWith(ctx context.Context, template *infrav1.OLVMMachine
 	}
 
 	return nil
-}
-
-// hostNames are the names of the hosts that machines of a template may run on.
-func (s *scope) hostNames(ctx context.Context, template infrav1.OLVMMachineSpec) ([]string, error) {
-	where, err := placement.Place(ctx, s.session, template, connection.OfInventory(s.inventory).Spec, "")
-	if err != nil {
-		return nil, err
-	}
-
-	var out []string
-
-	for id, host := range s.pool.Hosts {
-		allowed := len(where.HostIDs) == 0 && engine.RefID(host.Cluster) == where.Cluster.ID
-		if allowed || slices.Contains(where.HostIDs, id) {
-			out = append(out, host.Name)
-		}
-	}
-
-	if len(out) == 0 { // nothing is deleted because an answer of the engine is empty
-		return nil, blocker.New(infrav1.HostNotFoundReason, "spec.olvmOvirtClusterName",
-			"the engine's cluster %s has no host; add one, or set spec.provision.count in the OLVMInventory",
-			where.Cluster.Name)
-	}
-
-	slices.Sort(out)
-
-	return out, nil
 }
 
 // ensureTag makes the tag of the pool where the engine does not have it: there is no VM with it yet.

@@ -3,13 +3,16 @@ package inventory
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 )
 
 // Pool is what the engine has of an inventory.
@@ -102,6 +105,36 @@ func ObjectName(vm engine.DescribedVM, taken map[string]bool) string {
 	}
 
 	return strings.Trim(name+"-"+vm.ID.String()[:8], ".-")
+}
+
+// HostNames are the names of the hosts on which VMs of a template may run, sorted: those of its placement, or all of
+// its cluster. The error is a *blocker.Error that names the field of the template.
+func (p *Pool) HostNames(
+	ctx context.Context, session *engine.Client, pool *infrav1.OLVMInventory, template infrav1.OLVMMachineSpec,
+) ([]string, error) {
+	where, err := placement.Place(ctx, session, template, connection.OfInventory(pool).Spec, "")
+	if err != nil {
+		return nil, err
+	}
+
+	var out []string
+
+	for id, host := range p.Hosts {
+		allowed := len(where.HostIDs) == 0 && engine.RefID(host.Cluster) == where.Cluster.ID
+		if allowed || slices.Contains(where.HostIDs, id) {
+			out = append(out, host.Name)
+		}
+	}
+
+	if len(out) == 0 { // nothing is deleted because an answer of the engine is empty
+		return nil, blocker.New(infrav1.HostNotFoundReason, "spec.olvmOvirtClusterName",
+			"the engine's cluster %s has no host; add one, or set spec.provision.count in the OLVMInventory",
+			where.Cluster.Name)
+	}
+
+	slices.Sort(out)
+
+	return out, nil
 }
 
 // WhyUnclaimable is why a VM that has no claim here cannot get one; both texts are empty where it can.

@@ -36,6 +36,7 @@ var liveKinds = []schema.GroupVersionKind{
 	infrav1.GroupVersion.WithKind("OLVMMachine"),
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"),
 	infrav1.GroupVersion.WithKind("OLVMInventory"),
+	infrav1.GroupVersion.WithKind("OLVMInventoryVM"),
 }
 
 // AddLive adds what a management cluster has beside the manifests, which go before it: of the namespace, where one is

@@ -33,6 +33,7 @@ type Manifests struct {
 	templates    map[types.NamespacedName]*infrav1.OLVMMachineTemplate
 	olvmMachines map[types.NamespacedName]*infrav1.OLVMMachine
 	inventories  map[types.NamespacedName]*infrav1.OLVMInventory
+	inventoryVMs map[types.NamespacedName]*infrav1.OLVMInventoryVM
 	secrets      map[types.NamespacedName]*corev1.Secret
 	configMaps   map[types.NamespacedName]*corev1.ConfigMap
 	// kubeadmConfigs are the KubeadmConfigs and KubeadmConfigTemplates.
@@ -104,6 +105,7 @@ func newManifests() *Manifests {
 		templates:    map[types.NamespacedName]*infrav1.OLVMMachineTemplate{},
 		olvmMachines: map[types.NamespacedName]*infrav1.OLVMMachine{},
 		inventories:  map[types.NamespacedName]*infrav1.OLVMInventory{},
+		inventoryVMs: map[types.NamespacedName]*infrav1.OLVMInventoryVM{},
 		secrets:      map[types.NamespacedName]*corev1.Secret{},
 		configMaps:   map[types.NamespacedName]*corev1.ConfigMap{},
 		live:         map[string]*unstructured.Unstructured{},
@@ -146,6 +148,8 @@ func (m *Manifests) add(object *unstructured.Unstructured) error {
 		return decode(object, key, m.olvmMachines)
 	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMInventory":
 		return decode(object, key, m.inventories)
+	case gvk.Group == infrav1.GroupVersion.Group && gvk.Kind == "OLVMInventoryVM":
+		return decode(object, key, m.inventoryVMs)
 	case gvk.Group == "" && gvk.Kind == "Secret":
 		// Not strictly: a Secret may be encrypted, or carry fields of the tool that made it.
 		secret := &corev1.Secret{}
@@ -223,10 +227,14 @@ type Machine struct {
 	failureDomain string
 	version       string // of Kubernetes
 	// format that its bootstrap data will have; empty where the manifests do not say.
-	format      bootstrap.Format
-	spec        infrav1.OLVMMachineSpec
-	recorded    addressing.Addresses
-	live        bool // it exists
+	format   bootstrap.Format
+	spec     infrav1.OLVMMachineSpec
+	recorded addressing.Addresses
+	live     bool // it exists
+	// pooled is a VM that an inventory makes. It is of no cluster, and olvmCluster stands for the inventory.
+	pooled bool
+	// newTag reports that the tag of its pool is made before it.
+	newTag      bool
 	olvmCluster *infrav1.OLVMCluster
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	tfjson "github.com/hashicorp/terraform-json"
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,13 @@ func Render(
 	if err != nil {
 		return nil, nil, err
 	}
+
+	pooled, wrong, err := m.provisioned(ctx, credentials, sessions, held)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	machines, refused = slices.Concat(machines, pooled), wrong
 
 	for _, machine := range machines {
 		if err := unplaced[machine.key()]; err != nil {
@@ -146,7 +154,7 @@ func (machine *Machine) allocate(nics []addressing.NIC, held addressing.Held) (m
 	allocation := addressing.Allocation{
 		NICs:     nics,
 		Recorded: machine.recorded,
-		InUse:    machine.live && len(machine.recorded) > 0,
+		InUse:    (machine.live || machine.pooled) && len(machine.recorded) > 0,
 	}
 	var err error
 	if allocation.Recorded, err = allocation.Allocate(held); err != nil {
@@ -233,7 +241,14 @@ func (m *Manifests) render(
 		return Rendered{}, err
 	}
 
-	built.Machine.UserData = userData
+	if machine.newTag {
+		built.Machine.TagIDs = append(built.Machine.TagIDs, newTag)
+	}
+
+	if !machine.pooled {
+		built.Machine.UserData = userData
+	}
+
 	out := Rendered{Machine: machine, Secrets: []string{config.Password}}
 	if state.Complete() {
 		out.State, existing = state.Raw, nil
@@ -275,6 +290,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		Spec:              machine.spec,
 		Cluster:           machine.olvmCluster.Spec,
 		VMName:            machine.Name,
+		Pooled:            machine.pooled,
 		ControlPlane:      machine.controlPlane,
 		NICs:              nics,
 		Addresses:         addresses,
@@ -309,8 +325,13 @@ func (machine *Machine) owner(existing *desired.Existing, state *tfstate.State) 
 		return owner, nil
 	}
 
-	if existing.Owner.SameObject(owner) {
-		return existing.Owner, nil
+	had := existing.Owner
+	if machine.pooled {
+		had, _ = ownermark.InventoryOwnerOf(existing.VM.CommentText())
+	}
+
+	if had.SameObject(owner) {
+		return had, nil
 	}
 
 	if !state.Complete() {
@@ -419,9 +440,14 @@ func resultOf(machine Machine) *Result {
 // Offline says what machines would be, as far as it can be known without an engine: their sizes, names and addresses.
 func Offline(m *Manifests, machines []Machine) []*Result {
 	held := m.held(machines)
-	var out []*Result
+	pooled, refused := m.provisionedOffline(held)
 
-	for _, machine := range machines {
+	var out []*Result
+	for _, wrong := range refused {
+		out = append(out, wrong.Result())
+	}
+
+	for _, machine := range slices.Concat(machines, pooled) {
 		nics, err := addressing.NICs(machine.spec, machine.olvmCluster.Spec)
 		if err == nil {
 			_, err = machine.allocate(nics, held[connection.EngineKey(machine.olvmCluster)])

@@ -87,7 +87,12 @@ func (r Report) WriteText(out io.Writer) error {
 	var text strings.Builder
 
 	for _, m := range r.Machines {
-		title := fmt.Sprintf("%s/%s of %s (cluster %s, addresses: %s)", m.Namespace, m.Name, m.From, m.Cluster,
+		cluster := "cluster " + m.Cluster
+		if m.Cluster == "" {
+			cluster = "of no cluster"
+		}
+
+		title := fmt.Sprintf("%s/%s of %s (%s, addresses: %s)", m.Namespace, m.Name, m.From, cluster,
 			strings.Join(m.Addresses, ", "))
 		if m.VM != "" {
 			title += ", on VM " + m.VM + " of the inventory"

@@ -1,0 +1,196 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+)
+
+// newTag stands in for the UUID of a tag that is made with the pool; the provider takes UUIDs only.
+const newTag = "00000000-0000-0000-0000-000000000000"
+
+// provisioned are the VMs that inventories would make: those that they lack. What cannot be made is refused.
+func (m *Manifests) provisioned(
+	ctx context.Context, credentials Credentials, sessions *engine.Sessions, held map[string]addressing.Held,
+) (out []Machine, refused []Refused, err error) {
+	for _, pool := range m.provisioning() {
+		session, _, err := m.session(connection.OfInventory(pool), credentials, sessions)
+		if err != nil {
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+		}
+
+		there, err := inventory.Read(ctx, session, pool.Spec)
+		if err != nil {
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+		}
+
+		made, wrong := m.provision(pool, held, func(template infrav1.OLVMMachineSpec) ([]string, error) {
+			return there.HostNames(ctx, session, pool, template)
+		})
+
+		if err := expectTag(ctx, session, pool, made); err != nil {
+			return nil, nil, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), blocker.Explain(err, credentials.Places))
+		}
+
+		for _, vm := range there.VMs { // without a management cluster, the engine alone knows which are made
+			made = slices.DeleteFunc(made, func(machine Machine) bool { return machine.Name == vm.Name })
+		}
+
+		out, refused = append(out, made...), append(refused, wrong...)
+	}
+
+	return out, refused, nil
+}
+
+// expectTag notes on VMs that the tag of their pool is made before them, where the engine does not have it.
+func expectTag(ctx context.Context, session *engine.Client, pool *infrav1.OLVMInventory, made []Machine) error {
+	name := pool.Spec.VirtualMachines.Tag
+	tags, err := session.TagsNamed(ctx, name)
+	if err != nil || len(tags) > 0 {
+		return err
+	}
+
+	for i := range made {
+		made[i].newTag = true
+		made[i].spec.VirtualMachine.Tags = slices.DeleteFunc(made[i].spec.VirtualMachine.Tags,
+			func(tag string) bool { return tag == name })
+	}
+
+	return nil
+}
+
+// provisionedOffline is provisioned as far as no engine is asked: hosts are those that templates name.
+func (m *Manifests) provisionedOffline(held map[string]addressing.Held) (out []Machine, refused []Refused) {
+	for _, pool := range m.provisioning() {
+		made, wrong := m.provision(pool, held, func(template infrav1.OLVMMachineSpec) ([]string, error) {
+			return template.VirtualMachine.Placement.HostNames, nil
+		})
+		out, refused = append(out, made...), append(refused, wrong...)
+	}
+
+	return out, refused
+}
+
+// provisioning are the inventories that make VMs, by their names.
+func (m *Manifests) provisioning() []*infrav1.OLVMInventory {
+	var out []*infrav1.OLVMInventory
+
+	for _, pool := range m.inventories {
+		if len(pool.Spec.Provision) > 0 {
+			out = append(out, pool)
+		}
+	}
+
+	slices.SortFunc(out, func(a, b *infrav1.OLVMInventory) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+
+	return out
+}
+
+func keyOf(pool *infrav1.OLVMInventory) types.NamespacedName {
+	return types.NamespacedName{Namespace: pool.Namespace, Name: pool.Name}
+}
+
+// provision are the VMs that one inventory lacks.
+func (m *Manifests) provision(
+	pool *infrav1.OLVMInventory,
+	held map[string]addressing.Held,
+	hostNames func(infrav1.OLVMMachineSpec) ([]string, error),
+) (out []Machine, refused []Refused) {
+	as := connection.OfInventory(pool)
+	refuse := func(name string, err error) {
+		machine := Machine{Namespace: pool.Namespace, Name: name, From: "OLVMInventory/" + pool.Name, olvmCluster: as}
+		refused = append(refused, Refused{machine, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), err)})
+	}
+
+	templates, hosts := map[string]infrav1.OLVMMachineSpec{}, map[string][]string{}
+
+	for i, provision := range pool.Spec.Provision {
+		template := m.templates[types.NamespacedName{Namespace: pool.Namespace, Name: provision.MachineTemplateName}]
+		if template == nil {
+			refuse(pool.Name+"-"+provision.Name, blocker.New(infrav1.MachineTemplateNotFoundReason,
+				fmt.Sprintf("spec.provision[%d].machineTemplateName", i),
+				"OLVMMachineTemplate %s is neither in the manifests nor in the management cluster; add it, or correct "+
+					"the name", provision.MachineTemplateName))
+
+			return nil, refused
+		}
+
+		templates[provision.MachineTemplateName] = template.Spec.Template.Spec
+
+		var err error
+		if hosts[provision.Name], err = hostNames(template.Spec.Template.Spec); err != nil {
+			refuse(pool.Name+"-"+provision.Name, inventory.InTemplate(provision.MachineTemplateName, err))
+			return nil, refused
+		}
+	}
+
+	there, taken, macs := m.inventoryVMsOf(pool)
+	on := connection.EngineKey(as)
+	if held[on] == nil {
+		held[on] = addressing.Held{}
+	}
+
+	for _, vm := range inventory.PlanProvision(pool, hosts, there, taken).Make {
+		template := templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
+		decided, err := inventory.Decide(pool, vm, template, macs, held[on])
+		if err != nil {
+			refuse(vm.Name, err)
+			continue
+		}
+
+		out = append(out, Machine{
+			Namespace:   pool.Namespace,
+			Name:        vm.Name,
+			From:        "OLVMInventory/" + pool.Name,
+			infraName:   vm.Name,
+			spec:        inventory.MachineSpec(template, pool.Spec.VirtualMachines.Tag, *decided),
+			recorded:    addressing.Provisioned(*decided),
+			pooled:      true,
+			olvmCluster: as,
+		})
+	}
+
+	return out, refused
+}
+
+// inventoryVMsOf are the OLVMInventoryVMs that an inventory has, the names of all of the namespace, and the MAC
+// addresses that were given to them.
+func (m *Manifests) inventoryVMsOf(
+	pool *infrav1.OLVMInventory,
+) (there []infrav1.OLVMInventoryVM, taken, macs map[string]bool) {
+	taken, macs = map[string]bool{}, map[string]bool{}
+
+	for vm := range maps.Values(m.inventoryVMs) {
+		if vm.Namespace != pool.Namespace {
+			continue
+		}
+
+		taken[vm.Name] = true
+		if vm.Spec.InventoryName == pool.Name {
+			there = append(there, *vm)
+		}
+
+		if vm.Spec.Provisioned == nil {
+			continue
+		}
+
+		for _, nic := range vm.Spec.Provisioned.NICs {
+			macs[nic.MACAddress] = true
+		}
+	}
+
+	return there, taken, macs
+}
