@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -391,6 +392,56 @@ func TestRow50NothingChangesTwice(t *testing.T) {
 	check.Equal(t, "versions of the OLVMInventoryVMs", versions(), before)
 	check.Equal(t, "changes in the engine", p.Changes(), changes)
 	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
+}
+
+// TestRow55EachReasonIsSaid reaches each reason of pools and their machines that this suite can; those of an engine that
+// is away are in e2e/reliability. Each condition is of the object's generation.
+func TestRow55EachReasonIsSaid(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, "vm-a")
+	expect := func(o testsite.Object, condition, want string) {
+		t.Helper()
+		p.Expect(o, condition, want)
+		p.Eventually(condition+" is of this generation", func() error {
+			check.Error(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o), "")
+
+			if got := conditions.Get(o, condition); got == nil || got.ObservedGeneration != o.GetGeneration() {
+				return fmt.Errorf("it is %+v, and the object of generation %d", got, o.GetGeneration())
+			}
+
+			return nil
+		})
+	}
+
+	expect(p.inventory, infrav1.ReadyCondition, "True/Ready")
+	expect(p.inventory, infrav1.EngineAvailableCondition, "True/EngineAvailable")
+	expect(p.inventory, infrav1.ScheduledCondition, "True/Scheduled")
+	expect(p.inventory, infrav1.DeletingCondition, "False/NotDeleting")
+
+	nowhere := p.machine("nowhere", func(spec *infrav1.OLVMMachineSpec) { spec.FromInventory.Inventory = "none" })
+	expect(nowhere, infrav1.VirtualMachineClaimedCondition, "False/InventoryNotFound")
+	picky := p.machine("picky", func(spec *infrav1.OLVMMachineSpec) {
+		spec.FromInventory.Selector.MatchLabels = map[string]string{"a": "b"}
+	})
+	expect(picky, infrav1.VirtualMachineClaimedCondition, "False/Unschedulable")
+	expect(p.inventory, infrav1.ScheduledCondition, "False/Unschedulable")
+	expect(p.inventory, infrav1.ReadyCondition, "False/Unschedulable")
+
+	served := p.machine("served", nil)
+	p.ExpectProvisioned(served)
+	expect(served, infrav1.VirtualMachineClaimedCondition, "True/VirtualMachineClaimed")
+	p.Delete(p.inventory)
+	expect(p.inventory, infrav1.DeletingCondition, "True/WaitingForClaims")
+	p.Delete(served)
+	p.ExpectGone(served)
+	p.ExpectGone(p.inventory)
+
+	wrong := poolvm.Inventory(p.OLVM, "wrong")
+	wrong.Spec.OLVMDatacenterName = "None"
+	p.Create(wrong)
+	t.Cleanup(func() { forget(wrong) })
+	expect(wrong, infrav1.EngineAvailableCondition, "False/DataCenterNotFound")
+	expect(wrong, infrav1.ScheduledCondition, "Unknown/WaitingForEngine")
 }
 
 // TestClaimsOfMachinesThatAreGone has claims whose machine does not exist: a VM that it never had is free again by

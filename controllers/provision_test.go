@@ -12,8 +12,10 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/poolvm"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
@@ -277,7 +279,7 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 			"OLVMMachineTemplate mac spec.template.spec.olvmNetwork.macAddress: all VMs of the template"},
 		{infrav1.InventoryProvision{MachineTemplateName: "small", MACAddresses: []string{"56:6f:00:00:01:00"}},
 			"False/MACAddressesExhausted", "spec.provision[0].macAddresses: all MAC addresses of 56:6f:00:00:01:00"},
-		{infrav1.InventoryProvision{MachineTemplateName: "wrong"}, "False/Provisioning",
+		{infrav1.InventoryProvision{MachineTemplateName: "wrong"}, "False/ProvisionFailed",
 			"OLVMMachineTemplate wrong spec.template.spec.vmTemplateName: "},
 		{infrav1.InventoryProvision{MachineTemplateName: "small"}, "True/Provisioned", ""},
 	} {
@@ -294,4 +296,65 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	}
 
 	p.expectPhases(available("lab-small-0", "lab-small-1"))
+}
+
+// TestAProvisionedVMThatOthersHaveStays has another management cluster claim a VM in the engine: it is neither taken for
+// one too many, nor deleted with its object before that claim is gone.
+func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
+	t.Parallel()
+	p := newProvision(t, 1)
+	p.expectPhases(available("lab-small-0"))
+	id := engine.ID(p.byName()["lab-small-0"].ID)
+	tag, err := p.Session().CreateTag(t.Context(), &engine.Tag{
+		Name:        inventory.TagName(id),
+		Description: `{"id":"theirs","namespace":"other","cluster":"c","role":"Worker","group":"MachineSet/g"}`,
+	})
+	check.Error(t, err, "")
+	check.Error(t, p.Session().TagVM(t.Context(), id, tag.ID), "")
+	p.inventory.Spec.Provision[0].Count = new(int32(0))
+	p.provision(p.inventory.Spec.Provision...)
+	p.expectPhases(map[string]string{"lab-small-0": "Ineligible/ClaimedByAnother"})
+
+	object := &infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}
+	p.Delete(object)
+	check.Contains(t, "why it stays", p.Expect(object, infrav1.DeletingCondition, "True/DeletionBlocked"),
+		"claimed by cluster other/c")
+	check.Equal(t, "the VM", p.byName()["lab-small-0"].ID, id.String())
+
+	check.Error(t, p.Session().DeleteTag(t.Context(), tag.ID), "")
+	p.ExpectGone(object)
+	p.expectNoVMs()
+}
+
+// TestProvisionLeavesVMsOfOthersAlone has VMs in the engine with names that the inventory would give: others are taken.
+func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	foreign := poolvm.Make(t, p.Session(), "foreign", "lab-small-0", "")
+	p.template("small", nil)
+	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(2))})
+	p.expectPhases(available("lab-small-1", "lab-small-2"))
+	p.Delete(p.inventory)
+	p.ExpectGone(p.inventory)
+	left := p.byName()
+	check.Equal(t, "left", slices.Collect(maps.Keys(left)), []string{"lab-small-0"})
+	check.Equal(t, "the VM", left["lab-small-0"].ID, foreign.String())
+}
+
+// TestAHalfMadeVMThatIsDeletedIsMadeAgain has somebody delete a VM in the engine whose run has failed.
+func TestAHalfMadeVMThatIsDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	p.template("small", nil)
+	check.Error(t, p.Sim.Inject(ovirtsim.Fault{Method: "POST", Path: "/nics$", Status: 409, Count: 1000}), "")
+	p.provision(infrav1.InventoryProvision{Name: "small", MachineTemplateName: "small", Count: new(int32(1))})
+	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/ProvisionFailed")
+	first := p.byName()["lab-small-0"].ID
+	check.Error(t, p.Session().DeleteVM(t.Context(), engine.ID(first)), "")
+	p.Sim.ClearFaults()
+	p.expectPhases(available("lab-small-0"))
+	check.Equal(t, "it is another one", p.byName()["lab-small-0"].ID != first, true)
+	check.Length(t, "VMs", p.Sim.VMs(), 1)
+	p.provision()
+	p.expectNoVMs()
 }

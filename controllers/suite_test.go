@@ -26,6 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
@@ -130,10 +131,12 @@ func runSuite(m *testing.M) (int, error) {
 		}
 	}
 
+	addresses := &addressing.Allocator{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), CacheHasAll: true}
 	err = (&inventory.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
+		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{})
 	if err != nil {
@@ -145,6 +148,7 @@ func runSuite(m *testing.M) (int, error) {
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
 		Runs:      runs,
+		Addresses: addresses,
 		Recorder:  mgr.GetEventRecorder("test"),
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
 	if err != nil {
@@ -202,7 +206,7 @@ func runSuite(m *testing.M) (int, error) {
 
 	if err := (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
-		Recorder: mgr.GetEventRecorder("test"), CacheHasAll: true, Delivery: userData,
+		Recorder: mgr.GetEventRecorder("test"), Addresses: addresses, Delivery: userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4}); err != nil {
 		return 0, err
 	}

@@ -149,6 +149,8 @@ const (
 	ProvisionedReason = "Provisioned"
 	// ProvisioningReason surfaces while VMs are made or deleted.
 	ProvisioningReason = "Provisioning"
+	// ProvisionFailedReason surfaces when a VM could not be made or deleted, or the engine refused what VMs need.
+	ProvisionFailedReason = "ProvisionFailed"
 	// ProvisionInvalidReason surfaces when VMs cannot be made as spec.provision and its templates say.
 	ProvisionInvalidReason = "ProvisionInvalid"
 	// MachineTemplateNotFoundReason surfaces when there is no OLVMMachineTemplate of that name.

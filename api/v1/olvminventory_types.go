@@ -178,6 +178,10 @@ type OLVMInventoryStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// serverURL is the engine that let the inventory in with its credentials; empty before.
+	// +optional
+	ServerURL string `json:"serverURL,omitempty"`
+
 	// total counts the VMs of the pool.
 	// +optional
 	Total int32 `json:"total"`

@@ -71,7 +71,7 @@ func guardGroups(change terraform.Change) string {
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
 // RenderDestroy renders the provider alone.
-func (s *clusterSubject) RenderDestroy() (workspace.Configuration, error) {
+func (s *clusterSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
 	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err

@@ -19,21 +19,29 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileClaims decides who gets which VM, and records it on the OLVMInventoryVMs before the engine knows it.
-func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
-	groups, err := r.groupsOf(ctx, s)
-	if err != nil {
+// reconcileGroups finds the machines that want VMs of the pool, and claims again that the engine has.
+func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
+	var err error
+	if s.groups, err = r.groupsOf(ctx, s); err != nil {
 		return err
-	}
-
-	if s.session == nil {
-		return nil // what can be claimed is not known
 	}
 
 	if !s.inventory.DeletionTimestamp.IsZero() {
-		groups = nil // what is reserved is given back, and nothing is claimed
-	} else if err := r.recover(ctx, s); err != nil {
-		return err
+		s.groups = nil // what is reserved is given back, and nothing is claimed
+		return nil
+	}
+
+	if s.session == nil {
+		return nil
+	}
+
+	return r.recover(ctx, s)
+}
+
+// reconcileClaims decides who gets which VM, and records it on the OLVMInventoryVMs before the engine knows it.
+func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
+	if s.session == nil {
+		return nil // what can be claimed is not known
 	}
 
 	if err := r.unassign(ctx, s); err != nil {
@@ -45,7 +53,7 @@ func (r *Reconciler) reconcileClaims(ctx context.Context, s *scope) error {
 		vms = append(vms, s.candidate(e))
 	}
 
-	s.plan = inventory.Schedule(vms, groups, s.active)
+	s.plan = inventory.Schedule(vms, s.groups, s.active)
 
 	return r.apply(ctx, s)
 }
@@ -57,7 +65,7 @@ func (s *scope) candidate(e *entry) inventory.VM {
 	}
 
 	out := s.pool.Candidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
-	if !inventory.Made(e.object) {
+	if e.object.Spec.ClaimRef == nil && !inventory.Made(e.object) {
 		out.Unfit = inventory.ReasonProvisioning
 	}
 
@@ -311,8 +319,8 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 		return err
 	}
 
-	if inventory.Recycling(s.inventory, *e.vm) == infrav1.RecycleRetain {
-		if err := inventory.Retain(ctx, s.session, *e.vm); err != nil {
+	if inventory.Recycling(s.inventory, *e.vm, e.object.Spec.Provisioned != nil) == infrav1.RecycleRetain {
+		if err := inventory.Retain(ctx, s.session, e.vm.ID); err != nil {
 			return err
 		}
 
@@ -320,7 +328,7 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	}
 
 	if e.object.Spec.Provisioned != nil {
-		return r.makeAgain(ctx, e, marker)
+		return r.makeAgain(ctx, s, e, marker)
 	}
 
 	done, waiting, err := inventory.Rebuilder{
@@ -337,15 +345,19 @@ func (r *Reconciler) recycle(ctx context.Context, s *scope, e *entry, marker *in
 	return r.end(ctx, e, marker)
 }
 
-// makeAgain deletes a VM that was made for the pool, so that another one is made. Its object goes before the claim
-// ends, so that nobody claims the VM in between.
-func (r *Reconciler) makeAgain(ctx context.Context, e *entry, marker *inventory.Marker) error {
+// makeAgain deletes a VM that was made for the pool, so that another one is made. Before the claim ends its object
+// goes, and a tag tells other management clusters, so that nobody claims the VM, which has the disk of a node.
+func (r *Reconciler) makeAgain(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	if e.object.DeletionTimestamp.IsZero() {
 		if err := r.Client.Delete(ctx, e.object); err != nil {
 			return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", e.object.Name, err)
 		}
 
 		return nil // the next pass sees it deleted
+	}
+
+	if err := inventory.MarkDeleting(ctx, s.session, e.vm.ID); err != nil {
+		return err
 	}
 
 	return r.end(ctx, e, marker)

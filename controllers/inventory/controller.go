@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
@@ -61,16 +62,18 @@ const (
 type Reconciler struct {
 	Client client.Client
 	// APIReader reads past the cache, where an old answer would do harm.
-	APIReader        client.Reader
-	Engines          *enginepool.Pool
+	APIReader client.Reader
+	Engines   *enginepool.Pool
+	// Addresses are shared by all controllers that give some.
+	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil {
-		return errors.New("fields Client, APIReader, Engines and Recorder must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Addresses == nil || r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Addresses and Recorder must be set")
 	}
 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
@@ -138,7 +141,7 @@ type scope struct {
 	// pool is what the engine has; nil where it cannot be used.
 	pool *inventory.Pool
 	// objects are the OLVMInventoryVMs of the inventory, those that are being deleted too, and taken the names of all
-	// of the namespace. Set by reconcileObjects.
+	// of the namespace. Set by reconcileList.
 	objects []infrav1.OLVMInventoryVM
 	taken   map[string]bool
 	// provision is set by reconcileProvision.
@@ -149,8 +152,10 @@ type scope struct {
 	// one whose spec.paused is true, as clusterctl move has it; empty where there is none. Set by reconcileClusters.
 	clusters, active map[string]bool
 	moving           string
-	// machines are the OLVMMachines that want a VM of the pool, by name. Set by reconcileClaims.
+	// machines are the OLVMMachines that want a VM of the pool, by name, and groups those that are to have one. Set by
+	// reconcileGroups.
 	machines map[string]*infrav1.OLVMMachine
+	groups   []inventory.Group
 	plan     inventory.Plan
 	// decided reports that the pass came to its end with an engine: what it has counted is true.
 	decided bool
@@ -216,19 +221,26 @@ func (r *Reconciler) ours(pool *infrav1.OLVMInventory) bool {
 
 // reconcile looks at the pool, decides the claims, and makes them true in the engine.
 func (r *Reconciler) reconcile(ctx context.Context, s *scope) (ctrl.Result, error) {
-	r.reconcileEngine(ctx, s)
-
 	if err := r.reconcileClusters(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
+
+	// The engine comes after the objects: a VM that is deleted in between is not taken for one that has no object yet.
+	if err := r.reconcileList(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+
+	r.reconcileEngine(ctx, s)
 
 	if err := r.reconcileObjects(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 
-	if err := r.reconcileProvision(ctx, s); err != nil {
+	if err := r.reconcileGroups(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
+
+	r.reconcileProvision(ctx, s)
 
 	if err := r.reconcileClaims(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -283,5 +295,6 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	r.Engines.Replaced(client.ObjectKeyFromObject(as), session)
 	if s.pool, s.engineErr = inventory.Read(ctx, session, s.inventory.Spec); s.engineErr == nil {
 		s.session = session
+		s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
 	}
 }

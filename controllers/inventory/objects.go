@@ -18,27 +18,33 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileObjects makes an OLVMInventoryVM for each VM of the pool, keeps its labels, and deletes those whose VM is
-// gone and that nobody has.
-func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
+// reconcileList notes the OLVMInventoryVMs that there are.
+func (r *Reconciler) reconcileList(ctx context.Context, s *scope) error {
 	var all infrav1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &all, client.InNamespace(s.inventory.Namespace)); err != nil {
 		return fmt.Errorf("failed to list OLVMInventoryVMs: %w", err)
 	}
 
 	s.taken = map[string]bool{}
-	known := map[engine.ID]bool{}
 
 	for i := range all.Items {
-		object := &all.Items[i]
-		s.taken[object.Name] = true
-		if object.Spec.InventoryName != s.inventory.Name {
-			continue
+		s.taken[all.Items[i].Name] = true
+		if all.Items[i].Spec.InventoryName == s.inventory.Name {
+			s.objects = append(s.objects, all.Items[i])
 		}
+	}
 
-		s.objects = append(s.objects, *object)
-		known[engine.ID(object.Spec.VMID)] = true
-		if err := r.keep(ctx, s, object); err != nil {
+	return nil
+}
+
+// reconcileObjects makes an OLVMInventoryVM for each VM of the pool, keeps its labels, and deletes those whose VM is
+// gone and that nobody has.
+func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
+	known := map[engine.ID]bool{}
+
+	for i := range s.objects {
+		known[engine.ID(s.objects[i].Spec.VMID)] = true
+		if err := r.keep(ctx, s, s.objects[i].DeepCopy()); err != nil {
 			return err
 		}
 	}
@@ -74,7 +80,7 @@ func (s *scope) beingMoved(vm engine.DescribedVM) bool {
 	mark, _ := inventory.MarkOn(vm)
 	owner, _ := ownermark.InventoryOwnerOf(vm.CommentText())
 
-	return s.moving != "" && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
+	return s.maybeMoving() && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
 }
 
 // keep notes an OLVMInventoryVM that exists, and brings its labels up to date.
@@ -92,6 +98,11 @@ func (r *Reconciler) keep(ctx context.Context, s *scope, object *infrav1.OLVMInv
 	}
 
 	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
+		if controllerutil.ContainsFinalizer(object, infrav1.InventoryVMFinalizer) { // its status says what it waits for
+			e.vm = nil
+			s.entries = append(s.entries, e)
+		}
+
 		return r.remove(ctx, object)
 	}
 

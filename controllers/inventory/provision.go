@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -43,36 +45,36 @@ func (s *scope) provisions() bool {
 func isProvisioned(vm infrav1.OLVMInventoryVM) bool { return vm.Spec.Provisioned != nil }
 
 // reconcileProvision makes an OLVMInventoryVM for each VM that the inventory lacks, and deletes those of VMs that are
-// too many. Their own controller makes and deletes the VMs.
-func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) error {
+// too many. Their own controller makes and deletes the VMs. What goes wrong keeps no machine from its claim.
+func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 	if !s.provisions() {
-		return nil
+		return
 	}
 
-	if s.session == nil {
-		s.countProvisioned()
-		return nil
+	if s.session != nil {
+		s.provision.err = r.provision(ctx, s)
 	}
 
-	err := r.provision(ctx, s)
 	s.countProvisioned()
 
-	var field *blocker.Error
-	if errors.As(err, &field) || engine.IsTransient(err) {
-		s.provision.err, s.failed = err, true
-		return nil
+	switch {
+	case apierrors.IsConflict(s.provision.err): // somebody was faster; the next pass sees it
+		s.provision.err, s.soon = nil, true
+	case s.provision.err != nil:
+		s.failed = true
 	}
-
-	return err
 }
 
 // provision decides and does.
 func (r *Reconciler) provision(ctx context.Context, s *scope) error {
-	// clusterctl move pauses Clusters before it takes the objects away one by one. Those that are gone here are not to
-	// be made again.
 	if s.moving != "" {
 		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, as "+
 			"clusterctl move has it; VMs are made and deleted when its spec.paused is false", s.moving)}
+	}
+
+	if s.maybeMoving() {
+		s.soon = true
+		return nil
 	}
 
 	pool := s.inventory.DeepCopy()
@@ -80,63 +82,93 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 		pool.Spec.Provision = nil
 	}
 
-	templates, hosts, err := r.provisionInputs(ctx, s, pool)
+	inputs, err := inventory.ReadProvision(pool,
+		func(name string) (infrav1.OLVMMachineSpec, error) { return r.template(ctx, pool.Namespace, name) },
+		func(template infrav1.OLVMMachineSpec) ([]string, error) {
+			return s.pool.HostNames(ctx, s.session, pool, template)
+		})
 	if err != nil {
 		return err
 	}
 
-	plan := inventory.PlanProvision(pool, hosts, s.objects, s.taken)
+	plan, err := s.planProvision(ctx, pool, inputs)
+	if err != nil {
+		return err
+	}
+
 	s.provision.wanted = plan.Wanted
-	if err := r.removeProvisioned(ctx, s, plan.Remove); err != nil {
+	if err := r.removeProvisioned(ctx, s, plan.Remove); err != nil || len(plan.Make) == 0 {
 		return err
 	}
 
-	if len(plan.Make) == 0 {
-		return nil
-	}
-
-	if err := ensureTag(ctx, s.session, pool.Spec.VirtualMachines.Tag); err != nil {
+	tag := pool.Spec.VirtualMachines.Tag
+	if _, err := inventory.EnsureTag(ctx, s.session, tag, "VMs of a pool"); err != nil {
 		return err
 	}
 
-	return r.makeProvisioned(ctx, s, pool, plan, templates)
+	// Nobody else is given an address before those of the new VMs are written down.
+	where, self := connection.EngineKey(connection.OfInventory(pool)), client.ObjectKey{Namespace: pool.Namespace}
+
+	return r.Addresses.Beside(ctx, self, where, func(held addressing.Held) error {
+		return r.makeProvisioned(ctx, s, pool, plan.Make, inputs, held)
+	})
 }
 
-// provisionInputs reads the templates of the provisions, and the hosts of those with a count for each host.
-func (r *Reconciler) provisionInputs(
-	ctx context.Context, s *scope, pool *infrav1.OLVMInventory,
-) (map[string]infrav1.OLVMMachineSpec, map[string][]string, error) {
-	templates, hosts := map[string]infrav1.OLVMMachineSpec{}, map[string][]string{}
+// youth is how old an inventory must be before it makes VMs. clusterctl move creates it in the same moment as the
+// Clusters whose spec.paused tells of the move.
+const youth = 3 * time.Second
 
-	for i, provision := range pool.Spec.Provision {
-		template := &infrav1.OLVMMachineTemplate{}
-		key := client.ObjectKey{Namespace: pool.Namespace, Name: provision.MachineTemplateName}
-		if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
-			return nil, nil, blocker.New(infrav1.MachineTemplateNotFoundReason,
-				fmt.Sprintf("spec.provision[%d].machineTemplateName", i),
-				"there is no OLVMMachineTemplate %q in namespace %s; create it, or correct the name", key.Name,
-				key.Namespace)
-		} else if err != nil {
-			return nil, nil, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
-		}
+// maybeMoving reports whether the objects of the namespace may be on their way to or from another management cluster.
+func (s *scope) maybeMoving() bool {
+	return s.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
+}
 
-		if err := r.moveWith(ctx, template); err != nil {
-			return nil, nil, err
-		}
+// planProvision decides what to make, under names that no VM of the engine has.
+func (s *scope) planProvision(
+	ctx context.Context, pool *infrav1.OLVMInventory, inputs inventory.ProvisionInputs,
+) (inventory.ProvisionPlan, error) {
+	inUse, taken := map[string]bool{}, maps.Clone(s.taken)
 
-		templates[key.Name] = template.Spec.Template.Spec
-		if provision.CountPerHost == nil {
-			continue
-		}
-
-		var err error
-		hosts[provision.Name], err = s.pool.HostNames(ctx, s.session, pool, templates[key.Name])
-		if err != nil {
-			return nil, nil, inventory.InTemplate(key.Name, err)
+	for _, e := range s.entries {
+		if e.vm != nil && inventory.InUse(*e.vm) {
+			inUse[e.object.Name] = true
 		}
 	}
 
-	return templates, hosts, nil
+	for {
+		plan := inventory.PlanProvision(pool, inputs.Hosts, s.objects, taken, inUse)
+		foreign := 0
+
+		for _, vm := range plan.Make {
+			there, err := s.session.FindVM(ctx, s.pool.DataCenter.ID, vm.Name)
+			if err != nil {
+				return plan, err
+			}
+
+			if there != nil {
+				taken[vm.Name] = true
+				foreign++
+			}
+		}
+
+		if foreign == 0 {
+			return plan, nil
+		}
+	}
+}
+
+// template reads the machine of a template, and has clusterctl move the template with the inventory.
+func (r *Reconciler) template(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
+	template := &infrav1.OLVMMachineTemplate{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
+		return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("there is no OLVMMachineTemplate %q in namespace %s; "+
+			"create it, or correct the name", name, namespace)
+	} else if err != nil {
+		return infrav1.OLVMMachineSpec{}, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
+	}
+
+	return template.Spec.Template.Spec, r.moveWith(ctx, template)
 }
 
 // moveWith has clusterctl move a template with the inventory, which does not own it.
@@ -154,42 +186,22 @@ func (r *Reconciler) moveWith(ctx context.Context, template *infrav1.OLVMMachine
 	return nil
 }
 
-// ensureTag makes the tag of the pool where the engine does not have it: there is no VM with it yet.
-func ensureTag(ctx context.Context, session *engine.Client, name string) error {
-	there, err := session.TagsNamed(ctx, name)
-	if err != nil || len(there) > 0 {
-		return err
-	}
-
-	_, err = session.CreateTag(ctx, &engine.Tag{Name: name, Description: "VMs of a pool"})
-
-	return err
-}
-
-// makeProvisioned creates OLVMInventoryVMs, each with its addresses. Addresses of others are read past the cache, so
-// that none is given twice.
+// makeProvisioned creates OLVMInventoryVMs, each with its addresses.
 func (r *Reconciler) makeProvisioned(
 	ctx context.Context,
 	s *scope,
 	pool *infrav1.OLVMInventory,
-	plan inventory.ProvisionPlan,
-	templates map[string]infrav1.OLVMMachineSpec,
+	make []inventory.NewVM,
+	inputs inventory.ProvisionInputs,
+	held addressing.Held,
 ) error {
 	macs, err := r.macAddresses(ctx, pool.Namespace)
 	if err != nil {
 		return err
 	}
 
-	addresses := &addressing.Allocator{Client: r.Client, Reader: r.APIReader}
-	where := connection.EngineKey(connection.OfInventory(pool))
-	held, err := addresses.HeldBeside(ctx, client.ObjectKey{Namespace: pool.Namespace}, where)
-	if err != nil {
-		return err
-	}
-
-	for _, vm := range plan.Make {
-		template := templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
-		decided, err := inventory.Decide(pool, vm, template, macs, held)
+	for _, vm := range make {
+		decided, err := inputs.Decide(pool, vm, macs, held)
 		if err != nil {
 			return err
 		}
@@ -281,30 +293,45 @@ func setProvisionedCondition(s *scope) {
 	case s.session == nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case facts.err != nil:
-		condition.Status = metav1.ConditionFalse
-		condition.Reason, condition.Message = blocker.EngineReason(facts.err)
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisionFailedReason
+		condition.Message = facts.err.Error()
+		var field *blocker.Error
+		if errors.As(facts.err, &field) {
+			condition.Reason = field.Reason
+		}
 	case facts.made < facts.wanted || facts.left != facts.made:
-		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisioningReason
-		condition.Message = workspace.Shorten(s.provisioning(), maxMessage)
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = s.provisioning()
+		condition.Message = workspace.Shorten(condition.Message, maxMessage)
 	}
 
 	conditions.Set(s.inventory, condition)
 }
 
 // provisioning says how many VMs are made, and what is wrong with the others.
-func (s *scope) provisioning() string {
+func (s *scope) provisioning() (reason, message string) {
+	reason = infrav1.ProvisioningReason
 	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}
 
 	for i := range s.objects {
 		vm := &s.objects[i]
+		condition := infrav1.InfrastructureAppliedCondition
 		if !vm.DeletionTimestamp.IsZero() {
-			out = append(out, strings.TrimSpace(vm.Name+" is being deleted: "+messageOf(vm, infrav1.DeletingCondition)))
-		} else if message := messageOf(vm, infrav1.InfrastructureAppliedCondition); message != "" {
-			out = append(out, vm.Name+": "+message)
+			condition = infrav1.DeletingCondition
+		}
+
+		found := conditions.Get(vm, condition)
+		if found == nil || found.Message == "" {
+			continue
+		}
+
+		out = append(out, vm.Name+": "+found.Message)
+		if objectstatus.IsFailure(*found) {
+			reason = infrav1.ProvisionFailedReason
 		}
 	}
 
-	return strings.Join(out, ". ")
+	return reason, strings.Join(out, ". ")
 }
 
 // messageOf is the message of a condition of a VM; empty where it has none.

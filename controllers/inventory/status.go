@@ -105,6 +105,8 @@ func (s *scope) phase(e *entry) (phase, reason, message string) {
 	case claim != nil:
 		reason, message = s.claimProblem(e)
 		return infrav1.InventoryVMClaimed, reason, message
+	case !e.object.DeletionTimestamp.IsZero():
+		return infrav1.InventoryVMIneligible, inventory.ReasonDeleting, messageOf(e.object, infrav1.DeletingCondition)
 	case !inventory.Made(e.object):
 		return infrav1.InventoryVMIneligible, inventory.ReasonProvisioning, messageOf(e.object,
 			infrav1.InfrastructureAppliedCondition)

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/cluster-api/util/finalizers"
@@ -38,8 +40,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// retry is when to look again at what the engine did not answer, or what somebody has to mend.
-const retry = 10 * time.Second
+const (
+	// retry is when to look again at what the engine did not answer, or what somebody has to mend.
+	retry = 10 * time.Second
+	// settling is how long other management clusters have to see that a VM goes: one that chose it before has tagged it
+	// by then.
+	settling = 2 * time.Second
+)
 
 // statePrefix keeps the state of an OLVMInventoryVM apart from that of an OLVMMachine of the same name.
 const statePrefix = "olvminventoryvm."
@@ -50,28 +57,30 @@ const statePrefix = "olvminventoryvm."
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch
 
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
+
 // Reconciler makes and deletes the VMs of pools.
 type Reconciler struct {
 	Client client.Client
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers.
+	// Runs are shared by all controllers, and Addresses by all that give some.
 	Runs             *workspace.RunQueue
+	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 
 	workspaces *workspace.Kind
-	addresses  *addressing.Allocator
 }
 
 // SetupWithManager adds the controller to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Recorder == nil {
-		return errors.New("fields Client, APIReader, Engines, Runs and Recorder must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Runs == nil || r.Addresses == nil ||
+		r.Recorder == nil {
+		return errors.New("fields Client, APIReader, Engines, Runs, Addresses and Recorder must be set")
 	}
 
-	r.addresses = &addressing.Allocator{Client: r.Client, Reader: r.APIReader}
 	r.workspaces = workspace.NewKind(workspace.Kind{
 		Name:     workspace.InventoryVMKind,
 		New:      func() client.Object { return &infrav1.OLVMInventoryVM{} },
@@ -114,8 +123,10 @@ type scope struct {
 	built  *desired.Built
 	digest string
 	err    error
-	// missing reports that the engine has no such VM. Set by reconcileOwnership.
+	// missing reports that the engine has no VM of the object. Set by reconcileOwnership.
 	missing bool
+	// settling reports that other management clusters are being told that the VM goes. Set by reconcileOwnership.
+	settling bool
 	// blocked is why a deletion must not go on; nil where it may.
 	blocked *blocker.Error
 }
@@ -184,11 +195,39 @@ func (r *Reconciler) reconcile(ctx context.Context, s *scope) (_ ctrl.Result, re
 	before := slices.Clone(s.vm.Status.Conditions)
 	defer func() { reterr = kerrors.NewAggregate([]error{reterr, r.patch(ctx, s, helper, before)}) }()
 
+	// In the target of clusterctl move the states come after the objects; in the source all stays as it is.
+	if moving, err := r.moving(ctx, s); err != nil || moving {
+		return ctrl.Result{RequeueAfter: retry}, err
+	}
+
 	if !s.vm.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, s)
 	}
 
 	return r.reconcileNormal(ctx, s)
+}
+
+// moving reports whether a Cluster of the namespace is paused, as clusterctl move has it, before anything is done to a
+// VM.
+func (r *Reconciler) moving(ctx context.Context, s *scope) (bool, error) {
+	if s.vm.DeletionTimestamp.IsZero() && inventory.Made(s.vm) {
+		return false, nil // there is nothing to do
+	}
+
+	var clusters clusterv1.ClusterList
+	if err := r.APIReader.List(ctx, &clusters, client.InNamespace(s.vm.Namespace)); err != nil {
+		return false, fmt.Errorf("failed to list Clusters: %w", err)
+	}
+
+	for i := range clusters.Items {
+		if ptr.Deref(clusters.Items[i].Spec.Paused, false) {
+			s.err = &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf(
+				"Cluster %s is paused, as clusterctl move has it", clusters.Items[i].Name)}
+			return true, nil
+		}
+	}
+
+	return false, nil
 }
 
 // patch writes the status and records events.
@@ -211,6 +250,12 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 
+	if !s.workspace.State.Empty() && !s.requested() {
+		s.err = blocker.New(infrav1.StateInvalidReason, "", "Terraform has a state of an earlier object of this name, "+
+			"in the Secret %s; delete that Secret and its finalizer, or this object", s.stateSecret())
+		return ctrl.Result{RequeueAfter: retry}, nil
+	}
+
 	if id := s.workspace.State.VMID(); id != "" && s.vm.Spec.VMID == "" {
 		s.vm.Spec.VMID = id
 	}
@@ -220,6 +265,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 	}
 
 	r.reconcileEngine(ctx, s)
+
+	if lost, err := r.reconcileLost(ctx, s); err != nil || lost {
+		return ctrl.Result{}, err
+	}
 
 	if s.err == nil {
 		s.err = r.reconcileConfiguration(ctx, s)
@@ -240,6 +289,40 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 	}
 
 	return ctrl.Result{RequeueAfter: s.workspace.Action.After}, nil
+}
+
+// stateSecret is the name of the Secret with the state.
+func (s *scope) stateSecret() string {
+	if s.vm.Status.Terraform == nil {
+		return ""
+	}
+
+	return s.vm.Status.Terraform.StateSecret
+}
+
+// reconcileLost lets an object go whose VM somebody has deleted before it was complete: another one is made with
+// another object.
+func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
+	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.InFlight() {
+		return false, nil
+	}
+
+	_, err := s.session.VM(ctx, engine.ID(s.vm.Spec.VMID))
+	if !engine.IsNotFound(err) {
+		s.err = err
+		return false, nil
+	}
+
+	return true, r.deleteObject(ctx, s)
+}
+
+// deleteObject deletes the object as it was read, so that the inventory makes another one.
+func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
+	if err := r.Client.Delete(ctx, s.vm, client.Preconditions{UID: &s.vm.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", s.vm.Name, err)
+	}
+
+	return nil
 }
 
 // applied reports whether the VM is made.
@@ -312,28 +395,25 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 // reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
 // others. Nothing was made for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	held, err := r.addresses.HeldBeside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()))
-	if err != nil {
-		return false, err
-	}
-
 	nics, err := addressing.NICs(s.spec, infrav1.OLVMClusterSpec{})
 	if err != nil {
 		return false, err
 	}
 
 	allocation := addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(*s.vm.Spec.Provisioned)}
-	conflict := allocation.Conflict(held)
-	if conflict == "" {
-		return false, nil
+	conflict := ""
+	err = r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()),
+		func(held addressing.Held) error {
+			conflict = allocation.Conflict(held)
+			return nil
+		})
+	if err != nil || conflict == "" {
+		return false, err
 	}
 
 	ctrl.LoggerFrom(ctx).Info("Choosing other addresses for a VM that is not made yet", "conflict", conflict)
-	if err := r.Client.Delete(ctx, s.vm); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", s.vm.Name, err)
-	}
 
-	return true, nil
+	return true, r.deleteObject(ctx, s)
 }
 
 // reconcileRun submits a run where one is needed.
@@ -387,38 +467,84 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		}
 	}
 
-	if s.blocked != nil {
+	switch {
+	case s.blocked != nil:
 		return ctrl.Result{RequeueAfter: retry}, nil
+	case s.settling:
+		return ctrl.Result{RequeueAfter: settling}, nil
 	}
 
 	return r.reconcileDestroy(ctx, s)
 }
 
 // reconcileOwnership makes sure that nobody has the VM before anything touches it: in the engine, too, where another
-// management cluster may have claimed it.
+// management cluster may have claimed it. A tag tells others that it goes.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
-	id := engine.ID(s.vm.Spec.VMID)
-	if s.session == nil || id == "" {
+	if s.session == nil {
 		return
 	}
 
-	vm, err := s.session.VM(ctx, id)
+	ids := s.vmIDs()
+	s.missing = len(ids) > 0
+
+	for _, id := range ids {
+		there, err := s.look(ctx, id)
+		if err != nil {
+			s.session, s.err = nil, err
+			return
+		}
+
+		s.missing = s.missing && !there
+	}
+}
+
+// vmIDs are those of the VMs that the object and its state know; they differ where a VM was made twice.
+func (s *scope) vmIDs() []engine.ID {
+	var out []engine.ID
+
+	for _, id := range []string{s.vm.Spec.VMID, s.workspace.State.VMID()} {
+		if id != "" && !slices.Contains(out, engine.ID(id)) {
+			out = append(out, engine.ID(id))
+		}
+	}
+
+	return out
+}
+
+// look notes why one VM must not be deleted, and marks it where it may be. It reports whether the engine has it.
+func (s *scope) look(ctx context.Context, id engine.ID) (bool, error) {
+	vm, tags, err := vmWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {
-		s.missing = true
-		return
+		return false, nil
+	} else if err != nil {
+		return true, err
 	}
 
-	var tags []engine.Tag
-	if err == nil {
-		tags, err = s.session.VMTags(ctx, id)
+	blocked := whyKept(*vm, tags, s.owner())
+	if blocked != nil {
+		s.blocked = blocked
+		return true, nil
 	}
 
+	if inventory.MarkedDeleting(tags) {
+		return true, nil
+	}
+
+	s.settling = true
+
+	return true, inventory.MarkDeleting(ctx, s.session, id)
+}
+
+// vmWithTags reads a VM and its tags.
+func vmWithTags(ctx context.Context, session *engine.Client, id engine.ID) (*engine.VM, []engine.Tag, error) {
+	vm, err := session.VM(ctx, id)
 	if err != nil {
-		s.session, s.err = nil, err
-		return
+		return nil, nil, err
 	}
 
-	s.blocked = whyKept(*vm, tags, s.owner())
+	tags, err := session.VMTags(ctx, id)
+
+	return vm, tags, err
 }
 
 // whyKept is why a VM must not be deleted now; nil where it may be.
@@ -432,8 +558,11 @@ func whyKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error
 			"gone", vm.Name, vm.ID, mark, inventory.TagName(vm.ID))
 	case !ours || !found.SameObject(of):
 		return blocker.Deletion(retry, "VM %s (%s) is not marked as this object's: its comment is %q. To delete it "+
-			"write %q there; to keep it remove the finalizer %s from this object",
+			"write %q there; to keep it remove the finalizer %s from this object, and delete the Secret with its state",
 			vm.Name, vm.ID, vm.CommentText(), of.InventoryComment(), infrav1.InventoryVMFinalizer)
+	case inventory.Retained(tags):
+		return blocker.Deletion(retry, "VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+
+			"deleted when that tag is gone", vm.Name, vm.ID)
 	case !vm.Status.Off() && !vm.Status.Busy():
 		return blocker.Deletion(retry, "VM %s (%s) is %s, and nobody has claimed it; power it off, and it is deleted",
 			vm.Name, vm.ID, vm.Status)

@@ -14,6 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -27,7 +28,9 @@ type vmSubject struct {
 	session    *engine.Client
 	config     engine.Config
 	dataCenter string
-	comment    string
+	owner      ownermark.Owner
+	// ids are those of the VMs that the object and its state know.
+	ids []engine.ID
 	// spec and built are what is asked for; only set for Render.
 	spec  infrav1.OLVMMachineSpec
 	built *desired.Built
@@ -41,7 +44,8 @@ func (r *Reconciler) subject(s *scope) *vmSubject {
 		session:    s.session,
 		config:     s.config,
 		dataCenter: s.inventory.Spec.OLVMDatacenterName,
-		comment:    s.owner().InventoryComment(),
+		owner:      s.owner(),
+		ids:        s.vmIDs(),
 		spec:       s.spec,
 		built:      s.built,
 	}
@@ -50,18 +54,18 @@ func (r *Reconciler) subject(s *scope) *vmSubject {
 // Render renders the VM, and adopts what an interrupted run may have made.
 func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	out := workspace.Configuration{
-		Owner:   s.comment,
+		Owner:   s.owner.InventoryComment(),
 		Secrets: []string{s.config.Password},
 		Names:   []string{s.vm.Name},
 		Fresh:   state == nil && s.vm.Spec.VMID == "",
-		Guard:   guardVM,
+		Guard:   guardVM(s.vm.Spec.VMID != "" || state.VMID() != ""),
 		Applied: s.recordVM,
 	}
 
 	inState := engine.ID(state.VMID())
 	found, err := desired.FindExisting(ctx, s.session, s.dataCenter, s.vm.Name, s.spec)
 	if err == nil {
-		found, err = found.Of(s.comment, inState)
+		found, err = found.Of(s.owner.InventoryComment(), inState)
 	}
 
 	if err != nil {
@@ -74,13 +78,21 @@ func (s *vmSubject) Render(ctx context.Context, state *tfstate.State) (workspace
 	return out, err
 }
 
-// guardVM refuses to delete or replace the VM: another management cluster may have claimed it by now.
-func guardVM(change terraform.Change) string {
-	if change.Type == "ovirt_vm" && (change.Action == "delete" || change.Action == "replace") {
-		return change.Action
-	}
+// guardVM refuses to delete or replace the VM, which another management cluster may have claimed by now, and to make
+// another one.
+func guardVM(had bool) func(terraform.Change) string {
+	return func(change terraform.Change) string {
+		switch {
+		case change.Type != "ovirt_vm":
+			return ""
+		case change.Action == "delete" || change.Action == "replace":
+			return change.Action
+		case change.Action == "create" && had:
+			return "create again"
+		}
 
-	return ""
+		return ""
+	}
 }
 
 // recordVM records the ID of the VM the moment it exists. If that fails, the state or a look by name finds it later.
@@ -107,11 +119,41 @@ func (s *vmSubject) Outdated(current client.Object) bool {
 	return !ok || !equality.Semantic.DeepEqual(vm.Spec.Provisioned, s.vm.Spec.Provisioned)
 }
 
-// RenderDestroy renders the provider alone.
-func (s *vmSubject) RenderDestroy() (workspace.Configuration, error) {
+// RenderDestroy renders the provider alone. It looks once more whether nobody has the VM: the run may have waited.
+func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
+	for _, id := range s.ids {
+		vm, err := s.session.VM(ctx, id)
+		if err == nil {
+			err = s.free(ctx, vm)
+		}
+
+		if err != nil && !engine.IsNotFound(err) {
+			return workspace.Configuration{}, err
+		}
+	}
+
 	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
+}
+
+// free is an error where somebody has the VM.
+func (s *vmSubject) free(ctx context.Context, vm *engine.VM) error {
+	tags, err := s.session.VMTags(ctx, vm.ID)
+	if err != nil {
+		return err
+	}
+
+	if blocked := whyKept(*vm, tags, s.owner); blocked != nil {
+		return blocked
+	}
+
+	return nil
+}
+
+// Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached.
+func (s *vmSubject) Unblock(ctx context.Context, err error) (bool, error) {
+	return desired.RemoveBlockingSnapshots(ctx, s.session, engine.ID(s.vm.Spec.VMID), err)
 }
 
 // RemoveOrphans deletes the VM that no state has, when the object is deleted, and data disks that no state has.
@@ -122,7 +164,8 @@ func (s *vmSubject) RemoveOrphans(
 		ID:         engine.ID(s.vm.Spec.VMID),
 		DataCenter: s.dataCenter,
 		Name:       s.vm.Name,
-		Comment:    s.comment,
+		Comment:    s.owner.InventoryComment(),
+		Free:       s.free,
 		DataDisks:  s.spec.VirtualMachine.DataDisks,
 	}
 	if operation == terraform.Destroy && before.Empty() {

@@ -52,18 +52,15 @@ type Reconciler struct {
 	// APIReader reads past the cache, where an old answer would do harm.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers.
+	// Runs are shared by all controllers, and Addresses by all that give some.
 	Runs             *workspace.RunQueue
+	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
 	// Delivery hands out user data; nil where VMs get all of it from the engine.
 	Delivery *userdataserver.Server
-	// CacheHasAll reports that no other manager gives addresses to machines, and that the cache has those of all
-	// namespaces.
-	CacheHasAll bool
 
 	workspaces *workspace.Kind
-	addresses  *addressing.Allocator
 	watcher    *enginepool.VMWatcher
 	digests    desired.DigestCache
 	limiter    enginepool.ReconcileLimiter
@@ -73,8 +70,9 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(
 	ctx context.Context, mgr ctrl.Manager, options controller.Options,
 ) error {
-	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil || r.Runs == nil {
-		return errors.New("fields Client, APIReader, Engines, Recorder and Runs must be set")
+	if r.Client == nil || r.APIReader == nil || r.Engines == nil || r.Recorder == nil || r.Runs == nil ||
+		r.Addresses == nil {
+		return errors.New("fields Client, APIReader, Engines, Recorder, Runs and Addresses must be set")
 	}
 
 	if err := indexClaimants(ctx, mgr); err != nil {
@@ -125,7 +123,6 @@ func (r *Reconciler) init() {
 		Recorder: r.Recorder,
 		Status:   machineTerraformStatus,
 	})
-	r.addresses = &addressing.Allocator{Client: r.Client, Reader: r.APIReader, CacheHasAll: r.CacheHasAll}
 	r.watcher = &enginepool.VMWatcher{Pool: r.Engines, Wake: r.Runs.Wake}
 }
 
@@ -185,7 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) abandon(ctx context.Context, key types.NamespacedName) error {
 	r.watcher.Unwatch(r.workspaces.Key(key))
 
-	return errors.Join(r.addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
+	return errors.Join(r.Addresses.Abandon(ctx, key), r.workspaces.Abandon(key))
 }
 
 // enter takes a place among the reconciles of the machine's engine. Machines whose VM is being made have a queue of

@@ -150,7 +150,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 
 // release gives back what the machine held here, and lets the object go.
 func (r *Reconciler) release(ctx context.Context, scope *machineScope) error {
-	if err := r.addresses.Release(ctx, scope.olvmMachine); err != nil {
+	if err := r.Addresses.Release(ctx, scope.olvmMachine); err != nil {
 		return err
 	}
 

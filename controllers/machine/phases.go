@@ -231,7 +231,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	var err error
 	if scope.network.nics, err = addressing.NICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		nics := scope.network.nics
-		scope.network.addresses, err = r.addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, nics,
+		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.olvmCluster, nics,
 			scope.givenToVM)
 	}
 

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +20,6 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
-
-// inSnapshot are the engine's words where a disk cannot be detached because its VM has a snapshot.
-const inSnapshot = "is already configured in a snapshot"
 
 // machineSubject is the VM of one machine, with its network interfaces, disks and memberships.
 type machineSubject struct {
@@ -174,7 +170,7 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 }
 
 // RenderDestroy renders the provider alone.
-func (s *machineSubject) RenderDestroy() (workspace.Configuration, error) {
+func (s *machineSubject) RenderDestroy(context.Context) (workspace.Configuration, error) {
 	files, err := render.DestroyFiles(connection.RenderEngine(s.session, s.config))
 
 	return workspace.Configuration{Files: files, Secrets: []string{s.config.Password}}, err
@@ -183,13 +179,7 @@ func (s *machineSubject) RenderDestroy() (workspace.Configuration, error) {
 // Unblock removes the snapshots of the VM, which would go with it anyway, so that its data disks can be detached. The
 // run that met them has stopped the VM.
 func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
-	if !strings.Contains(err.Error(), inSnapshot) {
-		return false, nil
-	}
-
-	ctrl.LoggerFrom(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", s.vmID)
-
-	return true, s.session.RemoveSnapshots(ctx, s.vmID, nil)
+	return desired.RemoveBlockingSnapshots(ctx, s.session, s.vmID, err)
 }
 
 // RemoveOrphans deletes the VM that no state has, when the machine is deleted, and data disks that no state has.

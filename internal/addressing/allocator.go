@@ -229,12 +229,18 @@ func (a *Allocator) machines(ctx context.Context) ([]infrav1.OLVMMachine, error)
 // seeker is who needs addresses: what it has itself is free for it.
 type seeker struct{ Namespace, Machine, InventoryVM string }
 
-// HeldBeside returns who has which address on an engine, beside an OLVMInventoryVM of that namespace and name.
-func (a *Allocator) HeldBeside(ctx context.Context, vm client.ObjectKey, where string) (Held, error) {
+// Beside calls do with who has which address on an engine, beside an OLVMInventoryVM of that namespace and name. No
+// address is given to others before it has ended, so that it can write down what it takes.
+func (a *Allocator) Beside(ctx context.Context, vm client.ObjectKey, where string, do func(Held) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 
-	return a.held(ctx, seeker{Namespace: vm.Namespace, InventoryVM: vm.Name}, where)
+	held, err := a.held(ctx, seeker{Namespace: vm.Namespace, InventoryVM: vm.Name}, where)
+	if err != nil {
+		return err
+	}
+
+	return do(held)
 }
 
 // held finds the addresses that other machines and the VMs of pools have on an engine, and its control plane endpoints.
@@ -280,8 +286,13 @@ func (a *Allocator) held(ctx context.Context, self seeker, where string) (Held, 
 
 // holdProvisioned adds the addresses of VMs that were made for pools.
 func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, where string) error {
+	reader := a.Reader
+	if a.CacheHasAll {
+		reader = a.Client
+	}
+
 	var pools infrav1.OLVMInventoryList
-	if err := a.Client.List(ctx, &pools); err != nil {
+	if err := reader.List(ctx, &pools); err != nil {
 		return fmt.Errorf("failed to list OLVMInventories: %w", err)
 	}
 
@@ -289,7 +300,7 @@ func (a *Allocator) holdProvisioned(ctx context.Context, out Held, self seeker, 
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		connected := conditions.IsTrue(pool, infrav1.EngineAvailableCondition) || pool.Namespace == self.Namespace
+		connected := connection.InventoryConnected(pool) || pool.Namespace == self.Namespace
 		if connected && connection.EngineKey(connection.OfInventory(pool)) == where {
 			holding[client.ObjectKeyFromObject(pool)] = true
 		}

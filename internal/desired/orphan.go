@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
@@ -20,6 +23,8 @@ type Orphan struct {
 	DataCenter, Name string
 	// Comment is the marker that the VM has.
 	Comment string
+	// Free is asked about the VM before each step; an error ends the removal. nil agrees.
+	Free func(ctx context.Context, vm *engine.VM) error
 	// DataDisks are those that were asked for, which go with the VM; others that are attached do not.
 	DataDisks []infrav1.DataDisk
 }
@@ -59,6 +64,21 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 	}
 
 	return vm, nil
+}
+
+// inSnapshot are the engine's words where a disk cannot be detached because its VM has a snapshot.
+const inSnapshot = "is already configured in a snapshot"
+
+// RemoveBlockingSnapshots removes the snapshots of a VM that is deleted where they are what a destruction has failed at.
+// It reports whether the destruction is to be tried again.
+func RemoveBlockingSnapshots(ctx context.Context, session *engine.Client, vm engine.ID, failure error) (bool, error) {
+	if vm == "" || !strings.Contains(failure.Error(), inSnapshot) {
+		return false, nil
+	}
+
+	ctrl.LoggerFrom(ctx).Info("Removing the snapshots of a VM that is deleted", "vm", vm)
+
+	return true, session.RemoveSnapshots(ctx, vm, nil)
 }
 
 // Remove deletes the VM natively: there is no state from which Terraform could do it.
@@ -101,6 +121,11 @@ func (o Orphan) Remove(ctx context.Context, session *engine.Client) error {
 // removeStep brings the VM one step nearer to its end.
 func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var err error
+	if o.Free != nil {
+		if err := o.Free(ctx, vm); err != nil {
+			return err
+		}
+	}
 
 	switch {
 	case vm.Status.Off():

@@ -133,7 +133,7 @@ func (s *subject) Render(context.Context, *tfstate.State) (workspace.Configurati
 }
 
 // RenderDestroy renders the provider alone.
-func (s *subject) RenderDestroy() (workspace.Configuration, error) {
+func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error) {
 	files, err := render.DestroyFiles(s.engine)
 
 	return workspace.Configuration{Files: files, Owner: s.owner(), Secrets: []string{s.engine.Password}}, err

@@ -242,6 +242,7 @@ const (
 	ReasonClaimant     = "ClaimantGone"
 	ReasonUnmarked     = "NotMarkedYet"
 	ReasonProvisioning = "Provisioning"
+	ReasonDeleting     = "Deleting"
 	ReasonClaimedThem  = "ClaimedByAnother"
 )
 
@@ -262,7 +263,10 @@ func Ineligible(vm engine.DescribedVM, host *engine.DescribedHost) (reason, mess
 	owner, owned := ownermark.OwnerOf(vm.CommentText())
 
 	switch {
-	case slices.Contains(tagNames(vm.Tags), retainedTag):
+	case MarkedDeleting(vm.Tags):
+		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " + deletingTag +
+			" from it in the engine"
+	case Retained(vm.Tags):
 		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
 			" from it in the engine"
 	case owned:

@@ -313,5 +313,5 @@ func TestRebuildReplacesTheRootDisk(t *testing.T) {
 	all, err := s.session.VMs(ctx)
 	check.Error(t, err, "")
 	check.Length(t, "VMs", all, 3)
-	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00")), infrav1.RecycleRebuild)
+	check.Equal(t, "recycling", Recycling(&infrav1.OLVMInventory{}, s.vm("vm-00"), false), infrav1.RecycleRebuild)
 }

@@ -15,6 +15,8 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
 // ProvisionPlan is what is to be done so that an inventory has the VMs that it makes.
@@ -36,16 +38,21 @@ type NewVM struct {
 }
 
 // PlanProvision decides which VMs an inventory lacks and which are too many. hosts are the names of the hosts by the
-// names of the provisions with countPerHost. taken are the names of all OLVMInventoryVMs of the namespace, and there
-// those of the inventory.
+// names of the provisions with countPerHost. taken are the names that nothing new can have, and there the
+// OLVMInventoryVMs of the inventory. inUse are the names of those that somebody has, as the engine says.
 //
 // One that is being deleted counts until it is gone: what it has is free then. Claimed ones stay, and those with the
 // lowest numbers. VMs of another template are replaced one at a time, and only while no other one is missing; those
 // that are not made yet at once.
 func PlanProvision(
-	pool *infrav1.OLVMInventory, hosts map[string][]string, there []infrav1.OLVMInventoryVM, taken map[string]bool,
+	pool *infrav1.OLVMInventory,
+	hosts map[string][]string,
+	there []infrav1.OLVMInventoryVM,
+	taken, inUse map[string]bool,
 ) ProvisionPlan {
-	p := &provisioner{pool: pool, left: map[bucket][]*infrav1.OLVMInventoryVM{}, taken: maps.Clone(taken)}
+	p := &provisioner{
+		pool: pool, left: map[bucket][]*infrav1.OLVMInventoryVM{}, taken: maps.Clone(taken), inUse: inUse,
+	}
 
 	for i := range there {
 		if of := there[i].Spec.Provisioned; of != nil {
@@ -86,9 +93,9 @@ type bucket struct{ provision, host string }
 
 type provisioner struct {
 	pool *infrav1.OLVMInventory
-	// left are the VMs that were not looked at yet, and taken the names of objects.
-	left  map[bucket][]*infrav1.OLVMInventoryVM
-	taken map[string]bool
+	// left are the VMs that were not looked at yet.
+	left         map[bucket][]*infrav1.OLVMInventoryVM
+	taken, inUse map[string]bool
 	// busy reports that a VM is being made or deleted, and outdated is one of another template; empty for none.
 	busy     bool
 	outdated string
@@ -108,7 +115,7 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 	has := p.left[key]
 	delete(p.left, key)
 	slices.SortFunc(has, func(a, b *infrav1.OLVMInventoryVM) int {
-		return cmp.Or(cmp.Compare(btoi(taken(b)), btoi(taken(a))), compareNames(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(btoi(p.kept(b)), btoi(p.kept(a))), compareNames(a.Name, b.Name))
 	})
 
 	for _, vm := range has[min(len(has), wanted):] {
@@ -117,7 +124,7 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 
 	for _, vm := range has[:min(len(has), wanted)] {
 		switch current := vm.Spec.Provisioned.MachineTemplateName == provision.MachineTemplateName; {
-		case current || taken(vm):
+		case current || p.kept(vm):
 		case !Made(vm): // nobody can claim it yet
 			p.remove(vm)
 		case p.outdated == "":
@@ -144,14 +151,23 @@ func (p *provisioner) fill(index int, host string, count *int32) {
 
 // remove has a VM deleted that nobody has.
 func (p *provisioner) remove(vm *infrav1.OLVMInventoryVM) {
-	if vm.Spec.ClaimRef == nil && vm.DeletionTimestamp.IsZero() {
+	if !p.kept(vm) {
 		p.plan.Remove = append(p.plan.Remove, vm.Name)
 	}
 }
 
-// taken reports whether a VM cannot be deleted now, or is already.
-func taken(vm *infrav1.OLVMInventoryVM) bool {
-	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero()
+// kept reports whether a VM cannot be deleted now, or is already.
+func (p *provisioner) kept(vm *infrav1.OLVMInventoryVM) bool {
+	return vm.Spec.ClaimRef != nil || !vm.DeletionTimestamp.IsZero() || p.inUse[vm.Name]
+}
+
+// InUse reports whether a VM that was made for a pool must stay as it is: a machine has it, also one of another
+// management cluster, somebody has powered it on, or it keeps the disk of a node.
+func InUse(vm engine.DescribedVM) bool {
+	_, tagged := MarkOn(vm)
+	_, owned := ownermark.OwnerOf(vm.CommentText())
+
+	return tagged || owned || Retained(vm.Tags) || !vm.Status.Off() && !vm.Status.Busy()
 }
 
 // compareNames has pool-2 before pool-10.
@@ -198,16 +214,60 @@ func MachineSpec(
 	return out
 }
 
+// ProvisionInputs are what VMs are made of.
+type ProvisionInputs struct {
+	// Templates by their names, and Hosts by the names of the provisions with countPerHost.
+	Templates map[string]infrav1.OLVMMachineSpec
+	Hosts     map[string][]string
+}
+
+// ReadProvision reads what the provisions of an inventory name. template reads the machine of an OLVMMachineTemplate,
+// with NoTemplate where there is none, and hosts are the names of those on which its machines may run.
+func ReadProvision(
+	pool *infrav1.OLVMInventory,
+	template func(name string) (infrav1.OLVMMachineSpec, error),
+	hosts func(infrav1.OLVMMachineSpec) ([]string, error),
+) (ProvisionInputs, error) {
+	out := ProvisionInputs{Templates: map[string]infrav1.OLVMMachineSpec{}, Hosts: map[string][]string{}}
+
+	for i, provision := range pool.Spec.Provision {
+		name := provision.MachineTemplateName
+		found, err := template(name)
+
+		var missing *blocker.Error
+		if errors.As(err, &missing) && missing.Field == "" {
+			missing.Field = fmt.Sprintf("spec.provision[%d].machineTemplateName", i)
+		}
+
+		if err != nil {
+			return out, err
+		}
+
+		out.Templates[name] = found
+		if provision.CountPerHost == nil {
+			continue
+		}
+
+		if out.Hosts[provision.Name], err = hosts(found); err != nil {
+			return out, InTemplate(name, err)
+		}
+	}
+
+	return out, nil
+}
+
+// NoTemplate is the error of a template that is missing.
+func NoTemplate(format string, args ...any) error {
+	return blocker.New(infrav1.MachineTemplateNotFoundReason, "", format, args...)
+}
+
 // Decide gives a VM of a provision its MAC addresses and static addresses: the lowest that nobody has. What it takes is
 // added to macs and held. The error is a *blocker.Error that names the field of the OLVMInventory or of the template.
-func Decide(
-	pool *infrav1.OLVMInventory,
-	vm NewVM,
-	template infrav1.OLVMMachineSpec,
-	macs map[string]bool,
-	held addressing.Held,
+func (in ProvisionInputs) Decide(
+	pool *infrav1.OLVMInventory, vm NewVM, macs map[string]bool, held addressing.Held,
 ) (*infrav1.ProvisionedVM, error) {
 	provision := pool.Spec.Provision[vm.Index]
+	template := in.Templates[provision.MachineTemplateName]
 	field := fmt.Sprintf("spec.provision[%d].", vm.Index)
 	out := &infrav1.ProvisionedVM{
 		Name:                provision.Name,

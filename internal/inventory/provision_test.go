@@ -65,6 +65,7 @@ func TestPlanProvision(t *testing.T) {
 		pool  *infrav1.OLVMInventory
 		there []infrav1.OLVMInventoryVM
 		taken []string
+		inUse []string
 		make  []string
 		drop  []string
 	}{
@@ -85,6 +86,18 @@ func TestPlanProvision(t *testing.T) {
 			pool:  provisioning(count(1)),
 			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", claimedVM), madeVM("lab-p-2", claimedVM)},
 			drop:  []string{"lab-p-0"},
+		},
+		"too many: what somebody has in the engine stays": {
+			pool:  provisioning(count(1)),
+			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", nil), madeVM("lab-p-1", nil)},
+			inUse: []string{"lab-p-1"},
+			drop:  []string{"lab-p-0"},
+		},
+		"another template: what somebody has in the engine stays": {
+			pool:  provisioning(count(2)),
+			there: []infrav1.OLVMInventoryVM{madeVM("lab-p-0", otherVM), madeVM("lab-p-1", otherVM)},
+			inUse: []string{"lab-p-0"},
+			drop:  []string{"lab-p-1"},
 		},
 		"a provision is gone": {
 			pool:  provisioning(),
@@ -137,7 +150,12 @@ func TestPlanProvision(t *testing.T) {
 				names[vm.Name] = true
 			}
 
-			plan := PlanProvision(c.pool, map[string][]string{"p": {"A", "B"}}, c.there, names)
+			inUse := map[string]bool{}
+			for _, name := range c.inUse {
+				inUse[name] = true
+			}
+
+			plan := PlanProvision(c.pool, map[string][]string{"p": {"A", "B"}}, c.there, names, inUse)
 
 			var made []string
 			for _, vm := range plan.Make {
@@ -164,7 +182,7 @@ func TestProvisionInRandomLives(t *testing.T) {
 				taken[name] = true
 			}
 
-			plan := PlanProvision(pool, nil, slices.Collect(maps.Values(there)), taken)
+			plan := PlanProvision(pool, nil, slices.Collect(maps.Values(there)), taken, nil)
 
 			for _, name := range plan.Remove {
 				if there[name].Spec.ClaimRef != nil {
@@ -256,17 +274,18 @@ func TestDecideGivesEachVMItsOwn(t *testing.T) {
 	template.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 		Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.10-10.0.0.12"},
 	}
+	inputs := ProvisionInputs{Templates: map[string]infrav1.OLVMMachineSpec{"t": template}}
 	macs, held := map[string]bool{}, addressing.Held{}
 	held.Add("net", netip.MustParseAddr("10.0.0.11"), "somebody")
 
 	for i, want := range []string{"10.0.0.10", "10.0.0.12"} {
-		decided, err := Decide(pool, NewVM{Name: "vm"}, template, macs, held)
+		decided, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
 		check.Error(t, err, "")
 		check.Equal(t, "decided", decided.NICs, []infrav1.ProvisionedNIC{{
 			Name: "nic1", NetworkName: "net", MACAddress: fmt.Sprintf("56:6f:00:00:00:0%d", i), Addresses: []string{want},
 		}})
 	}
 
-	_, err := Decide(pool, NewVM{Name: "vm"}, template, macs, held)
+	_, err := inputs.Decide(pool, NewVM{Name: "vm"}, macs, held)
 	check.Error(t, err, "OLVMMachineTemplate t spec.template.spec.virtualMachine.network")
 }

@@ -11,37 +11,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Recycling is what an inventory does with a VM whose machine is gone: Rebuild or Retain.
-func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM) string {
-	if vm.Template.ID == "" || vm.Template.ID == engine.BlankTemplateID { // there is nothing to rebuild it of
+// Recycling is what an inventory does with a VM whose machine is gone: Rebuild or Retain. made reports that it made the
+// VM, which is made again then, of whatever.
+func Recycling(inventory *infrav1.OLVMInventory, vm engine.DescribedVM, made bool) string {
+	known := vm.Template.ID != "" && vm.Template.ID != engine.BlankTemplateID
+	if !known && !made { // there is nothing to rebuild it of
 		return infrav1.RecycleRetain
 	}
 
 	return cmp.Or(inventory.Spec.Recycle, infrav1.RecycleRebuild)
-}
-
-// retainedTag is on VMs that were nodes and keep their disks.
-const retainedTag = "capolvm-retained"
-
-// Retain marks a VM as one that keeps the disk of a node. The engine knows it then, whatever is lost here.
-func Retain(ctx context.Context, session *engine.Client, vm engine.DescribedVM) error {
-	there, err := session.TagsNamed(ctx, retainedTag)
-	if err != nil {
-		return err
-	}
-
-	if len(there) == 0 {
-		made, err := session.CreateTag(ctx, &engine.Tag{
-			Name: retainedTag, Description: "VMs that were nodes of Kubernetes, and keep their disks",
-		})
-		if err != nil {
-			return err
-		}
-
-		there = append(there, *made)
-	}
-
-	return session.TagVM(ctx, vm.ID, there[0].ID)
 }
 
 // Rebuilder replaces the root disk of a VM with a new one of its template. The engine cannot do that in one step: a

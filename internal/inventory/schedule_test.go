@@ -77,8 +77,8 @@ func claims(plan Plan) map[string]string {
 	return out
 }
 
-// TestScheduleLikeSIP has the cases of the tests of the SIP operator.
-func TestScheduleLikeSIP(t *testing.T) {
+// TestRow44ScheduleLikeSIP has the cases of the tests of the SIP operator.
+func TestRow44ScheduleLikeSIP(t *testing.T) {
 	for name, c := range map[string]struct {
 		vms      []VM
 		topology string

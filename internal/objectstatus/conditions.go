@@ -42,7 +42,7 @@ func SetReady(object interface {
 func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string {
 	for _, first := range []func(metav1.Condition) bool{
 		func(c metav1.Condition) bool { return c.Type == infrav1.DeletingCondition },
-		isFailure,
+		IsFailure,
 		func(metav1.Condition) bool { return true },
 	} {
 		for _, found := range issues {

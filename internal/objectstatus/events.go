@@ -108,16 +108,17 @@ func isProblem(c metav1.Condition) bool {
 		return false
 	}
 
-	return isFailure(c)
+	return IsFailure(c)
 }
 
-// isFailure reports whether a person may have to act. What is on its way is no failure.
-func isFailure(c metav1.Condition) bool {
+// IsFailure reports whether a person may have to act. What is on its way is no failure.
+func IsFailure(c metav1.Condition) bool {
 	if c.Type == infrav1.DeletingCondition {
 		return c.Reason == infrav1.DeletionBlockedReason
 	}
 
 	return c.Status == metav1.ConditionFalse && c.Message != "" && !strings.HasPrefix(c.Reason, "WaitingFor") &&
-		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.VirtualMachineStartingReason &&
+		c.Reason != infrav1.ApplyingReason && c.Reason != infrav1.ProvisioningReason &&
+		c.Reason != infrav1.VirtualMachineStartingReason &&
 		c.Reason != "NotPaused"
 }

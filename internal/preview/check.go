@@ -45,7 +45,8 @@ func CheckNames(
 			continue
 		}
 
-		_, refused, err := Render(ctx, m, []Machine{machine}, credentials, sessions)
+		one := []Machine{machine}
+		_, refused, err := m.renderAll(ctx, one, nil, m.held(one), credentials, sessions)
 		if err != nil { // it holds for all machines
 			return append(errs, err)
 		}

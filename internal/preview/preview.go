@@ -67,6 +67,24 @@ func Render(
 	ctx context.Context, m *Manifests, machines []Machine, credentials Credentials, sessions *engine.Sessions,
 ) (out []Rendered, refused []Refused, err error) {
 	held := m.held(machines)
+	pooled, wrong, err := m.provisioned(ctx, credentials, sessions, held)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	out, refused, err = m.renderAll(ctx, machines, pooled, held, credentials, sessions)
+
+	return out, append(wrong, refused...), err
+}
+
+// renderAll renders machines, and the VMs that inventories would make.
+func (m *Manifests) renderAll(
+	ctx context.Context,
+	machines, pooled []Machine,
+	held map[string]addressing.Held,
+	credentials Credentials,
+	sessions *engine.Sessions,
+) (out []Rendered, refused []Refused, err error) {
 	unplaced, err := m.checkGroups(ctx, machines, credentials, sessions)
 	if err != nil {
 		return nil, nil, err
@@ -77,14 +95,7 @@ func Render(
 		return nil, nil, err
 	}
 
-	pooled, wrong, err := m.provisioned(ctx, credentials, sessions, held)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	machines, refused = slices.Concat(machines, pooled), wrong
-
-	for _, machine := range machines {
+	for _, machine := range slices.Concat(machines, pooled) {
 		if err := unplaced[machine.key()]; err != nil {
 			refused = append(refused, Refused{machine, err})
 			continue
@@ -143,6 +154,13 @@ func (m *Manifests) held(machines []Machine) map[string]addressing.Held {
 
 	for _, machine := range machines {
 		on(machine.olvmCluster).AddMachine(machine.spec, machine.recorded, "machine "+machine.Name)
+	}
+
+	for key, vm := range m.inventoryVMs {
+		pool := m.inventories[types.NamespacedName{Namespace: key.Namespace, Name: vm.Spec.InventoryName}]
+		if pool != nil && vm.Spec.Provisioned != nil {
+			on(connection.OfInventory(pool)).AddProvisioned(*vm.Spec.Provisioned, "VM "+vm.Name)
+		}
 	}
 
 	return out

@@ -115,26 +115,18 @@ func (m *Manifests) provision(
 		refused = append(refused, Refused{machine, fmt.Errorf("OLVMInventory %s: %w", keyOf(pool), err)})
 	}
 
-	templates, hosts := map[string]infrav1.OLVMMachineSpec{}, map[string][]string{}
-
-	for i, provision := range pool.Spec.Provision {
-		template := m.templates[types.NamespacedName{Namespace: pool.Namespace, Name: provision.MachineTemplateName}]
+	inputs, err := inventory.ReadProvision(pool, func(name string) (infrav1.OLVMMachineSpec, error) {
+		template := m.templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
 		if template == nil {
-			refuse(pool.Name+"-"+provision.Name, blocker.New(infrav1.MachineTemplateNotFoundReason,
-				fmt.Sprintf("spec.provision[%d].machineTemplateName", i),
-				"OLVMMachineTemplate %s is neither in the manifests nor in the management cluster; add it, or correct "+
-					"the name", provision.MachineTemplateName))
-
-			return nil, refused
+			return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("OLVMMachineTemplate %s is neither in the manifests "+
+				"nor in the management cluster; add it, or correct the name", name)
 		}
 
-		templates[provision.MachineTemplateName] = template.Spec.Template.Spec
-
-		var err error
-		if hosts[provision.Name], err = hostNames(template.Spec.Template.Spec); err != nil {
-			refuse(pool.Name+"-"+provision.Name, inventory.InTemplate(provision.MachineTemplateName, err))
-			return nil, refused
-		}
+		return template.Spec.Template.Spec, nil
+	}, hostNames)
+	if err != nil {
+		refuse(pool.Name, err)
+		return nil, refused
 	}
 
 	there, taken, macs := m.inventoryVMsOf(pool)
@@ -143,9 +135,9 @@ func (m *Manifests) provision(
 		held[on] = addressing.Held{}
 	}
 
-	for _, vm := range inventory.PlanProvision(pool, hosts, there, taken).Make {
-		template := templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
-		decided, err := inventory.Decide(pool, vm, template, macs, held[on])
+	for _, vm := range inventory.PlanProvision(pool, inputs.Hosts, there, taken, nil).Make {
+		template := inputs.Templates[pool.Spec.Provision[vm.Index].MachineTemplateName]
+		decided, err := inputs.Decide(pool, vm, macs, held[on])
 		if err != nil {
 			refuse(vm.Name, err)
 			continue

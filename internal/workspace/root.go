@@ -80,7 +80,7 @@ func (r *Root) Destroy(ctx context.Context, subject Subject) (terraform.Summary,
 
 // destroy runs Terraform on a state that is to become empty. It tries once more if the subject removed an obstacle.
 func (r *Root) destroy(ctx context.Context, subject Subject, state *tfstate.State) (terraform.Summary, error) {
-	configuration, err := subject.RenderDestroy()
+	configuration, err := subject.RenderDestroy(ctx)
 	if err != nil {
 		return terraform.Summary{}, err
 	}

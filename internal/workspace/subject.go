@@ -15,8 +15,9 @@ type Subject interface {
 	// Render returns the configuration to apply, with imports of what the engine has already. The state is that before
 	// the run, nil where there is none.
 	Render(ctx context.Context, state *tfstate.State) (Configuration, error)
-	// RenderDestroy returns the configuration under which all resources of the state are destroyed.
-	RenderDestroy() (Configuration, error)
+	// RenderDestroy returns the configuration under which all resources of the state are destroyed. It fails where that
+	// must not be any more.
+	RenderDestroy(ctx context.Context) (Configuration, error)
 	// Outdated reports whether the object, as it is stored now, asks for something else than Render returns.
 	Outdated(current client.Object) bool
 	// RemoveOrphans deletes, without Terraform, what interrupted runs made and no state has. It is called after each

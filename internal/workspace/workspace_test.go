@@ -82,7 +82,7 @@ func (s *fakeSubject) Render(context.Context, *tfstate.State) (Configuration, er
 	return Configuration{Files: render.Files{"main.tf": nil}, Secrets: []string{"secret"}}, nil
 }
 
-func (s *fakeSubject) RenderDestroy() (Configuration, error) {
+func (s *fakeSubject) RenderDestroy(context.Context) (Configuration, error) {
 	s.asked = append(s.asked, "RenderDestroy")
 	return Configuration{}, nil
 }

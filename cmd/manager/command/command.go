@@ -45,6 +45,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machine"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/machinetemplate"
 	"github.com/capolvm/cluster-api-provider-olvm/controllers/node"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -493,7 +494,12 @@ func addControllers(
 		return err
 	}
 
-	if err := addPools(ctx, mgr, reader, engines, runs, o); err != nil {
+	addresses := &addressing.Allocator{
+		Client:      mgr.GetClient(),
+		Reader:      reader,
+		CacheHasAll: o.watchFilter == "" && o.namespace == "",
+	}
+	if err := addPools(ctx, mgr, reader, engines, runs, addresses, o); err != nil {
 		return err
 	}
 
@@ -504,7 +510,7 @@ func addControllers(
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmmachine-controller"),
 		WatchFilterValue: o.watchFilter,
-		CacheHasAll:      o.watchFilter == "" && o.namespace == "",
+		Addresses:        addresses,
 		Delivery:         userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 	if err != nil {
@@ -521,12 +527,14 @@ func addPools(
 	reader client.Reader,
 	engines *enginepool.Pool,
 	runs *workspace.RunQueue,
+	addresses *addressing.Allocator,
 	o options,
 ) error {
 	err := (&inventory.Reconciler{
 		Client:           mgr.GetClient(),
 		APIReader:        reader,
 		Engines:          engines,
+		Addresses:        addresses,
 		Recorder:         mgr.GetEventRecorder("olvminventory-controller"),
 		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
@@ -539,6 +547,7 @@ func addPools(
 		APIReader:        reader,
 		Engines:          engines,
 		Runs:             runs,
+		Addresses:        addresses,
 		Recorder:         mgr.GetEventRecorder("olvminventoryvm-controller"),
 		WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})

@@ -1,0 +1,60 @@
+package inventory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+)
+
+// The tags by which all management clusters know that nobody may claim a VM.
+const (
+	// retainedTag is on VMs that were nodes and keep their disks.
+	retainedTag = "capolvm-retained"
+	// deletingTag is on VMs that are about to be deleted.
+	deletingTag = "capolvm-deleting"
+)
+
+// Retain marks a VM as one that keeps the disk of a node. The engine knows it then, whatever is lost here.
+func Retain(ctx context.Context, session *engine.Client, vm engine.ID) error {
+	return tagVM(ctx, session, vm, retainedTag, "VMs that were nodes of Kubernetes, and keep their disks")
+}
+
+// Retained reports whether a VM keeps the disk of a node.
+func Retained(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), retainedTag) }
+
+// MarkDeleting marks a VM as one that is about to be deleted.
+func MarkDeleting(ctx context.Context, session *engine.Client, vm engine.ID) error {
+	return tagVM(ctx, session, vm, deletingTag, "VMs of pools that are about to be deleted")
+}
+
+// MarkedDeleting reports whether a VM is about to be deleted.
+func MarkedDeleting(tags []engine.Tag) bool { return slices.Contains(tagNames(tags), deletingTag) }
+
+func tagVM(ctx context.Context, session *engine.Client, vm engine.ID, name, description string) error {
+	tag, err := EnsureTag(ctx, session, name, description)
+	if err != nil {
+		return err
+	}
+
+	return session.TagVM(ctx, vm, tag)
+}
+
+// EnsureTag returns the tag of a name, and makes it where the engine has none.
+func EnsureTag(ctx context.Context, session *engine.Client, name, description string) (engine.ID, error) {
+	there, err := session.TagsNamed(ctx, name)
+	if err != nil {
+		return "", err
+	}
+
+	if len(there) > 0 {
+		return there[0].ID, nil
+	}
+
+	made, err := session.CreateTag(ctx, &engine.Tag{Name: name, Description: description})
+	if err != nil {
+		return "", err
+	}
+
+	return made.ID, nil
+}
