@@ -69,8 +69,8 @@ func (o Orphan) find(ctx context.Context, session *engine.Client) (*engine.VM, e
 // inSnapshot are the engine's words where a disk cannot be detached because its VM has a snapshot.
 const inSnapshot = "is already configured in a snapshot"
 
-// RemoveBlockingSnapshots removes the snapshots of a VM that is deleted where they are what a destruction has failed at.
-// It reports whether the destruction is to be tried again.
+// RemoveBlockingSnapshots removes the snapshots of a VM that is deleted where they are what a destruction has failed
+// at. It reports whether the destruction is to be tried again.
 func RemoveBlockingSnapshots(ctx context.Context, session *engine.Client, vm engine.ID, failure error) (bool, error) {
 	if vm == "" || !strings.Contains(failure.Error(), inSnapshot) {
 		return false, nil

@@ -118,8 +118,8 @@ func (m *Manifests) provision(
 	inputs, err := inventory.ReadProvision(pool, func(name string) (infrav1.OLVMMachineSpec, error) {
 		template := m.templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
 		if template == nil {
-			return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("OLVMMachineTemplate %s is neither in the manifests "+
-				"nor in the management cluster; add it, or correct the name", name)
+			return infrav1.OLVMMachineSpec{}, inventory.NoTemplate("OLVMMachineTemplate %s is neither in the "+
+				"manifests nor in the management cluster; add it, or correct the name", name)
 		}
 
 		return template.Spec.Template.Spec, nil
