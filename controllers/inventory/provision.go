@@ -31,6 +31,8 @@ import (
 type provisionFacts struct {
 	// err is why VMs cannot be made; nil where they can.
 	err error
+	// young reports that the inventory is too young to make VMs.
+	young bool
 	// wanted and made count the VMs that there should be, and those that are there.
 	wanted, made int
 	// left counts the objects of VMs that are made here, those that are being deleted too.
@@ -73,7 +75,7 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	}
 
 	if s.maybeMoving() {
-		s.soon = true
+		s.provision.young, s.soon = true, true
 		return nil
 	}
 
@@ -114,6 +116,9 @@ func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	})
 }
 
+// madeAtOnce bounds the VMs that a pass begins to make: machines wait for their addresses meanwhile.
+const madeAtOnce = 50
+
 // youth is how old an inventory must be before it makes VMs. clusterctl move creates it in the same moment as the
 // Clusters whose spec.paused tells of the move.
 const youth = 3 * time.Second
@@ -137,6 +142,10 @@ func (s *scope) planProvision(
 
 	for {
 		plan := inventory.PlanProvision(pool, inputs.Hosts, s.objects, taken, inUse)
+		if len(plan.Make) > madeAtOnce {
+			plan.Make, s.soon = plan.Make[:madeAtOnce], true
+		}
+
 		foreign := 0
 
 		for _, vm := range plan.Make {
@@ -299,6 +308,9 @@ func setProvisionedCondition(s *scope) {
 		if errors.As(facts.err, &field) {
 			condition.Reason = field.Reason
 		}
+	case facts.young:
+		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisioningReason
+		condition.Message = "The inventory has just been created"
 	case facts.made < facts.wanted || facts.left != facts.made:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = s.provisioning()

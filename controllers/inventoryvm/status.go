@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -77,8 +76,7 @@ func whyDeleting(s *scope) (reason, message string) {
 		return infrav1.DeletionBlockedReason, ws.StateErr.Error() +
 			"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
 	case s.err != nil:
-		_, message = blocker.EngineReason(s.err)
-		return infrav1.WaitingForEngineReason, message
+		return objectstatus.RenderReason(s.err)
 	case ws.Failure.OfDestroy():
 		return infrav1.DeletionFailedReason, ws.Failure.Message()
 	case ws.Action.Message != "":
