@@ -62,8 +62,7 @@ func (s *scope) sameEngine(c *infrav1.OLVMCluster) bool {
 	return connection.EngineKey(c) == connection.EngineKey(connection.OfInventory(s.inventory))
 }
 
-// olvmClusters are those of the namespace that are on the engine of the inventory, and whose Clusters are not paused,
-// by the names of these. A VM of this engine is of no use to machines of others, whose own conditions say so.
+// olvmClusters are those of the namespace whose Clusters are not paused, by the names of these.
 func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*infrav1.OLVMCluster, error) {
 	var list infrav1.OLVMClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
@@ -74,7 +73,7 @@ func (r *Reconciler) olvmClusters(ctx context.Context, s *scope) (map[string]*in
 
 	for i := range list.Items {
 		name := list.Items[i].Labels[clusterv1.ClusterNameLabel]
-		if s.active[name] && s.sameEngine(&list.Items[i]) {
+		if s.active[name] {
 			out[name] = &list.Items[i]
 		}
 	}
@@ -88,7 +87,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 
 	for _, name := range slices.Sorted(maps.Keys(olvmClusters)) {
 		c := olvmClusters[name]
-		if !c.DeletionTimestamp.IsZero() {
+		if !c.DeletionTimestamp.IsZero() || !s.sameEngine(c) {
 			continue
 		}
 
@@ -158,7 +157,10 @@ func (r *Reconciler) members(
 		}
 
 		s.machines[m.Name] = m
-		if !m.DeletionTimestamp.IsZero() || olvmClusters[m.Labels[clusterv1.ClusterNameLabel]] == nil {
+		// A VM of this engine is of no use to the machines of another one, whose own conditions say so.
+		cluster := m.Labels[clusterv1.ClusterNameLabel]
+		at, known := olvmClusters[cluster]
+		if !m.DeletionTimestamp.IsZero() || !s.active[cluster] || known && !s.sameEngine(at) {
 			continue
 		}
 
