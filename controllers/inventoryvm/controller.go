@@ -123,6 +123,8 @@ type scope struct {
 	built  *desired.Built
 	digest string
 	err    error
+	// allocation has the addresses that were decided. Set by reconcileConfiguration.
+	allocation addressing.Allocation
 	// missing reports that the engine has no VM of the object. Set by reconcileOwnership.
 	missing bool
 	// settling reports that other management clusters are being told that the VM goes. Set by reconcileOwnership.
@@ -353,8 +355,8 @@ func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error
 		return inventory.InTemplate(decided.MachineTemplateName, err)
 	}
 
-	recorded := addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(decided), InUse: true}
-	given, _ := recorded.Given()
+	s.allocation = addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(decided), InUse: true}
+	given, _ := s.allocation.Given()
 	s.built, err = desired.Build(ctx, s.session, desired.Input{
 		Spec:      s.spec,
 		Cluster:   s.as().Spec,
@@ -395,16 +397,10 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 // reconcileConflict lets an object go whose addresses another has taken in the same moment: it is made again with
 // others. Nothing was made for it yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
-	nics, err := addressing.NICs(s.spec, infrav1.OLVMClusterSpec{})
-	if err != nil {
-		return false, err
-	}
-
-	allocation := addressing.Allocation{NICs: nics, Recorded: addressing.Provisioned(*s.vm.Spec.Provisioned)}
 	conflict := ""
-	err = r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()),
+	err := r.Addresses.Beside(ctx, client.ObjectKeyFromObject(s.vm), connection.EngineKey(s.as()),
 		func(held addressing.Held) error {
-			conflict = allocation.Conflict(held)
+			conflict = s.allocation.Conflict(held)
 			return nil
 		})
 	if err != nil || conflict == "" {
