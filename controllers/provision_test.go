@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -221,6 +224,29 @@ func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 		return nil
 	})
 	p.expectPhases(available("lab-small-0"))
+}
+
+// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of a pool as clusterctl move does in the management
+// cluster that they leave: the Cluster goes before the inventory, which would find its VMs without objects.
+func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
+	t.Parallel()
+	p := newProvision(t, 1)
+	p.expectPhases(available("lab-small-0"))
+	cluster := &clusterv1.Cluster{ObjectMeta: p.Meta(p.OLVM.Name)}
+	testsite.Change(p.Site, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) })
+	p.Expect(p.inventory, infrav1.ProvisionedCondition, "False/WaitingForMove")
+
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	for _, moved := range []client.Object{&infrav1.OLVMInventoryVM{ObjectMeta: p.Meta("lab-small-0")}, cluster} {
+		check.Error(t, p.Client.Patch(t.Context(), moved, release), "")
+		check.Error(t, client.IgnoreNotFound(p.Client.Delete(t.Context(), moved)), "")
+		p.ExpectGone(moved)
+	}
+
+	wake(p)
+	time.Sleep(2 * time.Second) // a window in which nothing may happen
+	check.Equal(t, "VMs that are listed", p.phases(), map[string]string{})
+	check.Length(t, "VMs of the engine", p.Sim.VMs(), 1)
 }
 
 // TestProvisionedVMsOfAnotherTemplate are made again when nobody has them.

@@ -68,6 +68,8 @@ type Reconciler struct {
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
+
+	moves moves
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -149,7 +151,8 @@ type scope struct {
 	// entries are the OLVMInventoryVMs with the VMs that they are for, by name. Set by reconcileObjects.
 	entries []*entry
 	// clusters are the Clusters of the namespace, by name, and active those that are not paused; moving is the name of
-	// one whose spec.paused is true, as clusterctl move has it; empty where there is none. Set by reconcileClusters.
+	// one whose spec.paused is true, as clusterctl move has it, or was until it was gone; empty where there is none.
+	// Set by reconcileClusters.
 	clusters, active map[string]bool
 	moving           string
 	// machines are the OLVMMachines that want a VM of the pool, by name, and groups those that are to have one. Set by
@@ -185,6 +188,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); apierrors.IsNotFound(err) {
 		r.Engines.Forget(client.ObjectKeyFromObject(connection.OfInventory(pool)))
 		forget(pool.Namespace, pool.Name)
+		r.moves.forget(req.NamespacedName)
 
 		return ctrl.Result{}, nil
 	} else if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,7 +114,7 @@ func (s *scope) standby(olvmClusters map[string]*infrav1.OLVMCluster) []inventor
 	return out
 }
 
-// reconcileClusters notes the Clusters of the namespace, and which of them are not paused.
+// reconcileClusters notes the Clusters of the namespace, which of them are not paused, and whether one is being moved.
 func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
 	var list clusterv1.ClusterList
 	if err := r.Client.List(ctx, &list, client.InNamespace(s.inventory.Namespace)); err != nil {
@@ -133,6 +134,8 @@ func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) error {
 			s.active[c.Name] = true
 		}
 	}
+
+	s.moving = r.moves.note(client.ObjectKeyFromObject(s.inventory), s.moving, s.clusters, time.Now())
 
 	return nil
 }

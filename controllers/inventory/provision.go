@@ -70,8 +70,9 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 // provision decides and does.
 func (r *Reconciler) provision(ctx context.Context, s *scope) error {
 	if s.moving != "" {
-		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, as "+
-			"clusterctl move has it; VMs are made and deleted when its spec.paused is false", s.moving)}
+		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, or "+
+			"was until it was gone, as clusterctl move has it; VMs are made and deleted when its spec.paused is false",
+			s.moving)}
 	}
 
 	if s.maybeMoving() {

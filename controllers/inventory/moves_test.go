@@ -1,0 +1,32 @@
+package inventory
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// TestMoves tells a Cluster that was moved away from one that goes on.
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	lab, now := client.ObjectKey{Namespace: "a", Name: "lab"}, time.Now()
+	here, gone := map[string]bool{"one": true}, map[string]bool{}
+
+	var m moves
+	check.Equal(t, "nothing is paused", m.note(lab, "", here, now), "")
+	check.Equal(t, "paused", m.note(lab, "one", here, now), "one")
+	check.Equal(t, "gone", m.note(lab, "", gone, now.Add(movedFor)), "one")
+	check.Equal(t, "another inventory", m.note(client.ObjectKey{Name: "lab"}, "", gone, now), "")
+	check.Equal(t, "long gone", m.note(lab, "", gone, now.Add(movedFor+1)), "")
+
+	check.Equal(t, "paused again", m.note(lab, "one", here, now), "one")
+	check.Equal(t, "it goes on", m.note(lab, "", here, now), "")
+	check.Equal(t, "gone without a move", m.note(lab, "", gone, now), "")
+
+	m.note(lab, "one", here, now)
+	m.forget(lab)
+	check.Equal(t, "an inventory of the same name", m.note(lab, "", gone, now), "")
+}
