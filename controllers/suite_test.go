@@ -109,12 +109,34 @@ func runSuite(m *testing.M) (int, error) {
 	runs := workspace.NewRunQueue(4, time.Minute)
 	runs.Executor, runs.WorkDir = executor, suite.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this process
+	if err != nil {
+		return 0, err
+	}
+
+	userData, err := userdataserver.New(ctx, userdataserver.Options{
+		Client:    mgr.GetClient(),
+		Metadata:  mgr.GetCache(),
+		Recorder:  mgr.GetEventRecorder("test"),
+		URL:       "https://" + listener.Addr().String(),
+		Authority: client.ObjectKey{Namespace: "default", Name: "authority"},
+		Lifetime:  time.Hour,
+	})
+	if err != nil {
+		return 0, err
+	}
+
+	if err := mgr.Add(userData.Runnable(listener)); err != nil {
+		return 0, err
+	}
+
 	err = (&cluster.Reconciler{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Engines:   engines,
 		Runs:      runs,
 		Recorder:  mgr.GetEventRecorder("test"),
+		Delivery:  userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{})
 	if err != nil {
 		return 0, err
@@ -180,27 +202,6 @@ func runSuite(m *testing.M) (int, error) {
 		ApproveServingCertificates: true,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: 4})
 	if err != nil {
-		return 0, err
-	}
-
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this process
-	if err != nil {
-		return 0, err
-	}
-
-	userData, err := userdataserver.New(ctx, userdataserver.Options{
-		Client:    mgr.GetClient(),
-		Metadata:  mgr.GetCache(),
-		Recorder:  mgr.GetEventRecorder("test"),
-		URL:       "https://" + listener.Addr().String(),
-		Authority: client.ObjectKey{Namespace: "default", Name: "authority"},
-		Lifetime:  time.Hour,
-	})
-	if err != nil {
-		return 0, err
-	}
-
-	if err := mgr.Add(userData.Runnable(listener)); err != nil {
 		return 0, err
 	}
 

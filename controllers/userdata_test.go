@@ -213,16 +213,11 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	s.Expect(s.OLVM, infrav1.EndpointConfiguredCondition, "True/"+infrav1.EndpointConfiguredReason)
 	ids, err := desired.RecordedRouterIDs(s.OLVM)
 	check.Error(t, err, "")
-	check.Set(t, "ids.API", ids.API)
+	check.Set(t, "the ID of the endpoint", ids[desired.APIRouter])
+	check.Set(t, "the ID of ingress", ids[desired.IngressRouter])
 
-	check.Set(t, "ids.Ingress", ids.Ingress)
-
-	if ids.API == ids.Ingress {
-		t.Errorf("ids.API == ids.Ingress: %v", ids.API)
-	}
-
-	if t.Failed() {
-		t.FailNow()
+	if ids[desired.APIRouter] == ids[desired.IngressRouter] {
+		t.Fatalf("both IDs are %d", ids[desired.APIRouter])
 	}
 
 	s.UserData = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n    " +
@@ -240,8 +235,8 @@ func TestNodesMakeTheEndpointOfTheirCluster(t *testing.T) {
 	}
 
 	config := s.written("cp-2", "/etc/capolvm/keepalived.conf")
-	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids.API),
-		fmt.Sprintf("virtual_router_id %d\n", ids.Ingress), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0",
+	for _, want := range []string{fmt.Sprintf("virtual_router_id %d\n", ids[desired.APIRouter]),
+		fmt.Sprintf("virtual_router_id %d\n", ids[desired.IngressRouter]), "10.0.0.5/32 dev enp1s0", "10.0.0.6/32 dev enp1s0",
 		"unicast_src_ip " + second.Status.Addresses[0].Address} {
 		if !strings.Contains(config, want) {
 			t.Errorf("keepalived's configuration has no %q:\n%s", want, config)

@@ -126,6 +126,21 @@ const (
 	PlacementInvalidReason = "PlacementInvalid"
 )
 
+// SupportServicesReadyCondition is true if each support service of an
+// OLVMCluster is Ready. One without them does not have the condition.
+const (
+	SupportServicesReadyCondition = "SupportServicesReady"
+
+	// SupportServicesReadyReason surfaces when the VMs are up and use the configuration that they are to have.
+	SupportServicesReadyReason = "SupportServicesReady"
+	// SupportServicesProgressingReason surfaces while VMs are made or replaced, or have not used the latest
+	// configuration yet.
+	SupportServicesProgressingReason = "Progressing"
+	// InfraServiceFailureReason surfaces when a service cannot be made as it is asked for, or its VM has refused a
+	// configuration.
+	InfraServiceFailureReason = "InfraServiceFailure"
+)
+
 // ScheduledCondition is true if an OLVMInventory has VMs for all machines that
 // want one of it.
 const (

@@ -20,8 +20,9 @@ const AllowedServerURLsKey = "allowedServerURLs"
 // create an OLVMCluster could use the credentials of everybody else.
 const AllowedNamespacesAnnotation = "infrastructure.cluster.x-k8s.io/olvm-allowed-namespaces"
 
-// RouterIDsAnnotation records the virtual router IDs of an OLVMCluster: a JSON object with those of api and ingress. An
-// annotation, because clusterctl move keeps annotations and drops status, and nodes that run have them.
+// RouterIDsAnnotation records the virtual router IDs of an OLVMCluster: a JSON object with those of api, ingress and
+// each load balancer of its own, as lb/NAME. An annotation, because clusterctl move keeps annotations and drops status,
+// and nodes that run have them.
 const RouterIDsAnnotation = "infrastructure.cluster.x-k8s.io/olvm-virtual-router-ids"
 
 // GroupsRequestedAnnotation is on an OLVMCluster before the first run that may create affinity groups. While it is
@@ -87,6 +88,10 @@ type OLVMClusterSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Standby []Standby `json:"standby,omitempty"`
+
+	// supportServices are VMs beside the nodes that do something for the cluster. They are deleted with it.
+	// +optional
+	SupportServices *SupportServices `json:"supportServices,omitempty"`
 }
 
 // Standby are VMs of an inventory that a cluster keeps for later.
@@ -167,7 +172,7 @@ type NamespacedName struct {
 // OLVMClusterStatus is what the controller saw.
 type OLVMClusterStatus struct {
 	// conditions of the OLVMCluster: Ready, EngineAvailable, ControlPlaneEndpointConfigured, AffinitySatisfied,
-	// FailureDomainsAvailable, KubeconfigAccepted, Paused, Deleting.
+	// FailureDomainsAvailable, KubeconfigAccepted, SupportServicesReady, Paused, Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -193,6 +198,13 @@ type OLVMClusterStatus struct {
 	// +listMapKey=clusterID
 	// +kubebuilder:validation:MaxItems=1000
 	AffinityGroups []AffinityGroupStatus `json:"affinityGroups,omitempty"`
+
+	// supportServices are the support services of the cluster.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	SupportServices []SupportServiceStatus `json:"supportServices,omitempty"`
 
 	// terraform reports the last Terraform run for what the machines of the cluster share.
 	// +optional

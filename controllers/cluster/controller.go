@@ -42,6 +42,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -61,6 +63,9 @@ const (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/status,verbs=patch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusters/finalizers,verbs=update
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachinetemplates,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -81,6 +86,8 @@ type Reconciler struct {
 	Runs             *workspace.RunQueue
 	Recorder         events.EventRecorder
 	WatchFilterValue string
+	// Delivery tells the VMs of support services what they are to do; nil where the manager serves nothing to VMs.
+	Delivery *userdataserver.Server
 
 	workspaces *workspace.Kind
 	limiter    enginepool.ReconcileLimiter
@@ -120,6 +127,8 @@ func (r *Reconciler) SetupWithManager(
 		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
 			objectstatus.IgnoreStatus).
+		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.toSupported), supportFactsChanged).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.toSupported)).
 		WatchesRawSource(source.Channel(r.Runs.Woken(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(enginepool.CredentialsOf))).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.namedBy(kubeconfigOf))).
@@ -202,6 +211,8 @@ type clusterScope struct {
 	domains      []clusterv1.FailureDomain
 	wrongDomains []error
 	domainsErr   error
+	// support is set by reconcileSupport.
+	support supportFacts
 	// groups as they should be and their configuration, or why neither is known; drifted reports that the engine has
 	// others than were applied, incomplete that a machine is still to be seen. Set by reconcileGroups.
 	groups     []placement.Group
@@ -316,6 +327,10 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
+	if err := r.reconcileSupport(ctx, scope); err != nil {
+		return ctrl.Result{}, err
+	}
+
 	if err := r.reconcileKubeconfig(ctx, scope); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -328,7 +343,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	}
 
 	r.reconcileFailureDomains(ctx, scope)
-	if endpointReady(scope.olvmCluster) && scope.servicesErr == nil && scope.domainsErr == nil {
+	if endpointReady(scope.olvmCluster) && scope.endpointServed() && scope.servicesErr == nil &&
+		scope.domainsErr == nil {
 		scope.olvmCluster.Status.Initialization.Provisioned = ptr.To(true)
 	}
 
@@ -373,7 +389,7 @@ func nextLook(scope *clusterScope) time.Duration {
 		after = engineRetry
 	}
 
-	if scope.incomplete {
+	if scope.incomplete || scope.support.soon {
 		after = cacheLag
 	}
 
@@ -384,11 +400,15 @@ func nextLook(scope *clusterScope) time.Duration {
 	return after
 }
 
-// reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster, and the port.
+// reconcileEndpoint fills in what the OLVMCluster leaves to the Cluster or to a load balancer, and the port.
 func reconcileEndpoint(scope *clusterScope) {
 	endpoint := &scope.olvmCluster.Spec.ControlPlaneEndpoint
 	if asked := scope.cluster.Spec.ControlPlaneEndpoint; endpoint.Host == "" && asked.Host != "" {
 		endpoint.Host, endpoint.Port = asked.Host, asked.Port
+	}
+
+	if endpoint.Host == "" {
+		endpoint.Host = support.Endpoint(scope.olvmCluster.Spec)
 	}
 
 	if endpoint.Host != "" && endpoint.Port == 0 {
@@ -436,30 +456,32 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	c, name := scope.olvmCluster, clusterNameOf(scope)
-	if name != "" {
-		var machines infrav1.OLVMMachineList
-		err := r.Client.List(ctx, &machines, client.InNamespace(c.Namespace), client.MatchingLabels{
-			clusterv1.ClusterNameLabel: name,
-		})
-		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("failed to list the machines of OLVMCluster %s/%s: %w", c.Namespace,
-				c.Name, err)
-		}
+	machines, err := r.machinesOf(ctx, scope)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 
-		for _, m := range machines.Items {
-			scope.machines = append(scope.machines, m.Name)
+	for i := range machines {
+		if support.MachineOf(&machines[i]) == nil {
+			scope.machines = append(scope.machines, machines[i].Name)
 		}
 	}
 
-	if len(scope.machines) > 0 {
+	// The nodes may need the services until they are gone.
+	if len(scope.machines) == 0 {
+		if err := r.removeUnasked(ctx, scope, machines, nil); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+
+	if len(scope.machines)+len(scope.support.left) > 0 {
 		r.reconcileEngine(ctx, scope) // the machines believe what this object says of the engine
-		slices.Sort(scope.machines)
-		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines", strings.Join(scope.machines, ", "))
+		ctrl.LoggerFrom(ctx).Info("Waiting for machines to be deleted", "machines",
+			strings.Join(slices.Concat(scope.machines, scope.support.left), ", "))
 
 		return ctrl.Result{RequeueAfter: engineRetry}, nil
 	}
 
-	var err error
 	if scope.kept, err = r.keptVMs(ctx, c.Namespace, name); err != nil || len(scope.kept) > 0 {
 		return ctrl.Result{RequeueAfter: engineRetry}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -16,12 +17,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 )
 
-// reconcileServices checks the services of the control plane, and gives them the virtual router IDs that they need,
-// before there is a machine that has them. The IDs are recorded, because running machines keep them.
+// reconcileServices checks the services of the control plane, and gives them and the load balancers of the cluster the
+// virtual router IDs that they need, before there is a machine that has them. The IDs are recorded, because running
+// machines keep them.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) error {
 	c := scope.olvmCluster
 	scope.servicesErr = desired.ValidateServices(c.Spec)
-	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil {
+	if scope.servicesErr != nil || c.Spec.ControlPlaneServices == nil && c.Spec.SupportServices == nil {
 		return nil
 	}
 
@@ -54,9 +56,9 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 	name := client.ObjectKeyFromObject(c).String()
 
 	// A provisioned cluster keeps its IDs, so the others need not be read.
-	none, made := recorded == desired.RouterIDs{}, ptr.Deref(c.Status.Initialization.Provisioned, false)
-	same, err := desired.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, recorded, nil)
-	if err == nil && same == recorded && (none || made) {
+	none, made := len(recorded) == 0, ptr.Deref(c.Status.Initialization.Provisioned, false)
+	same, err := desired.ChooseRouterIDs(name, c.Spec, recorded, nil)
+	if err == nil && maps.Equal(same, recorded) && (none || made) {
 		return false, nil
 	}
 
@@ -65,12 +67,12 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, c *infrav1.OLVMCluster
 		return false, err
 	}
 
-	wanted, err := desired.ChooseRouterIDs(name, c.Spec.ControlPlaneServices, has, inUse)
+	wanted, err := desired.ChooseRouterIDs(name, c.Spec, has, inUse)
 	if err != nil {
 		return false, err
 	}
 
-	if wanted == recorded {
+	if maps.Equal(wanted, recorded) {
 		return false, nil
 	}
 
@@ -116,7 +118,7 @@ func (r *Reconciler) othersRouterIDs(
 			has = has.Without(ids)
 		}
 
-		inUse = append(inUse, ids.API, ids.Ingress)
+		inUse = append(inUse, ids.All()...)
 	}
 
 	return has, inUse, nil

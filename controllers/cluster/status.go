@@ -29,6 +29,7 @@ var clusterConditions = []string{
 	infrav1.AffinitySatisfiedCondition,
 	infrav1.FailureDomainsAvailableCondition,
 	infrav1.KubeconfigAcceptedCondition,
+	infrav1.SupportServicesReadyCondition,
 	infrav1.DeletingCondition,
 	clusterv1.PausedCondition,
 }
@@ -47,9 +48,10 @@ func updateClusterStatus(scope *clusterScope) {
 		setFailureDomains(scope)
 		setAffinity(scope)
 		setKubeconfig(scope)
+		setSupport(scope)
 	} else {
 		setClusterDeletingCondition(scope)
-		if len(scope.machines) > 0 {
+		if len(scope.machines)+len(scope.support.left) > 0 {
 			setEngineCondition(scope)
 		}
 	}
@@ -66,6 +68,10 @@ func updateClusterStatus(scope *clusterScope) {
 
 	if c.DeletionTimestamp.IsZero() && conditions.IsFalse(c, infrav1.KubeconfigAcceptedCondition) {
 		summary = append(summary, infrav1.KubeconfigAcceptedCondition)
+	}
+
+	if c.DeletionTimestamp.IsZero() && conditions.Has(c, infrav1.SupportServicesReadyCondition) {
+		summary = append(summary, infrav1.SupportServicesReadyCondition)
 	}
 
 	objectstatus.SetReady(c, summary)
@@ -303,6 +309,15 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			english.Plural(len(scope.machines), "machine", ""), strings.Join(scope.machines, ", "))
 	} else {
 		switch {
+		case len(scope.support.left) > 0:
+			condition.Reason = infrav1.WaitingForMachinesDeletionReason
+			condition.Message = "Waiting for the VMs of support services to be deleted: " +
+				strings.Join(scope.support.left, ", ")
+			if scope.engineErr != nil {
+				_, problem := blocker.EngineReason(scope.engineErr)
+				condition.Reason = infrav1.UnableToDecommissionReason
+				condition.Message += "; the engine cannot be used, and they are deleted when it is back: " + problem
+			}
 		case len(scope.kept) > 0:
 			condition.Reason = infrav1.WaitingForClaimsReason
 			condition.Message = "Waiting for the inventory to take VMs back: " + strings.Join(scope.kept, ", ")

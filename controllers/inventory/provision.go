@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,22 +177,7 @@ func (r *Reconciler) template(ctx context.Context, namespace, name string) (infr
 		return infrav1.OLVMMachineSpec{}, fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 	}
 
-	return template.Spec.Template.Spec, r.moveWith(ctx, template)
-}
-
-// moveWith has clusterctl move a template with the inventory, which does not own it.
-func (r *Reconciler) moveWith(ctx context.Context, template *infrav1.OLVMMachineTemplate) error {
-	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
-		return nil
-	}
-
-	before := template.DeepCopy()
-	metav1.SetMetaDataLabel(&template.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
-	if err := r.Client.Patch(ctx, template, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("failed to label OLVMMachineTemplate %s: %w", template.Name, err)
-	}
-
-	return nil
+	return template.Spec.Template.Spec, workspace.MoveWith(ctx, r.Client, template)
 }
 
 // makeProvisioned creates OLVMInventoryVMs, each with its addresses.

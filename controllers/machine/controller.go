@@ -34,6 +34,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
@@ -270,9 +271,11 @@ func (r *Reconciler) patch(
 // findOwners fills cluster, machine and olvmCluster, each nil where it does not exist.
 func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error {
 	var err error
-	scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.workspace.Key(), err)
+	if scope.machine = support.MachineOf(scope.olvmMachine); scope.machine == nil {
+		scope.machine, err = util.GetOwnerMachine(ctx, r.Client, scope.olvmMachine.ObjectMeta)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", scope.workspace.Key(), err)
+		}
 	}
 
 	scope.cluster, err = util.GetClusterFromMetadata(ctx, r.Client, scope.olvmMachine.ObjectMeta)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -51,18 +50,22 @@ func (r *Reconciler) affinityGroups(
 
 	wanted := placement.Groups(placement.AffinityGroups(scope.olvmCluster.Spec), members, hosts, nil)
 
-	return ids, checkGroups(self, util.IsControlPlaneMachine(scope.machine), wanted,
+	return ids, checkGroups(self, placement.RoleOf(scope.machine), wanted,
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
 // checkGroups checks that the groups of a machine exist and have room for it. wanted is how they should be, there is
 // how they are.
 func checkGroups(
-	self placement.Member, controlPlane bool, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
+	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
 ) error {
-	kind := "worker"
-	if controlPlane {
+	kind := "support"
+
+	switch role {
+	case infrav1.ControlPlaneRole:
 		kind = "control plane"
+	case infrav1.WorkerRole:
+		kind = "worker"
 	}
 
 	for _, name := range self.Groups {

@@ -55,7 +55,7 @@ func TestCheckGroups(t *testing.T) {
 		"there is no room for another, but for it": {wanted(true, "n"), there("c", true), ""},
 	}
 	for name, test := range tests {
-		err := checkGroups(self, true, test.wanted, test.there)
+		err := checkGroups(self, infrav1.ControlPlaneRole, test.wanted, test.there)
 		var field *blocker.Error
 		if errors.As(err, &field) != (test.reason != "") || field != nil && field.Reason != test.reason {
 			t.Errorf("%s: %v, want %q", name, err, test.reason)

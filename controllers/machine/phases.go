@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -84,7 +85,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	name := scope.machine.Spec.Bootstrap.DataSecretName
 
 	switch {
-	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false):
+	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.supports():
 		scope.waiting = &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
 			Message: "Waiting for Cluster status.initialization.infrastructureProvisioned",
@@ -104,8 +105,14 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 		return 0, nil // the run has it
 	}
 
+	return r.readBootstrapData(ctx, scope, client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name})
+}
+
+// readBootstrapData reads the user data from its Secret.
+func (r *Reconciler) readBootstrapData(
+	ctx context.Context, scope *machineScope, key client.ObjectKey,
+) (time.Duration, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name}
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
 		scope.waiting = waitForData(message)
@@ -113,6 +120,11 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 		return scope.waiting.RetryAfter, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
+	}
+
+	if scope.supports() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
+		scope.waiting = waitForData(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+		return scope.waiting.RetryAfter, nil
 	}
 
 	extra, waiting, err := r.extraUserData(ctx, scope)
@@ -478,7 +490,7 @@ func (r *Reconciler) input(ctx context.Context, scope *machineScope) (*desired.I
 	}
 
 	return &desired.Input{
-		ControlPlane:      util.IsControlPlaneMachine(scope.machine),
+		Role:              placement.RoleOf(scope.machine),
 		ControlPlaneNodes: nodes,
 		RouterIDs:         ids,
 		KubernetesVersion: scope.machine.Spec.Version,

@@ -9,6 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -91,6 +92,9 @@ type desiredFacts struct {
 	// leftGroup reports that the VM is not in one of its affinity groups.
 	leftGroup bool
 }
+
+// supports reports whether the machine is of a support service. The infrastructure of the cluster may need it.
+func (s *machineScope) supports() bool { return support.MachineOf(s.olvmMachine) != nil }
 
 // vmID of the machine: recorded on the object, or known from the state a moment earlier. A machine that takes its VM
 // from an inventory has it as soon as the engine has confirmed the claim.

@@ -84,6 +84,14 @@ func VirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 		add(spec.ControlPlaneServices.AdditionalIngressVirtualIP, "the additional ingress address")
 	}
 
+	if spec.SupportServices != nil {
+		for _, balancer := range spec.SupportServices.LoadBalancers {
+			if balancer.VirtualIP != spec.ControlPlaneEndpoint.Host {
+				add(balancer.VirtualIP, "the address of load balancer "+balancer.Name)
+			}
+		}
+	}
+
 	return out
 }
 

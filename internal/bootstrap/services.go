@@ -49,6 +49,9 @@ type Services struct {
 	DNS *DNS
 }
 
+// DefaultAPIServerPort is that of API servers behind load balancers of the nodes, where none is set.
+const DefaultAPIServerPort = 6444
+
 // APIEndpoint is the endpoint of the control plane, on a node of it.
 type APIEndpoint struct {
 	VirtualAddress

@@ -2,9 +2,7 @@ package desired
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -20,121 +18,12 @@ const (
 	keepalived     = "Keepalived"
 	noLoadBalancer = "None"
 
-	defaultAPIServerPort = 6444
-	defaultKubeVIPImage  = "ghcr.io/kube-vip/kube-vip:v0.8.9"
-	defaultCoreDNSImage  = "registry.k8s.io/coredns/coredns:v1.12.1"
+	defaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.8.9"
+	defaultCoreDNSImage = "registry.k8s.io/coredns/coredns:v1.12.1"
 )
 
 // DefaultEndpointPort stands in for a port of the control plane endpoint that is not set.
 const DefaultEndpointPort = 6443
-
-// RouterIDs are the virtual router IDs of a cluster; zero for one that it does not need.
-type RouterIDs struct {
-	API     int `json:"api,omitempty"`
-	Ingress int `json:"ingress,omitempty"`
-}
-
-// RecordedRouterIDs are those that an OLVMCluster records.
-func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
-	var out RouterIDs
-	text := c.Annotations[infrav1.RouterIDsAnnotation]
-	if text == "" {
-		return out, nil
-	}
-
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return RouterIDs{}, &blocker.Error{
-			Reason: infrav1.ControlPlaneServicesInvalidReason,
-			Field:  "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
-			Message: fmt.Sprintf(
-				"%v; write back what it was, such as {\"api\":51}: it stands in "+
-					"/etc/keepalived/keepalived.conf of the nodes",
-				err,
-			),
-		}
-	}
-
-	return out, nil
-}
-
-// Without leaves out those that another cluster has.
-func (r RouterIDs) Without(other RouterIDs) RouterIDs {
-	for _, id := range []*int{&r.API, &r.Ingress} {
-		if *id == other.API || *id == other.Ingress {
-			*id = 0
-		}
-	}
-
-	return r
-}
-
-// maxRouterID is the highest that VRRP knows; the lowest is 1.
-const maxRouterID = 255
-
-// ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has,
-// else free ones, which are hashed from its name so that clusters of different managers hardly have the same ones.
-// inUse are those of other clusters.
-func ChooseRouterIDs(
-	name string, services *infrav1.ControlPlaneServices, has RouterIDs, inUse []int,
-) (RouterIDs, error) {
-	if services == nil {
-		return RouterIDs{}, nil
-	}
-
-	var out RouterIDs
-	choose := func(kind, field string, written, has int) (int, error) {
-		if written != 0 {
-			if written != has && slices.Contains(inUse, written) {
-				return 0, &blocker.Error{
-					Reason: infrav1.VirtualRouterIDInUseReason,
-					Field:  "spec.controlPlaneServices." + field,
-					Message: fmt.Sprintf(
-						"%d is the ID of another cluster of this engine; choose another, or remove it",
-						written,
-					),
-				}
-			}
-
-			return written, nil
-		}
-
-		if has != 0 {
-			return has, nil
-		}
-
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(name + "/" + kind)) // never fails
-
-		first := int(hash.Sum32() % maxRouterID)
-		for i := range maxRouterID {
-			if id := (first+i)%maxRouterID + 1; !slices.Contains(inUse, id) {
-				return id, nil
-			}
-		}
-
-		return 0, &blocker.Error{
-			Reason: infrav1.VirtualRouterIDInUseReason,
-			Field:  "spec.controlPlaneServices." + field,
-			Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP",
-				maxRouterID),
-		}
-	}
-	var err error
-	if services.VirtualIP == keepalived {
-		if out.API, err = choose("api", "virtualRouterID", int(services.VirtualRouterID), has.API); err != nil {
-			return out, err
-		}
-
-		inUse = append(slices.Clone(inUse), out.API)
-	}
-
-	if services.IngressVirtualIP != "" {
-		out.Ingress, err = choose("ingress", "ingressVirtualRouterID", int(services.IngressVirtualRouterID),
-			has.Ingress)
-	}
-
-	return out, err
-}
 
 // ValidateServices says what is wrong with the services of a cluster, whatever its machines are.
 func ValidateServices(cluster infrav1.OLVMClusterSpec) error {
@@ -175,7 +64,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 // checkAPIServerPort checks that load balancer and API server do not listen at the same port.
 func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	services := cluster.ControlPlaneServices
-	port := cmp.Or(services.APIServerPort, defaultAPIServerPort)
+	port := cmp.Or(services.APIServerPort, bootstrap.DefaultAPIServerPort)
 	if services.LoadBalancer == "" || services.LoadBalancer == noLoadBalancer ||
 		port != cmp.Or(cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort) {
 		return nil
@@ -240,7 +129,7 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 
 // clusterDNS has the guest ask its own name server first, which answers for the names of the cluster.
 func clusterDNS(in Input, out *render.Machine) error {
-	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil {
+	if in.Cluster.ControlPlaneServices == nil || in.Cluster.ControlPlaneServices.DNS == nil || in.Role == "" {
 		return nil
 	}
 
@@ -284,7 +173,7 @@ func ownAddresses(in Input) []netip.Addr {
 // services are what the node does for the endpoints of its cluster. dnsServers are those that the guest asks.
 func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	asked := in.Cluster.ControlPlaneServices
-	if asked == nil {
+	if asked == nil || in.Role == "" {
 		return nil, nil
 	}
 
@@ -292,8 +181,8 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 		return nil, err
 	}
 
-	if asked.VirtualIP == keepalived && in.RouterIDs.API == 0 ||
-		asked.IngressVirtualIP != "" && in.RouterIDs.Ingress == 0 {
+	if asked.VirtualIP == keepalived && in.RouterIDs[APIRouter] == 0 ||
+		asked.IngressVirtualIP != "" && in.RouterIDs[IngressRouter] == 0 {
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForClusterInfrastructureReason,
 			Field:   "OLVMCluster metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
@@ -302,12 +191,13 @@ func services(in Input, dnsServers []netip.Addr) (*bootstrap.Services, error) {
 	}
 
 	s := &nodeServices{
-		Input:    in,
-		asked:    asked,
-		own:      ownAddresses(in),
-		endpoint: virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP, in.RouterIDs.API),
+		Input: in,
+		asked: asked,
+		own:   ownAddresses(in),
+		endpoint: virtualAddress(in.Cluster.ControlPlaneEndpoint.Host, asked.AdditionalVirtualIP,
+			in.RouterIDs[APIRouter]),
 		ingress: virtualAddress(asked.IngressVirtualIP, asked.AdditionalIngressVirtualIP,
-			in.RouterIDs.Ingress),
+			in.RouterIDs[IngressRouter]),
 		out: &bootstrap.Services{HostName: in.VMName},
 	}
 	if guest := in.NICs[0].Guest; guest != nil {
@@ -367,14 +257,14 @@ func (s *nodeServices) self(what string, virtual netip.Addr) (netip.Addr, error)
 }
 
 func (s *nodeServices) addAPI() error {
-	if !s.endpointHeld() || !s.ControlPlane {
+	if !s.endpointHeld() || s.Role != infrav1.ControlPlaneRole {
 		return nil
 	}
 
 	api := &bootstrap.APIEndpoint{
 		VirtualAddress: *s.endpoint,
 		Port:           cmp.Or(s.Cluster.ControlPlaneEndpoint.Port, DefaultEndpointPort),
-		ServerPort:     cmp.Or(s.asked.APIServerPort, defaultAPIServerPort),
+		ServerPort:     cmp.Or(s.asked.APIServerPort, bootstrap.DefaultAPIServerPort),
 		NginxImage:     s.asked.NginxImage,
 	}
 	if s.asked.LoadBalancer != noLoadBalancer {
@@ -428,7 +318,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 		Domain:       s.asked.DNS.Domain,
 		Addresses:    s.own,
 		Endpoint:     s.endpoint.All(),
-		ControlPlane: s.ControlPlane,
+		ControlPlane: s.Role == infrav1.ControlPlaneRole,
 		Image:        cmp.Or(s.asked.DNS.Image, defaultCoreDNSImage),
 		Upstream: slices.DeleteFunc(slices.Clone(dnsServers), func(a netip.Addr) bool {
 			return slices.Contains(s.own, a)
@@ -443,7 +333,7 @@ func (s *nodeServices) addDNS(dnsServers []netip.Addr) {
 		dns.Servers = s.endpoint.All()
 	}
 
-	if s.endpointHeld() && s.ControlPlane {
+	if s.endpointHeld() && s.Role == infrav1.ControlPlaneRole {
 		dns.Floating = s.endpoint.All()
 	}
 

@@ -6,87 +6,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
-
-func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
-	asked := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"}
-	first, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil)
-	check.Error(t, err, "")
-	check.Set(t, "first.API", first.API)
-
-	check.Set(t, "first.Ingress", first.Ingress)
-
-	if first.API == first.Ingress {
-		t.Errorf("first.API == first.Ingress: %v", first.API)
-	}
-
-	if first.API > 255 {
-		t.Errorf("first.API > 255: %v", first.API)
-	}
-
-	if first.Ingress > 255 {
-		t.Errorf("first.Ingress > 255: %v", first.Ingress)
-	}
-
-	if t.Failed() {
-		t.FailNow()
-	}
-
-	if again, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, nil); err != nil || again != first {
-		t.Errorf("the same cluster elsewhere: %+v, %v", again, err)
-	}
-
-	other, err := ChooseRouterIDs("ns/a", asked, RouterIDs{}, []int{first.API, first.Ingress})
-	check.Error(t, err, "")
-	if other.API == first.API {
-		t.Errorf("other.API == first.API: %v", other.API)
-	}
-
-	if other.Ingress == first.Ingress {
-		t.Errorf("other.Ingress == first.Ingress: %v", other.Ingress)
-	}
-
-	if other.API == other.Ingress {
-		t.Errorf("other.API == other.Ingress: %v", other.API)
-	}
-
-	kept, err := ChooseRouterIDs("ns/a", asked, RouterIDs{API: 7, Ingress: 9}, []int{first.API})
-	if err != nil || kept != (RouterIDs{API: 7, Ingress: 9}) {
-		t.Errorf("IDs that machines have: %+v, %v", kept, err)
-	}
-
-	none, err := ChooseRouterIDs("ns/a", &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}, RouterIDs{}, nil)
-	if err != nil || none != (RouterIDs{}) {
-		t.Errorf("kube-vip needs none: %+v, %v", none, err)
-	}
-
-	written := &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", VirtualRouterID: 51}
-	if got, err := ChooseRouterIDs("ns/a", written, RouterIDs{API: 7}, nil); err != nil || got.API != 51 {
-		t.Errorf("one that is written: %+v, %v", got, err)
-	}
-
-	got, err := ChooseRouterIDs("ns/a", written, RouterIDs{}, []int{51})
-	if err == nil ||
-		!strings.Contains(err.Error(), "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another cluster") {
-		t.Errorf("one that is written and taken: %+v, %v", got, err)
-	}
-
-	var all []int
-	for id := 1; id <= 255; id++ {
-		all = append(all, id)
-	}
-
-	got, err = ChooseRouterIDs("ns/a", asked, RouterIDs{}, all)
-	if err == nil || !strings.Contains(err.Error(), "all 255 IDs are in use") {
-		t.Errorf("none is free: %+v, %v", got, err)
-	}
-
-	got, err = ChooseRouterIDs("ns/a", asked, RouterIDs{}, append(all[:99:99], all[100:]...))
-	if err == nil || got.API != 100 {
-		t.Errorf("one is free, and two are needed: %+v, %v", got, err)
-	}
-}
 
 func TestServicesThatCannotWork(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -147,7 +67,7 @@ func TestServicesThatCannotWork(t *testing.T) {
 }
 
 func TestServicesWaitForTheirRouterIDs(t *testing.T) {
-	in := Input{ControlPlane: true, NICs: []addressing.NIC{{}}}
+	in := Input{Role: infrav1.ControlPlaneRole, NICs: []addressing.NIC{{}}}
 	in.Cluster.ControlPlaneEndpoint.Host = "10.0.0.5"
 	in.Cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
 	_, err := services(in, nil)
@@ -160,7 +80,7 @@ func TestServicesWaitForTheirRouterIDs(t *testing.T) {
 		t.Errorf("kube-vip needs none: %+v, %v", made, err)
 	}
 
-	in.ControlPlane = false
+	in.Role = infrav1.WorkerRole
 	if made, err := services(in, nil); err != nil || made != nil {
 		t.Errorf("a worker: %+v, %v", made, err)
 	}

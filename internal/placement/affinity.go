@@ -8,44 +8,73 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
 // AffinityGroups are the groups that an OLVMCluster asks for: its own, or the default ones where the field is absent.
 func AffinityGroups(spec infrav1.OLVMClusterSpec) []infrav1.AffinityGroup {
-	if spec.AffinityGroups != nil {
-		return spec.AffinityGroups
+	out := slices.Clone(spec.AffinityGroups)
+	if spec.AffinityGroups == nil {
+		out = []infrav1.AffinityGroup{
+			{
+				Name:        "control-plane",
+				Role:        infrav1.ControlPlaneRole,
+				Priority:    5,
+				Description: "Control plane machines on different hosts",
+			},
+			{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
+		}
 	}
 
-	return []infrav1.AffinityGroup{
-		{
-			Name:        "control-plane",
-			Role:        infrav1.ControlPlaneRole,
-			Priority:    5,
-			Description: "Control plane machines on different hosts",
-		},
-		{Name: "workers", Role: infrav1.WorkerRole, Priority: 3, Description: "Worker machines on different hosts"},
+	if len(out) == 0 {
+		return out // none are wanted
 	}
+
+	for _, service := range support.Services(spec) {
+		named := func(g infrav1.AffinityGroup) bool { return g.Name == service.Name }
+		if service.Replicas > 1 && !slices.ContainsFunc(out, named) {
+			out = append(out, infrav1.AffinityGroup{
+				Name:        service.Name,
+				Priority:    4,
+				Description: "VMs of " + service.Name + " on different hosts",
+			})
+		}
+	}
+
+	return out
 }
 
-// GroupNames are the groups of a machine: those of its role, and those that it names.
-func GroupNames(groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, controlPlane bool) ([]string, error) {
-	role := infrav1.WorkerRole
-	if controlPlane {
-		role = infrav1.ControlPlaneRole
+// RoleOf is the role of a Machine; empty for what stands for one of a support service.
+func RoleOf(machine *clusterv1.Machine) infrav1.MachineRole {
+	switch {
+	case support.ServiceOf(machine) != "":
+		return ""
+	case util.IsControlPlaneMachine(machine):
+		return infrav1.ControlPlaneRole
 	}
 
+	return infrav1.WorkerRole
+}
+
+// GroupNames are the groups of a machine: those of its role, if it has one, and those that it names.
+func GroupNames(
+	groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, role infrav1.MachineRole,
+) ([]string, error) {
 	named := spec.VirtualMachine.Placement.AffinityGroupNames
 
 	var out, all []string
 	for _, g := range groups {
 		all = append(all, g.Name)
-		if g.Role == role || slices.Contains(named, g.Name) {
+		if role != "" && g.Role == role || slices.Contains(named, g.Name) {
 			out = append(out, g.Name)
 		}
 	}

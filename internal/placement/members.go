@@ -7,12 +7,12 @@ import (
 	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Members lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
@@ -42,17 +42,17 @@ func Members(
 
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if m.Spec.FromInventory != nil {
-			continue // it is where its VM is
-		}
-
-		name := ownerMachine(m)
-		if name == "" {
-			continue // the Machine is not there yet; it wakes the cluster by becoming the owner
-		}
-
-		owner := byName[name]
+		owner := support.MachineOf(m)
 		if owner == nil {
+			owner = byName[ownerMachine(m)]
+		}
+
+		switch {
+		case m.Spec.FromInventory != nil:
+			continue // it is where its VM is
+		case owner == nil && ownerMachine(m) == "":
+			continue // the Machine is not there yet; it wakes the cluster by becoming the owner
+		case owner == nil:
 			incomplete = incomplete || m.DeletionTimestamp.IsZero()
 			continue
 		}
@@ -60,7 +60,7 @@ func Members(
 		member, err := MemberOf(ctx, session, cluster.Spec, Candidate{
 			Name:          m.Name,
 			Spec:          m.Spec,
-			ControlPlane:  util.IsControlPlaneMachine(owner),
+			Role:          RoleOf(owner),
 			FailureDomain: owner.Spec.FailureDomain,
 		})
 		var field *blocker.Error
@@ -95,8 +95,8 @@ type Candidate struct {
 	// Name of the OLVMMachine, and its specification.
 	Name string
 	Spec infrav1.OLVMMachineSpec
-	// ControlPlane and FailureDomain are the Machine's.
-	ControlPlane  bool
+	// Role and FailureDomain are the Machine's; the role is empty for a VM of a support service.
+	Role          infrav1.MachineRole
 	FailureDomain string
 }
 
@@ -104,7 +104,7 @@ type Candidate struct {
 func MemberOf(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {
-	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.ControlPlane)
+	names, err := GroupNames(AffinityGroups(cluster), machine.Spec, machine.Role)
 	if err != nil {
 		return Member{}, err
 	}

@@ -210,7 +210,7 @@ func groupsOf(machines []Machine) []inventory.Group {
 }
 
 func roleOf(machine Machine) string {
-	if machine.controlPlane {
+	if machine.role == infrav1.ControlPlaneRole {
 		return infrav1.RoleControlPlane
 	}
 

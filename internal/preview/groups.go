@@ -69,7 +69,7 @@ func (m *Manifests) checkGroups(
 		found, err := placement.MemberOf(ctx, session, c.Spec, placement.Candidate{
 			Name:          machine.Name,
 			Spec:          machine.spec,
-			ControlPlane:  machine.controlPlane,
+			Role:          machine.role,
 			FailureDomain: machine.failureDomain,
 		})
 		if blocker.OfEngine(err) {

@@ -222,8 +222,8 @@ type Machine struct {
 
 	infraName string    // of the OLVMMachine
 	uid       types.UID // of the OLVMMachine; empty where none is there yet
-	// controlPlane and failureDomain as the Machine would have them.
-	controlPlane  bool
+	// role and failureDomain as the Machine would have them.
+	role          infrav1.MachineRole
 	failureDomain string
 	version       string // of Kubernetes
 	// format that its bootstrap data will have; empty where the manifests do not say.
@@ -313,6 +313,7 @@ func (m *Manifests) machinesOf(
 		From:        owner.GetKind() + "/" + owner.GetName(),
 		Namespace:   owner.GetNamespace(),
 		olvmCluster: cluster,
+		role:        infrav1.WorkerRole,
 		version:     versionOf(owner),
 		format:      m.formatOf(owner),
 	}
@@ -342,7 +343,10 @@ func (m *Manifests) liveMachine(
 
 	machine.Name, machine.spec, machine.live = owner.GetName(), found.Spec, true
 	machine.infraName, machine.uid = found.Name, found.UID
-	_, machine.controlPlane = owner.GetLabels()[clusterv1.MachineControlPlaneLabel]
+	if _, controlPlane := owner.GetLabels()[clusterv1.MachineControlPlaneLabel]; controlPlane {
+		machine.role = infrav1.ControlPlaneRole
+	}
+
 	machine.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "failureDomain")
 	var err error
 	if machine.recorded, err = addressing.Recorded(found); err != nil {
@@ -367,7 +371,10 @@ func (m *Manifests) replicasOf(
 		return nil, nil, err
 	}
 
-	base.controlPlane = owner.GetKind() == "KubeadmControlPlane"
+	if owner.GetKind() == "KubeadmControlPlane" {
+		base.role = infrav1.ControlPlaneRole
+	}
+
 	base.failureDomain, _, _ = unstructured.NestedString(owner.Object, "spec", "template", "spec", "failureDomain")
 	base.spec = template.Spec.Template.Spec
 	change := m.ownerChange(owner, base, replicas, replaced)
@@ -421,7 +428,7 @@ func (m *Manifests) replicas(owner *unstructured.Unstructured) (int64, error) {
 
 // domains are the failure domains over which the machines of a control plane are spread.
 func (machine *Machine) domains() []string {
-	if !machine.controlPlane {
+	if machine.role != infrav1.ControlPlaneRole {
 		return nil
 	}
 

@@ -309,7 +309,7 @@ func (machine *Machine) input(held addressing.Held) (desired.Input, error) {
 		Cluster:           machine.olvmCluster.Spec,
 		VMName:            machine.Name,
 		Pooled:            machine.pooled,
-		ControlPlane:      machine.controlPlane,
+		Role:              machine.role,
 		NICs:              nics,
 		Addresses:         addresses,
 		NamePools:         true,

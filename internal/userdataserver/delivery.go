@@ -80,6 +80,7 @@ type Server struct {
 	lifetime  time.Duration
 	authority *authority
 	limits    *limits
+	reports   reports
 }
 
 // Options of a Server.
@@ -128,7 +129,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 // Runnable serves at a listener, on each replica: all know the same Secrets.
 func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+strings.TrimSuffix(s.url.Path, "/")+"/v1/user-data/{namespace}/{name}", s)
+	below := "GET " + strings.TrimSuffix(s.url.Path, "/")
+	mux.Handle(below+"/v1/user-data/{namespace}/{name}", s)
+	mux.HandleFunc(below+"/v1/configuration/{namespace}/{name}", s.serveConfiguration)
 
 	return &manager.Server{
 		Name: "user data",
@@ -194,9 +197,7 @@ func (s *Server) Offer(ctx context.Context, machine *infrav1.OLVMMachine, data [
 		err = s.client.Update(ctx, &secret)
 	} else {
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: machine.Labels[clusterv1.ClusterNameLabel]}
-		secret.OwnerReferences = []metav1.OwnerReference{
-			*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
-		}
+		secret.OwnerReferences = ownedBy(machine)
 		err = s.client.Create(ctx, &secret)
 	}
 
@@ -212,9 +213,8 @@ var errRefused = errors.New("refused")
 
 // ServeHTTP answers a VM.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	machine := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	stranger := s.recognize(r.Context(), machine, token)
+	machine, token := asker(r)
+	_, stranger := s.recognize(r.Context(), secretKey(machine), token)
 
 	// a VM with its token never waits behind strangers, who may share its address
 	if stranger != nil && !s.limits.allow(r) {
@@ -253,26 +253,37 @@ var quiet = log.New(io.Discard, "", 0)
 // refuse is the reason of a refusal, for the log.
 func refuse(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 
-// recognize refuses a request without a token of the machine, and asks no API server.
-func (s *Server) recognize(ctx context.Context, machine client.ObjectKey, token string) error {
+// asker is the machine that a request names, and the token that it has.
+func asker(r *http.Request) (machine client.ObjectKey, token string) {
+	machine = client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+
+	return machine, token
+}
+
+// recognize refuses a request without the token of a Secret, and asks no API server. It returns what the cache has of
+// the Secret.
+func (s *Server) recognize(
+	ctx context.Context, secret client.ObjectKey, token string,
+) (*metav1.PartialObjectMetadata, error) {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err := s.metadata.Get(ctx, secretKey(machine), metadata); apierrors.IsNotFound(err) {
-		return refuse("there is no user data for it")
+	if err := s.metadata.Get(ctx, secret, metadata); apierrors.IsNotFound(err) {
+		return nil, refuse("there is no user data for it")
 	} else if err != nil {
-		return fmt.Errorf("failed to look for the user data: %w", err)
+		return nil, fmt.Errorf("failed to look for the user data: %w", err)
 	}
 
 	hash := metadata.Annotations[tokenHashAnnotation]
 	if hash == "" {
-		return refuse("it was delivered already")
+		return nil, refuse("it was delivered already")
 	}
 
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) != 1 {
-		return refuse("the token is another")
+		return nil, refuse("the token is another")
 	}
 
-	return nil
+	return metadata, nil
 }
 
 // checkToken refuses a token that is not the one of the Secret, was used or has expired.

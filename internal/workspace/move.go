@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 )
 
@@ -22,6 +24,21 @@ func Moving(object client.Object) bool {
 	_, ok := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
 
 	return ok
+}
+
+// MoveWith has clusterctl move a template with the objects that name it and do not own it.
+func MoveWith(ctx context.Context, c client.Client, template *infrav1.OLVMMachineTemplate) error {
+	if _, labelled := template.Labels[clusterctlv1.ClusterctlMoveLabel]; labelled {
+		return nil
+	}
+
+	before := template.DeepCopy()
+	metav1.SetMetaDataLabel(&template.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
+	if err := c.Patch(ctx, template, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("failed to label OLVMMachineTemplate %s: %w", template.Name, err)
+	}
+
+	return nil
 }
 
 // blockMove sets the annotation that stops clusterctl from moving the object, and the annotations in extra. It patches

@@ -489,6 +489,7 @@ func addControllers(
 		Runs:             runs,
 		Recorder:         mgr.GetEventRecorder("olvmcluster-controller"),
 		WatchFilterValue: o.watchFilter,
+		Delivery:         userData,
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 	if err != nil {
 		return err

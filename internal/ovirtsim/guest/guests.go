@@ -31,6 +31,7 @@ type Guests struct {
 	clusters map[string]*workloadCluster // by the address of their listener
 	members  map[string]*member          // by VM ID
 	boots    map[string]*boot            // by VM ID: what runs now
+	services map[string]*service         // by VM ID
 	founded  int                         // how many clusters there have been
 }
 
@@ -72,6 +73,7 @@ func New(log logr.Logger) (*Guests, error) {
 		cancel:      cancel,
 		joinTimeout: defaultJoinTimeout,
 		clusters:    map[string]*workloadCluster{}, members: map[string]*member{}, boots: map[string]*boot{},
+		services: map[string]*service{},
 	}
 	if err := g.manager.Start(ctx); err != nil {
 		cancel()

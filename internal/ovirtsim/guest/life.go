@@ -95,6 +95,22 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 		return g.rejoin(b, known, network.nodeAddresses)
 	}
 
+	if s := g.serviceOf(machine); s != nil {
+		network, err := g.configure(machine, s.profiles, nil)
+		if err != nil {
+			return err
+		}
+
+		ready(network.reported)
+
+		return g.follow(b, machine, s)
+	}
+
+	return g.runFirst(b, machine, ready)
+}
+
+// runFirst brings a guest up whose disk is new.
+func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func([]store.ReportedInterface)) error {
 	sys, userDataErr := provision(b.ctx, machine)
 	if sys == nil {
 		return userDataErr // Ignition fails before there is a network
@@ -117,6 +133,15 @@ func (g *Guests) run(b *boot, machine api.GuestVM, known *member, ready func([]s
 	ready(network.reported)
 	if userDataErr != nil {
 		return userDataErr
+	}
+
+	s, err := serviceFrom(sys, machine, profiles)
+	if err != nil {
+		return err
+	}
+
+	if s != nil {
+		return g.follow(b, machine, s)
 	}
 
 	call, err := sys.run(machine.ID)
@@ -315,6 +340,8 @@ func (g *Guests) Removed(vmID string) {
 	if b := g.boots[vmID]; b != nil {
 		b.cancel()
 	}
+
+	delete(g.services, vmID)
 
 	if m := g.members[vmID]; m != nil {
 		g.forget(vmID, m)

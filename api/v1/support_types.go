@@ -1,0 +1,130 @@
+package v1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// SupportServiceLabel is on the OLVMMachines of support services, which no Machine owns, and names their service as
+// status.supportServices of the OLVMCluster does.
+const SupportServiceLabel = "infrastructure.cluster.x-k8s.io/support-service"
+
+// SupportDomainAnnotation is on an OLVMMachine of a support service: the failure domain in which it is made.
+const SupportDomainAnnotation = "infrastructure.cluster.x-k8s.io/support-failure-domain"
+
+// SupportServices are VMs beside the nodes of a cluster. They need the flag --bootstrap-url of the manager, from which
+// they get what they serve, and images with cloud-init.
+type SupportServices struct {
+	// loadBalancers spread connections over the machines of a role, with haproxy.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	LoadBalancers []SupportLoadBalancer `json:"loadBalancers,omitempty"`
+}
+
+// SupportLoadBalancer is a load balancer on VMs of its own.
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas < 2 || (has(self.virtualIP) && size(self.virtualIP) > 0)",message="replicas 2 needs virtualIP, which one of the two holds"
+// +kubebuilder:validation:XValidation:rule="self.role == 'ControlPlane' || (has(self.ports) && size(self.ports) > 0)",message="ports must be set for the role Worker"
+// +kubebuilder:validation:XValidation:rule="!has(self.backendPort) || self.backendPort == 0 || self.role == 'ControlPlane'",message="backendPort is for the role ControlPlane; a worker is reached at the port of the connection"
+type SupportLoadBalancer struct {
+	// name of the load balancer, unique within the cluster. Its VMs are called CLUSTER-lb-NAME-NUMBER.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// role of the machines that get the connections: ControlPlane, whose API servers are asked for /readyz with TLS; or
+	// Worker, whose ports are tried.
+	// +required
+	// +kubebuilder:validation:Enum=ControlPlane;Worker
+	Role MachineRole `json:"role,omitempty"`
+
+	// ports at which it listens: numbers, or ranges such as 30002-30011. A worker gets a connection at the same port.
+	// For the role ControlPlane, empty means the port of the control plane endpoint.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=11
+	// +kubebuilder:validation:items:Pattern=`^[0-9]{1,5}(-[0-9]{1,5})?$`
+	Ports []string `json:"ports,omitempty"`
+
+	// backendPort is the port of the API servers. 0 means controlPlaneServices.apiServerPort where the nodes have load
+	// balancers themselves, else 6443.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	BackendPort int32 `json:"backendPort,omitempty"`
+
+	// virtualIP is an address that keepalived gives to one of the VMs whose haproxy answers. It may be the control
+	// plane endpoint, and becomes it where that is not set and this is the only one with the role ControlPlane. Empty
+	// means: the address of the VM itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	VirtualIP string `json:"virtualIP,omitempty"`
+
+	// virtualRouterID of VRRP for virtualIP. 0 means one that no other cluster of the engine has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=255
+	VirtualRouterID int32 `json:"virtualRouterID,omitempty"`
+
+	// replicas is how many VMs it has: 1, or 2, which are kept on different hosts while there are enough. 0 means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2
+	Replicas int32 `json:"replicas,omitempty"`
+
+	SupportVM `json:",inline"`
+}
+
+// SupportVM says what the VMs of a support service are.
+type SupportVM struct {
+	// machineTemplateName is an OLVMMachineTemplate of the namespace: image, hardware, placement and networks of the
+	// VMs. Another name replaces them, one at a time.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	MachineTemplateName string `json:"machineTemplateName,omitempty"`
+
+	// failureDomains of the cluster in which the VMs are, one after the other. Empty means where the template says.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	FailureDomains []string `json:"failureDomains,omitempty"`
+}
+
+// SupportServiceStatus is what was seen of a support service.
+type SupportServiceStatus struct {
+	// name of the service: lb-NAME for a load balancer.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+
+	// address at which it is reached: its virtualIP, or that of its VM; empty where it is not known yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	Address string `json:"address,omitempty"`
+
+	// machines are its OLVMMachines.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Machines []string `json:"machines,omitempty"`
+
+	// conditions of the service: Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GetConditions returns the conditions, as Cluster API's helpers expect.
+func (s *SupportServiceStatus) GetConditions() []metav1.Condition { return s.Conditions }
+
+// SetConditions replaces the conditions, as Cluster API's helpers expect.
+func (s *SupportServiceStatus) SetConditions(conditions []metav1.Condition) {
+	s.Conditions = conditions
+}

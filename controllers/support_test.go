@@ -1,0 +1,290 @@
+package controllers
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// supported is a site with these load balancers, of a template "lb" whose VMs have addresses of their own.
+func supported(t *testing.T, balancers ...infrav1.SupportLoadBalancer) *site {
+	t.Helper()
+	s := newSite(t, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		for i := range balancers {
+			balancers[i].MachineTemplateName = "lb"
+		}
+
+		c.Spec.SupportServices = &infrav1.SupportServices{LoadBalancers: balancers}
+	})
+	s.balancerTemplate("lb")
+
+	return s
+}
+
+// balancerTemplate writes a template for VMs of load balancers.
+func (s *site) balancerTemplate(name string) {
+	s.T.Helper()
+	s.template(name, func(m *infrav1.OLVMMachineTemplate) {
+		m.Spec.Template.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.30-10.0.0.31"}
+	})
+}
+
+// supportMachine is the OLVMMachine of a VM of a service.
+func (s *site) supportMachine(name string) *infrav1.OLVMMachine {
+	return &infrav1.OLVMMachine{ObjectMeta: s.Meta(name)}
+}
+
+// service waits until a service is ready, and returns its status.
+func (s *site) service(name string) infrav1.SupportServiceStatus {
+	s.T.Helper()
+	var out infrav1.SupportServiceStatus
+	s.Eventually("service "+name+" is ready", func() error {
+		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), s.OLVM); err != nil {
+			return err
+		}
+
+		at := slices.IndexFunc(s.OLVM.Status.SupportServices, func(of infrav1.SupportServiceStatus) bool {
+			return of.Name == name
+		})
+		if at < 0 {
+			return fmt.Errorf("there are %+v", s.OLVM.Status.SupportServices)
+		}
+
+		out = s.OLVM.Status.SupportServices[at]
+		if len(out.Conditions) != 1 || out.Conditions[0].Status != metav1.ConditionTrue {
+			return fmt.Errorf("it has %+v", out.Conditions)
+		}
+
+		return nil
+	})
+
+	return out
+}
+
+// configured is a file of the configuration of a VM.
+func (s *site) configured(machine, file string) (string, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: s.Namespace, Name: support.SecretName(machine)}
+	if err := s.Client.Get(context.Background(), key, &secret); err != nil {
+		return "", err
+	}
+
+	archive := tar.NewReader(bytes.NewReader(secret.Data["configuration"]))
+
+	for {
+		header, err := archive.Next()
+		if err != nil {
+			return "", fmt.Errorf("%s of %s: %w", file, machine, err)
+		}
+
+		if header.Name == file {
+			content, err := io.ReadAll(archive)
+			return string(content), err
+		}
+	}
+}
+
+// expectConfigured waits until a file of the configuration of a VM has these texts, and not others, which begin with !.
+func (s *site) expectConfigured(machine, file string, texts ...string) {
+	s.T.Helper()
+	s.Eventually(file+" of "+machine, func() error {
+		content, err := s.configured(machine, file)
+		if err != nil {
+			return err
+		}
+
+		for _, text := range texts {
+			unwanted, no := strings.CutPrefix(text, "!")
+			if no && strings.Contains(content, unwanted) || !no && !strings.Contains(content, text) {
+				return fmt.Errorf("want %s in\n%s", text, content)
+			}
+		}
+
+		return nil
+	})
+}
+
+// TestRow51LoadBalancerOfTheControlPlane has a pair of load balancers that make the control plane endpoint: the cluster
+// is provisioned when one serves, machines come and go, and no Machine counts the VMs as nodes.
+func TestRow51LoadBalancerOfTheControlPlane(t *testing.T) {
+	s := supported(t, infrav1.SupportLoadBalancer{
+		Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.0.0.5",
+	})
+	status := s.service("lb-api")
+	check.Equal(t, "address", status.Address, "10.0.0.5")
+	check.Equal(t, "machines", status.Machines, []string{"demo-lb-api-0", "demo-lb-api-1"})
+	s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "True/SupportServicesReady")
+	s.Expect(s.OLVM, infrav1.ReadyCondition, "True/Ready")
+	check.Equal(t, "provisioned", ptr.Deref(s.OLVM.Status.Initialization.Provisioned, false), true)
+	s.expectGroup("lb-api", true, "demo-lb-api-0", "demo-lb-api-1")
+
+	s.expectConfigured("demo-lb-api-0", "keepalived.conf", "unicast_src_ip 10.0.0.30\n", "        10.0.0.31\n",
+		"10.0.0.5/32 dev enp1s0")
+	s.expectConfigured("demo-lb-api-1", "keepalived.conf", "unicast_src_ip 10.0.0.31\n", "        10.0.0.30\n")
+
+	m := s.controlPlane("cp-1", "", nil)
+	worker := s.Machine("worker", nil)
+	s.ExpectProvisioned(m)
+	s.ExpectProvisioned(worker)
+
+	server := fmt.Sprintf("server cp-1 %s:6443\n", m.Status.Addresses[0].Address)
+	for _, name := range status.Machines {
+		s.expectConfigured(name, "haproxy.cfg", server, "!server worker", "bind :::6443 v4v6\n", "check-ssl")
+	}
+
+	s.Delete(m)
+	s.ExpectGone(m)
+	s.expectConfigured("demo-lb-api-0", "haproxy.cfg", "!server cp-1")
+	s.service("lb-api")
+
+	s.Delete(worker)
+	s.ExpectGone(worker)
+	s.Delete(s.OLVM)
+	s.ExpectGone(s.OLVM)
+	s.ExpectEmptyEngine()
+}
+
+// TestRow52LoadBalancerOfWorkers spreads a range of ports over workers.
+func TestRow52LoadBalancerOfWorkers(t *testing.T) {
+	s := supported(t, infrav1.SupportLoadBalancer{
+		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "443"},
+	})
+	m := s.Machine("worker", nil)
+	s.ExpectProvisioned(m)
+	status := s.service("lb-apps")
+	check.Equal(t, "address", status.Address, "10.0.0.30")
+	address := m.Status.Addresses[0].Address
+	s.expectConfigured("demo-lb-apps-0", "haproxy.cfg",
+		"listen port-30002\n", "server worker "+address+":30002\n", "server worker "+address+":30011\n",
+		"server worker "+address+":443\n", "!30012", "!check-ssl")
+
+	vm, err := s.Session().VMInFull(t.Context(), s.vmOf("demo-lb-apps-0"))
+	check.Error(t, err, "")
+	check.Contains(t, "user data", vm.Initialization.CustomScript, "/etc/capolvm/service/fetch.sh")
+	check.Contains(t, "comment", vm.CommentText(), "capolvm owner="+s.Namespace+"/demo-lb-apps-0 ")
+}
+
+// TestSupportServicesThatCannotBe names what is wrong before anything is made.
+func TestSupportServicesThatCannotBe(t *testing.T) {
+	s := supported(t, infrav1.SupportLoadBalancer{
+		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"30002-30011", "30011-30012"},
+	})
+
+	for _, test := range []struct {
+		change func(*infrav1.SupportLoadBalancer)
+		want   string
+	}{
+		{func(*infrav1.SupportLoadBalancer) {}, "spec.supportServices.loadBalancers[0].ports[1]: 30002-30011 and " +
+			"30011-30012 both have port 30011"},
+		{func(b *infrav1.SupportLoadBalancer) { b.Ports = []string{"30002-30001"} }, "ports[0]: \"30002-30001\" ends " +
+			"before it begins"},
+		{func(b *infrav1.SupportLoadBalancer) { b.Ports = []string{"443", "70000"} }, "ports[1]: \"70000\" is outside"},
+		{func(b *infrav1.SupportLoadBalancer) { b.Ports, b.VirtualIP = []string{"443"}, "here" }, "virtualIP: \"here\" is " +
+			"not an IP address"},
+		{func(b *infrav1.SupportLoadBalancer) { b.VirtualIP = "10.0.0.5" }, "virtualIP: 10.0.0.5 is the control plane " +
+			"endpoint; set the role to ControlPlane"},
+		{func(b *infrav1.SupportLoadBalancer) { b.VirtualIP, b.MachineTemplateName = "", "none" },
+			"machineTemplateName: there is no OLVMMachineTemplate \"none\""},
+	} {
+		change(s, s.OLVM, func(c *infrav1.OLVMCluster) { test.change(&c.Spec.SupportServices.LoadBalancers[0]) })
+		s.Eventually(test.want, func() error {
+			message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+			if !strings.Contains(message, test.want) {
+				return errors.New(message)
+			}
+
+			return nil
+		})
+	}
+
+	s.ExpectEmptyEngine()
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "lb"
+	})
+	s.service("lb-apps")
+}
+
+// TestVMsOfSupportServicesAreReplaced has a VM that somebody deleted in the engine made again, and all VMs replaced that
+// are to be of another template, one at a time.
+func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
+	s := supported(t, infrav1.SupportLoadBalancer{
+		Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}, Replicas: 2, VirtualIP: "10.0.0.6",
+	})
+	s.service("lb-apps")
+	lost := s.vmOf("demo-lb-apps-0")
+	check.Error(t, s.Session().StopVM(t.Context(), lost, false), "")
+	s.Eventually("the VM is deleted", func() error { return s.Session().DeleteVM(context.Background(), lost) })
+	s.Eventually("another VM", func() error {
+		s.look()
+		if now := s.vmOf("demo-lb-apps-0"); now == "" || now == lost {
+			return fmt.Errorf("it is %q", now)
+		}
+
+		return nil
+	})
+	s.service("lb-apps")
+
+	s.balancerTemplate("other")
+	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+		c.Spec.SupportServices.LoadBalancers[0].MachineTemplateName = "other"
+	})
+	s.Eventually("both are of the other template", func() error {
+		for _, name := range []string{"demo-lb-apps-0", "demo-lb-apps-1"} {
+			m := s.supportMachine(name)
+			if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
+				return err
+			}
+
+			if from := m.Annotations["cluster.x-k8s.io/cloned-from-name"]; from != "other" {
+				return fmt.Errorf("%s is of %s", name, from)
+			}
+		}
+
+		return nil
+	})
+	s.service("lb-apps")
+	check.Length(t, "VMs", s.Sim.VMs(), 2)
+}
+
+// TestRow56DecommissionWhileTheEngineIsAway deletes a cluster with a support service: it says that it cannot, and goes on
+// when the engine is back.
+func TestRow56DecommissionWhileTheEngineIsAway(t *testing.T) {
+	s := supported(t, infrav1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
+	s.service("lb-apps")
+	check.Error(t, s.Sim.Inject(ovirtsim.Fault{Path: ".*", Status: 503}), "")
+	s.Delete(s.OLVM)
+	message := s.Expect(s.OLVM, infrav1.DeletingCondition, "True/UnableToDecommission")
+	check.Contains(t, "what it waits for", message, "demo-lb-apps-0")
+	s.Sim.ClearFaults()
+	s.look()
+	s.ExpectGone(s.OLVM)
+	s.ExpectEmptyEngine()
+}
+
+// vmOf is the ID of the VM of a name; empty where the engine has none.
+func (s *site) vmOf(name string) engine.ID {
+	for _, vm := range s.Sim.VMs() {
+		if vm.Name == name {
+			return engine.ID(vm.ID)
+		}
+	}
+
+	return ""
+}

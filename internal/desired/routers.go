@@ -1,0 +1,159 @@
+package desired
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// RouterIDs are the virtual router IDs of a cluster, by what they are for: APIRouter, IngressRouter, or what
+// BalancerRouter returns.
+type RouterIDs map[string]int
+
+// The virtual routers of the nodes.
+const (
+	APIRouter     = "api"
+	IngressRouter = "ingress"
+)
+
+// BalancerRouter is the virtual router of a load balancer on VMs of its own.
+func BalancerRouter(name string) string { return "lb/" + name }
+
+// RecordedRouterIDs are those that an OLVMCluster records.
+func RecordedRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
+	out := RouterIDs{}
+	text := c.Annotations[infrav1.RouterIDsAnnotation]
+	if text == "" {
+		return out, nil
+	}
+
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return RouterIDs{}, &blocker.Error{
+			Reason: infrav1.ControlPlaneServicesInvalidReason,
+			Field:  "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
+			Message: fmt.Sprintf(
+				"%v; write back what it was, such as {\"api\":51}: it stands in "+
+					"/etc/keepalived/keepalived.conf of the nodes",
+				err,
+			),
+		}
+	}
+
+	return out, nil
+}
+
+// All are the IDs.
+func (r RouterIDs) All() []int { return slices.Collect(maps.Values(r)) }
+
+// Without leaves out those that another cluster has.
+func (r RouterIDs) Without(other RouterIDs) RouterIDs {
+	out, taken := RouterIDs{}, other.All()
+
+	for router, id := range r {
+		if !slices.Contains(taken, id) {
+			out[router] = id
+		}
+	}
+
+	return out
+}
+
+// maxRouterID is the highest that VRRP knows; the lowest is 1.
+const maxRouterID = 255
+
+// virtualRouter is one that a cluster needs.
+type virtualRouter struct {
+	name string
+	// field of the OLVMCluster that may have its ID, and the ID that is written there; 0 for none.
+	field   string
+	written int32
+}
+
+// virtualRouters are those that a cluster needs.
+func virtualRouters(cluster infrav1.OLVMClusterSpec) []virtualRouter {
+	var out []virtualRouter
+
+	if services := cluster.ControlPlaneServices; services != nil && services.VirtualIP == keepalived {
+		out = append(out, virtualRouter{APIRouter, "spec.controlPlaneServices.virtualRouterID",
+			services.VirtualRouterID})
+	}
+
+	if services := cluster.ControlPlaneServices; services != nil && services.IngressVirtualIP != "" {
+		out = append(out, virtualRouter{IngressRouter, "spec.controlPlaneServices.ingressVirtualRouterID",
+			services.IngressVirtualRouterID})
+	}
+
+	if cluster.SupportServices == nil {
+		return out
+	}
+
+	for i, balancer := range cluster.SupportServices.LoadBalancers {
+		if balancer.VirtualIP != "" {
+			field := fmt.Sprintf("spec.supportServices.loadBalancers[%d].virtualRouterID", i)
+			out = append(out, virtualRouter{BalancerRouter(balancer.Name), field, balancer.VirtualRouterID})
+		}
+	}
+
+	return out
+}
+
+// ChooseRouterIDs gives a cluster the virtual router IDs that it needs: those that are written, else those that it has,
+// else free ones, which are hashed from its name so that clusters of different managers hardly have the same ones.
+// inUse are those of other clusters.
+func ChooseRouterIDs(name string, cluster infrav1.OLVMClusterSpec, has RouterIDs, inUse []int) (RouterIDs, error) {
+	out := RouterIDs{}
+
+	for _, router := range virtualRouters(cluster) {
+		id, err := chooseRouterID(name, router, has, slices.Concat(inUse, out.All()))
+		if err != nil {
+			return out, err
+		}
+
+		out[router.name] = id
+	}
+
+	return out, nil
+}
+
+// chooseRouterID chooses the ID of one virtual router.
+func chooseRouterID(cluster string, router virtualRouter, has RouterIDs, inUse []int) (int, error) {
+	written, had := int(router.written), has[router.name]
+
+	switch {
+	case written != 0 && written != had && slices.Contains(inUse, written):
+		return 0, &blocker.Error{
+			Reason: infrav1.VirtualRouterIDInUseReason,
+			Field:  router.field,
+			Message: fmt.Sprintf(
+				"%d is the ID of another virtual router of this engine; choose another, or remove it",
+				written,
+			),
+		}
+	case written != 0:
+		return written, nil
+	case had != 0:
+		return had, nil
+	}
+
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(cluster + "/" + router.name)) // never fails
+
+	first := int(hash.Sum32() % maxRouterID)
+	for i := range maxRouterID {
+		if id := (first+i)%maxRouterID + 1; !slices.Contains(inUse, id) {
+			return id, nil
+		}
+	}
+
+	return 0, &blocker.Error{
+		Reason: infrav1.VirtualRouterIDInUseReason,
+		Field:  router.field,
+		Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIP KubeVIP",
+			maxRouterID),
+	}
+}

@@ -1,0 +1,85 @@
+package desired
+
+import (
+	"slices"
+	"testing"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// routed is a cluster with a virtual router of each kind.
+func routed() infrav1.OLVMClusterSpec {
+	return infrav1.OLVMClusterSpec{
+		ControlPlaneServices: &infrav1.ControlPlaneServices{VirtualIP: "Keepalived", IngressVirtualIP: "10.0.0.6"},
+		SupportServices: &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{
+			{Name: "a", VirtualIP: "10.0.0.7"}, {Name: "b"},
+		}},
+	}
+}
+
+func TestRouterIDsAreChosenOnceAndFreeOfCollisions(t *testing.T) {
+	t.Parallel()
+	asked := routed()
+	first, err := ChooseRouterIDs("ns/a", asked, nil, nil)
+	check.Error(t, err, "")
+	check.Length(t, "routers", first.All(), 3)
+	distinct := slices.Compact(slices.Sorted(slices.Values(first.All())))
+	check.Length(t, "IDs", distinct, 3)
+
+	if distinct[0] < 1 || distinct[2] > maxRouterID {
+		t.Errorf("the IDs are %v", distinct)
+	}
+
+	again, err := ChooseRouterIDs("ns/a", asked, nil, nil)
+	check.Error(t, err, "")
+	check.Equal(t, "the same cluster elsewhere", again, first)
+
+	other, err := ChooseRouterIDs("ns/a", asked, nil, first.All())
+	check.Error(t, err, "")
+	check.Length(t, "IDs beside the others", slices.Compact(slices.Sorted(
+		slices.Values(slices.Concat(first.All(), other.All())))), 6)
+
+	has := RouterIDs{APIRouter: 7, IngressRouter: 9, BalancerRouter("a"): 11}
+	kept, err := ChooseRouterIDs("ns/a", asked, has, []int{7})
+	check.Error(t, err, "")
+	check.Equal(t, "IDs that machines have", kept, has)
+
+	asked.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "KubeVIP"}
+	asked.SupportServices.LoadBalancers[0].VirtualIP = ""
+	none, err := ChooseRouterIDs("ns/a", asked, has, nil)
+	check.Error(t, err, "")
+	check.Equal(t, "nobody needs any", none, RouterIDs{})
+}
+
+func TestRouterIDsThatAreWritten(t *testing.T) {
+	t.Parallel()
+	asked := routed()
+	asked.ControlPlaneServices.VirtualRouterID = 51
+	got, err := ChooseRouterIDs("ns/a", asked, RouterIDs{APIRouter: 7}, nil)
+	check.Error(t, err, "")
+	check.Equal(t, "the ID that is written", got[APIRouter], 51)
+
+	_, err = ChooseRouterIDs("ns/a", asked, nil, []int{51})
+	check.Error(t, err, "spec.controlPlaneServices.virtualRouterID: 51 is the ID of another virtual router")
+
+	asked.SupportServices.LoadBalancers[0].VirtualRouterID = 51
+	_, err = ChooseRouterIDs("ns/a", asked, nil, nil)
+	check.Error(t, err, "spec.supportServices.loadBalancers[0].virtualRouterID: 51 is the ID of another virtual router")
+}
+
+func TestRouterIDsAreUsedUp(t *testing.T) {
+	t.Parallel()
+
+	var all []int
+	for id := 1; id <= maxRouterID; id++ {
+		all = append(all, id)
+	}
+
+	_, err := ChooseRouterIDs("ns/a", routed(), nil, all)
+	check.Error(t, err, "all 255 IDs are in use")
+
+	got, err := ChooseRouterIDs("ns/a", routed(), nil, slices.Delete(all, 99, 100))
+	check.Error(t, err, "all 255 IDs are in use")
+	check.Equal(t, "the one that is free", got[APIRouter], 100)
+}

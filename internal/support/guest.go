@@ -1,0 +1,96 @@
+package support
+
+import (
+	"archive/tar"
+	"bytes"
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+//go:embed files
+var files embed.FS
+
+var templates = template.Must(template.ParseFS(files, "files/*"))
+
+// render fills a file of ours. The values are addresses, numbers and checked names.
+func render(name string, values any) string {
+	var out strings.Builder
+	if err := templates.ExecuteTemplate(&out, name, values); err != nil {
+		panic(fmt.Sprintf("%s: %v", name, err)) // a template of this program
+	}
+
+	return out.String()
+}
+
+// applyFile is the script in an archive that checks what is beside it, and applies it.
+const applyFile = "apply.sh"
+
+// Folder of what the guest is told at the first boot, and FetchService the unit that fetches the rest.
+const (
+	Folder       = "/etc/capolvm/service"
+	FetchService = "capolvm-service"
+)
+
+// Archive packs a configuration as tar. The same files are the same bytes.
+func Archive(files []bootstrap.File) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+
+	for _, file := range files {
+		err := w.WriteHeader(&tar.Header{Name: file.Path, Mode: int64(file.Mode), Size: int64(len(file.Content))})
+		if err == nil {
+			_, err = w.Write([]byte(file.Content))
+		}
+
+		if err != nil {
+			return nil, fmt.Errorf("failed to pack %s: %w", file.Path, err)
+		}
+	}
+
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("failed to pack a configuration: %w", err)
+	}
+
+	return out.Bytes(), nil
+}
+
+// UserData is the cloud-config of a VM that fetches its configuration from there.
+func UserData(from bootstrap.Pointer) ([]byte, error) {
+	type written struct {
+		Path        string `json:"path"`
+		Permissions string `json:"permissions"`
+		Content     string `json:"content"`
+	}
+	request := fmt.Sprintf("url = %q\nheader = \"Authorization: Bearer %s\"\n", from.URL, from.Token)
+	config := struct {
+		WriteFiles []written `json:"write_files"`
+		RunCmd     []string  `json:"runcmd"`
+	}{
+		WriteFiles: []written{
+			{Folder + "/request", "0600", request},
+			{Folder + "/authority.pem", "0644", string(from.CA)},
+			{Folder + "/fetch.sh", "0700", render("fetch.sh", nil)},
+			{"/etc/systemd/system/" + FetchService + ".service", "0644", "[Unit]\n" +
+				"Description=Fetch the configuration of this VM's service\n" +
+				"After=network-online.target\nWants=network-online.target\n" +
+				"[Service]\nType=oneshot\nExecStart=/bin/bash " + Folder + "/fetch.sh\n"},
+			{"/etc/systemd/system/" + FetchService + ".timer", "0644", "[Unit]\n" +
+				"Description=Fetch the configuration of this VM's service\n" +
+				"[Timer]\nOnActiveSec=1s\nOnUnitInactiveSec=10s\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"},
+		},
+		RunCmd: []string{"systemctl daemon-reload", "systemctl enable --now " + FetchService + ".timer"},
+	}
+
+	out, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("failed to encode the user data: %w", err)
+	}
+
+	return append([]byte("#cloud-config\n"), out...), nil
+}

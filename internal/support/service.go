@@ -1,0 +1,167 @@
+package support
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// Service is one support service of a cluster.
+type Service struct {
+	// Name as status.supportServices has it, and Field of the OLVMCluster that asks for it.
+	Name, Field string
+	// Replicas is how many VMs it has.
+	Replicas int
+	VM       infrav1.SupportVM
+	// Balancer is set for a load balancer.
+	Balancer *infrav1.SupportLoadBalancer
+}
+
+// Services are those that a cluster asks for, in their order.
+func Services(cluster infrav1.OLVMClusterSpec) []Service {
+	if cluster.SupportServices == nil {
+		return nil
+	}
+
+	var out []Service
+
+	for i := range cluster.SupportServices.LoadBalancers {
+		balancer := &cluster.SupportServices.LoadBalancers[i]
+		out = append(out, Service{
+			Name:     "lb-" + balancer.Name,
+			Field:    fmt.Sprintf("spec.supportServices.loadBalancers[%d]", i),
+			Replicas: max(int(balancer.Replicas), 1),
+			VM:       balancer.SupportVM,
+			Balancer: balancer,
+		})
+	}
+
+	return out
+}
+
+// VM is a VM of a support service.
+type VM struct {
+	// Name of its OLVMMachine.
+	Name string
+	// FailureDomain in which it is to be; empty where its template says.
+	FailureDomain string
+}
+
+// VMs are those of a service.
+func (s Service) VMs(cluster string) []VM {
+	var out []VM
+
+	for i := range s.Replicas {
+		vm := VM{Name: fmt.Sprintf("%s-%s-%d", cluster, s.Name, i)}
+		if domains := s.VM.FailureDomains; len(domains) > 0 {
+			vm.FailureDomain = domains[i%len(domains)]
+		}
+
+		out = append(out, vm)
+	}
+
+	return out
+}
+
+// NewMachine is the OLVMMachine of a VM. The template must be for VMs that are made.
+func (s Service) NewMachine(
+	cluster *infrav1.OLVMCluster, vm VM, template *infrav1.OLVMMachineTemplate,
+) (*infrav1.OLVMMachine, error) {
+	if template.Spec.Template.Spec.FromInventory != nil {
+		return nil, &blocker.Error{
+			Reason: infrav1.InfraServiceFailureReason,
+			Field:  s.Field + ".machineTemplateName",
+			Message: fmt.Sprintf("OLVMMachineTemplate %s takes VMs of an inventory, which are for nodes; name one "+
+				"that makes VMs", template.Name),
+		}
+	}
+
+	labels := maps.Clone(template.Spec.Template.ObjectMeta.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+
+	maps.Copy(labels, map[string]string{
+		clusterv1.ClusterNameLabel:  cluster.Labels[clusterv1.ClusterNameLabel],
+		infrav1.SupportServiceLabel: s.Name,
+	})
+
+	if filter, ok := cluster.Labels[clusterv1.WatchLabel]; ok {
+		labels[clusterv1.WatchLabel] = filter
+	}
+
+	annotations := maps.Clone(template.Spec.Template.ObjectMeta.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+
+	annotations[clusterv1.TemplateClonedFromNameAnnotation] = template.Name
+	annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] =
+		infrav1.GroupVersion.WithKind("OLVMMachineTemplate").GroupKind().String()
+	if vm.FailureDomain != "" {
+		annotations[infrav1.SupportDomainAnnotation] = vm.FailureDomain
+	}
+
+	spec := template.Spec.Template.Spec.DeepCopy()
+	names := &spec.VirtualMachine.Placement.AffinityGroupNames
+	apart := cluster.Spec.AffinityGroups == nil || len(cluster.Spec.AffinityGroups) > 0
+	if s.Replicas > 1 && apart && !slices.Contains(*names, s.Name) {
+		*names = append(*names, s.Name)
+	}
+
+	return &infrav1.OLVMMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   cluster.Namespace,
+			Name:        vm.Name,
+			Labels:      labels,
+			Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(cluster, infrav1.GroupVersion.WithKind("OLVMCluster")),
+			},
+		},
+		Spec: *spec,
+	}, nil
+}
+
+// Outdated says why a VM is not as its service asks for; empty where it is.
+func (s Service) Outdated(machine *infrav1.OLVMMachine, vm VM) string {
+	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
+	case from != s.VM.MachineTemplateName:
+		return fmt.Sprintf("it is of OLVMMachineTemplate %s, and %s is asked for", from, s.VM.MachineTemplateName)
+	case machine.Annotations[infrav1.SupportDomainAnnotation] != vm.FailureDomain:
+		return fmt.Sprintf("failure domain %q is asked for", vm.FailureDomain)
+	}
+
+	return ""
+}
+
+// ServiceOf is the support service that the label of an object names; empty for none.
+func ServiceOf(object metav1.Object) string { return object.GetLabels()[infrav1.SupportServiceLabel] }
+
+// MachineOf stands for the Machine of an OLVMMachine that is of a support service: no Machine owns it, so that Cluster
+// API counts no node that never comes. It is nil for other OLVMMachines.
+func MachineOf(m *infrav1.OLVMMachine) *clusterv1.Machine {
+	owner := metav1.GetControllerOf(m)
+	if ServiceOf(m) == "" || owner == nil || owner.Kind != "OLVMCluster" {
+		return nil
+	}
+
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels},
+		Spec: clusterv1.MachineSpec{
+			ClusterName:   m.Labels[clusterv1.ClusterNameLabel],
+			Bootstrap:     clusterv1.Bootstrap{DataSecretName: ptr.To(SecretName(m.Name))},
+			FailureDomain: m.Annotations[infrav1.SupportDomainAnnotation],
+		},
+	}
+}
+
+// SecretName is the Secret with what the VM of a support service is told.
+func SecretName(machine string) string { return machine + "-support" }

@@ -1,0 +1,160 @@
+package support
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+)
+
+// maxPorts is how many ports one load balancer may have: each has a health check for each machine.
+const maxPorts = 256
+
+// defaultPort is that of an API server, and of an endpoint, where none is set.
+const defaultPort = 6443
+
+// Validate says what is wrong with the support services of a cluster, whatever its machines are.
+func Validate(cluster infrav1.OLVMClusterSpec) error {
+	taken := map[netip.Addr]string{}
+
+	for _, service := range Services(cluster) {
+		if _, err := service.ports(cluster); err != nil {
+			return err
+		}
+
+		if err := service.checkVirtualIP(cluster, taken); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// invalid is an error in a field of a service.
+func (s Service) invalid(field, format string, args ...any) error {
+	return blocker.New(infrav1.InfraServiceFailureReason, s.Field+"."+field, format, args...)
+}
+
+// ports are those at which a load balancer listens, in their order.
+func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
+	if len(s.Balancer.Ports) == 0 {
+		return []int{int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))}, nil
+	}
+
+	from := map[int]string{}
+	var out []int
+
+	for i, text := range s.Balancer.Ports {
+		field := fmt.Sprintf("ports[%d]", i)
+		first, last, err := parseRange(text)
+		if err != nil {
+			return nil, s.invalid(field, "%v; write a port such as 443, or a range such as 30002-30011", err)
+		}
+
+		for port := first; port <= last; port++ {
+			if other, double := from[port]; double {
+				return nil, s.invalid(field, "%s and %s both have port %d; have each port once", other, text, port)
+			}
+
+			from[port] = text
+			if out = append(out, port); len(out) > maxPorts {
+				return nil, s.invalid(field, "a load balancer can have %d ports, and these are more; spread them over "+
+					"several", maxPorts)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// parseRange reads a port, or a range of ports.
+func parseRange(text string) (first, last int, err error) {
+	begin, end, isRange := strings.Cut(text, "-")
+	if !isRange {
+		end = begin
+	}
+
+	first, err = strconv.Atoi(begin)
+	if err == nil {
+		last, err = strconv.Atoi(end)
+	}
+
+	switch {
+	case err != nil:
+		return 0, 0, fmt.Errorf("%q is no port", text)
+	case first < 1 || last > 65535:
+		return 0, 0, fmt.Errorf("%q is outside of 1 to 65535", text)
+	case first > last:
+		return 0, 0, fmt.Errorf("%q ends before it begins", text)
+	}
+
+	return first, last, nil
+}
+
+// checkVirtualIP checks that an address is a load balancer's alone. taken are those of the ones before, by address.
+func (s Service) checkVirtualIP(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
+	const field = "virtualIP"
+	if s.Balancer.VirtualIP == "" {
+		return nil
+	}
+
+	address, err := netip.ParseAddr(s.Balancer.VirtualIP)
+	if err != nil {
+		return s.invalid(field, "%q is not an IP address", s.Balancer.VirtualIP)
+	}
+
+	if other, double := taken[address]; double {
+		return s.invalid(field, "%s is that of %s, too; give each its own", address, other)
+	}
+
+	taken[address] = s.Name
+	if cluster.ControlPlaneEndpoint.Host != address.String() {
+		return nil
+	}
+
+	ports, err := s.ports(cluster)
+	endpoint := int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))
+
+	switch services := cluster.ControlPlaneServices; {
+	case err != nil:
+		return err
+	case s.Balancer.Role != infrav1.ControlPlaneRole:
+		return s.invalid(field, "%s is the control plane endpoint; set the role to ControlPlane, or write another "+
+			"address", address)
+	case !slices.Contains(ports, endpoint):
+		return s.invalid("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
+	case services != nil && (services.VirtualIP == "KubeVIP" || services.VirtualIP == "Keepalived"):
+		return s.invalid(field, "%s is held by the nodes of the control plane; set controlPlaneServices.virtualIP to "+
+			"External, or write another address", address)
+	}
+
+	return nil
+}
+
+// Endpoint is the address of the load balancer that becomes the control plane endpoint where none is set: the only one
+// of the control plane with an address of its own. It is empty for none.
+func Endpoint(cluster infrav1.OLVMClusterSpec) string {
+	var out []string
+
+	for _, service := range Services(cluster) {
+		if service.Balancer.Role == infrav1.ControlPlaneRole && service.Balancer.VirtualIP != "" {
+			out = append(out, service.Balancer.VirtualIP)
+		}
+	}
+
+	if len(out) != 1 {
+		return ""
+	}
+
+	return out[0]
+}
+
+// ServesEndpoint reports whether the control plane is reached through the service.
+func (s Service) ServesEndpoint(cluster infrav1.OLVMClusterSpec) bool {
+	return s.Balancer.VirtualIP != "" && s.Balancer.VirtualIP == cluster.ControlPlaneEndpoint.Host
+}

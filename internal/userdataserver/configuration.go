@@ -1,0 +1,307 @@
+package userdataserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+)
+
+// configurationType is that of the Secrets with what VMs of support services are told. Their tokens do not end.
+const configurationType corev1.SecretType = "infrastructure.cluster.x-k8s.io/support-configuration"
+
+const (
+	// configurationKey is the configuration; the user data of the first boot is under dataKey.
+	configurationKey = "configuration"
+	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation the time
+	// since which it is that; appliedAnnotation that of the one
+	// which the VM uses, and problemAnnotation why it has refused another.
+	publishedAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
+	publishedAtAnnotation = "infrastructure.cluster.x-k8s.io/support-configuration-published"
+	appliedAnnotation     = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
+	problemAnnotation     = "infrastructure.cluster.x-k8s.io/support-problem"
+	// problemHeader is what a VM says of a configuration that it has refused, in base64.
+	problemHeader = "Capolvm-Problem"
+	// maxProblem bounds it, in bytes, and reportPause how often a VM is written down: it has a token, and no more trust.
+	maxProblem  = 600
+	reportPause = 5 * time.Second
+)
+
+// Report is what is known of the configuration of a VM.
+type Report struct {
+	// Current reports that the VM uses the configuration that was published last, and Ever that it has used one.
+	Current, Ever bool
+	// Age is for how long the configuration has been published.
+	Age time.Duration
+	// Problem is why it has refused one; empty where it has not.
+	Problem string
+	// Stranded reports that the VM asks elsewhere: it was told so by a manager with another URL or authority.
+	Stranded bool
+}
+
+// reportOf reads what a Secret knows.
+func reportOf(secret metav1.Object) Report {
+	published, applied := secret.GetAnnotations()[publishedAnnotation], secret.GetAnnotations()[appliedAnnotation]
+
+	at, err := time.Parse(time.RFC3339, secret.GetAnnotations()[publishedAtAnnotation])
+	age := time.Duration(0)
+	if err == nil {
+		age = time.Since(at)
+	}
+
+	return Report{
+		Age:     age,
+		Current: applied != "" && applied == published,
+		Ever:    applied != "",
+		Problem: secret.GetAnnotations()[problemAnnotation],
+	}
+}
+
+// Publish keeps the configuration of a machine of a support service for its VM, which asks for it again and again, and
+// the user data with which the VM does so. It returns what the VM has made of it.
+func (s *Server) Publish(
+	ctx context.Context,
+	machine *infrav1.OLVMMachine,
+	configuration []byte,
+	userData func(bootstrap.Pointer) ([]byte, error),
+) (Report, error) {
+	if len(configuration) > MaxData {
+		return Report{}, fmt.Errorf("the configuration has %d bytes, and can have %d", len(configuration), MaxData)
+	}
+
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
+	var secret corev1.Secret
+	err := s.client.Get(ctx, key, &secret)
+	there := err == nil
+
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return Report{}, fmt.Errorf("failed to get Secret %s: %w", key, err)
+	case there && secret.Type != configurationType:
+		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
+			"it has the name of the one with the configuration of OLVMMachine %s, and is another; remove it",
+			machine.Name)
+	}
+
+	before := secret.DeepCopy()
+	if there && !metav1.IsControlledBy(&secret, machine) { // of an earlier machine of that name
+		secret.Data, secret.Annotations = nil, nil
+		secret.OwnerReferences = ownedBy(machine)
+	}
+
+	token := cmp.Or(string(secret.Data[tokenKey]), rand.Text())
+	first, err := userData(bootstrap.Pointer{
+		URL:   s.url.JoinPath("v1/configuration", machine.Namespace, machine.Name).String(),
+		Token: token,
+		CA:    s.authority.pem,
+	})
+	if err != nil {
+		return Report{}, err
+	}
+
+	stranded := false
+	if had := secret.Data[dataKey]; had != nil && addressing.MayHaveVM(machine) && !bytes.Equal(had, first) {
+		first, stranded = had, true // the VM has read it
+	}
+
+	hash := fmt.Sprintf("%x", sha256.Sum256(configuration))
+	if secret.Annotations[publishedAnnotation] != hash || !bytes.Equal(secret.Data[dataKey], first) {
+		secret.Type = configurationType
+		secret.Data = map[string][]byte{
+			tokenKey:         []byte(token),
+			dataKey:          first,
+			"format":         []byte(bootstrap.CloudConfig),
+			configurationKey: configuration,
+		}
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashOf(token))
+		err = s.keep(ctx, &secret, before, machine, hash)
+	}
+
+	report := reportOf(&secret)
+	report.Stranded = stranded
+
+	return report, err
+}
+
+// keep writes the Secret of a machine, with the hash of its configuration. before is how it was read, without a
+// resource version where there was none.
+func (s *Server) keep(
+	ctx context.Context, secret, before *corev1.Secret, machine *infrav1.OLVMMachine, hash string,
+) error {
+	if secret.Annotations[publishedAnnotation] != hash {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, publishedAnnotation, hash)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, publishedAtAnnotation, time.Now().UTC().Format(time.RFC3339))
+	}
+
+	var err error
+	if before.ResourceVersion != "" {
+		err = s.client.Patch(ctx, secret, client.MergeFrom(before))
+	} else {
+		secret.Namespace, secret.Name = machine.Namespace, support.SecretName(machine.Name)
+		secret.Labels = map[string]string{
+			clusterv1.ClusterNameLabel:  machine.Labels[clusterv1.ClusterNameLabel],
+			infrav1.SupportServiceLabel: support.ServiceOf(machine),
+		}
+		secret.OwnerReferences = ownedBy(machine)
+		err = s.client.Create(ctx, secret)
+	}
+
+	if err != nil {
+		return fmt.Errorf("failed to keep the configuration of OLVMMachine %s: %w", machine.Name, err)
+	}
+
+	return nil
+}
+
+// ownedBy has an object go with a machine.
+func ownedBy(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
+	return []metav1.OwnerReference{
+		*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
+	}
+}
+
+// serveConfiguration answers a VM of a support service. One that has the configuration already costs no request to the
+// API server.
+func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
+	machine, token := asker(r)
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
+	known, err := s.recognize(r.Context(), key, token)
+	if err != nil && !s.limits.allow(r) {
+		requestsTotal.WithLabelValues("limited").Inc()
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+		return
+	}
+
+	if err == nil {
+		err = s.answer(w, r, known)
+	}
+
+	logger := ctrl.Log.WithName("user-data").WithValues("OLVMMachine", machine, "remote", r.RemoteAddr)
+
+	switch {
+	case err == nil:
+		requestsTotal.WithLabelValues("delivered").Inc()
+	case errors.Is(err, errRefused):
+		requestsTotal.WithLabelValues("refused").Inc()
+		logger.Info("Refused a request for a configuration", "reason", err.Error())
+		http.Error(w, "forbidden", http.StatusForbidden)
+	default:
+		requestsTotal.WithLabelValues("failed").Inc()
+		logger.Error(err, "Failed to deliver a configuration")
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+	}
+}
+
+// answer writes down what a VM reports, and gives it the configuration if it is another than the one that it has.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
+	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
+	if err := s.record(r, known, has); err != nil {
+		return err
+	}
+
+	if has != "" && has == known.Annotations[publishedAnnotation] {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+
+	var secret corev1.Secret
+	if err := s.client.Get(r.Context(), client.ObjectKeyFromObject(known), &secret); apierrors.IsNotFound(err) {
+		return refuse("there is no configuration for it")
+	} else if err != nil {
+		return fmt.Errorf("failed to get the configuration: %w", err)
+	}
+
+	_, token := asker(r)
+	if secret.Type != configurationType || len(secret.Data[tokenKey]) == 0 ||
+		hashOf(token) != hashOf(string(secret.Data[tokenKey])) {
+		return refuse("the token is another")
+	}
+
+	data := secret.Data[configurationKey]
+	w.Header().Set("Content-Type", "application/x-tar")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("failed to send it: %w", err)
+	}
+
+	return nil
+}
+
+// record writes down which configuration a VM uses, and why it has refused another, where that has changed.
+func (s *Server) record(r *http.Request, known *metav1.PartialObjectMetadata, has string) error {
+	problem, err := base64.StdEncoding.DecodeString(r.Header.Get(problemHeader))
+	if err != nil || len(problem) > maxProblem {
+		problem = []byte("the VM has refused the configuration, and its report cannot be read")
+	}
+
+	text := strings.ToValidUTF8(strings.Join(strings.Fields(string(problem)), " "), "?")
+	if len(has) > sha256.Size*2 {
+		return refuse("it asks for what is no hash")
+	}
+
+	if known.Annotations[appliedAnnotation] == has && known.Annotations[problemAnnotation] == text ||
+		!s.reports.due(client.ObjectKeyFromObject(known), time.Now()) {
+		return nil
+	}
+
+	after := known.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, appliedAnnotation, has)
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, problemAnnotation, text)
+	if err := s.client.Patch(r.Context(), after, client.MergeFrom(known)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("failed to record the report: %w", err)
+	}
+
+	return nil
+}
+
+// reports remembers when a VM was written down last.
+type reports struct {
+	mutex sync.Mutex
+	last  map[client.ObjectKey]time.Time
+}
+
+// due reports whether a VM may be written down again.
+func (r *reports) due(vm client.ObjectKey, now time.Time) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+
+	for other, at := range r.last {
+		if now.Sub(at) > reportPause {
+			delete(r.last, other)
+		}
+	}
+
+	if _, recent := r.last[vm]; recent {
+		return false
+	}
+
+	if r.last == nil {
+		r.last = map[client.ObjectKey]time.Time{}
+	}
+
+	r.last[vm] = now
+
+	return true
+}
