@@ -206,7 +206,8 @@ func (r *Reconciler) ensureVM(
 	if vm.machine != nil {
 		if support.MachineOf(vm.machine) == nil || support.ServiceOf(vm.machine) != service.Name {
 			return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
-				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name", vm.Name)
+				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name",
+				vm.Name)
 		}
 
 		return nil

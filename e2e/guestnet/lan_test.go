@@ -44,6 +44,8 @@ type lan struct {
 	prefix string // of the names of network namespaces
 	bridge string
 	client string
+	// manager is the namespace of the manager; empty where there is none.
+	manager string
 	// kubectl and coredns are their paths.
 	kubectl, coredns string
 	made             int
@@ -290,6 +292,13 @@ func (n *node) install(guest bootstrap.Guest) {
 		t.Fatal(err)
 	}
 
+	n.installUserData(stock, guest)
+}
+
+// installUserData writes what a cloud-config with the guest's configuration writes, and what its commands need.
+func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
+	t := n.cluster.lan.t
+	t.Helper()
 	merged, err := bootstrap.Merge(stock, bootstrap.CloudConfig, guest)
 	if err != nil {
 		t.Fatal(err)
@@ -580,9 +589,7 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
 
 	for _, n := range c.nodes {
-		out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev",
-			"enp1s0").Output()
-		if err != nil || n.process == nil || n.worker || !bytes.Contains(out, []byte(" "+address.String()+"/")) {
+		if n.worker || !n.has(address) {
 			continue
 		}
 
@@ -594,6 +601,14 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	}
 
 	return found, nil
+}
+
+// has reports whether a node that runs has an address.
+func (n *node) has(address netip.Addr) bool {
+	out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev",
+		"enp1s0").Output()
+
+	return err == nil && n.process != nil && bytes.Contains(out, []byte(" "+address.String()+"/"))
 }
 
 // config of a service, as it is now.

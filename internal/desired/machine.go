@@ -53,8 +53,8 @@ type Input struct {
 	Addresses map[string][]ipam.Address
 	// NamePools puts the names of IPAM providers' pools in the place of addresses: for a preview, which claims none.
 	NamePools bool
-	// Role of the machine; empty for a VM of a support service, which is no node. ControlPlaneNodes are the addresses of
-	// the control plane's machines that are known. RouterIDs are those of the cluster.
+	// Role of the machine; empty for a VM of a support service, which is no node. ControlPlaneNodes are the addresses
+	// of the control plane's machines that are known. RouterIDs are those of the cluster.
 	Role              infrav1.MachineRole
 	ControlPlaneNodes []netip.Addr
 	RouterIDs         RouterIDs

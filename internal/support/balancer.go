@@ -2,6 +2,7 @@ package support
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,7 +34,12 @@ type Balancer struct {
 	Self      netip.Addr
 	Peers     []netip.Addr
 	RouterID  int
+	// Version of the configuration, which haproxy tells. Set by Files.
+	Version string
 }
+
+// VersionPort is where haproxy tells its version on the loopback, for the template.
+func (b Balancer) VersionPort() int { return versionPort }
 
 // NewBalancer is what the service asks of each of its VMs. The cluster was validated.
 func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, backends []Backend) (Balancer, error) {
@@ -76,6 +82,8 @@ func (b Balancer) Files() []bootstrap.File {
 		fmt.Fprintln(&ports, port)
 	}
 
+	b.Version = ""
+	b.Version = fmt.Sprintf("%x", sha256.Sum256([]byte(render("haproxy.cfg", b))))[:16]
 	out := []bootstrap.File{
 		{Path: applyFile, Content: render("balancer.sh", nil), Mode: 0o700},
 		{Path: "haproxy.cfg", Content: render("haproxy.cfg", b), Mode: 0o644},

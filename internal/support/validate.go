@@ -15,6 +15,9 @@ import (
 // maxPorts is how many ports one load balancer may have: each has a health check for each machine.
 const maxPorts = 256
 
+// versionPort is the port at which haproxy tells on the loopback which configuration it uses.
+const versionPort = 1936
+
 // defaultPort is that of an API server, and of an endpoint, where none is set.
 const defaultPort = 6443
 
@@ -59,6 +62,10 @@ func (s Service) ports(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 		for port := first; port <= last; port++ {
 			if other, double := from[port]; double {
 				return nil, s.invalid(field, "%s and %s both have port %d; have each port once", other, text, port)
+			}
+
+			if port == versionPort {
+				return nil, s.invalid(field, "the VM uses port %d itself; leave it out", port)
 			}
 
 			from[port] = text

@@ -35,16 +35,17 @@ const configurationType corev1.SecretType = "infrastructure.cluster.x-k8s.io/sup
 const (
 	// configurationKey is the configuration; the user data of the first boot is under dataKey.
 	configurationKey = "configuration"
-	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation the time
-	// since which it is that; appliedAnnotation that of the one
-	// which the VM uses, and problemAnnotation why it has refused another.
+	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation since
+	// when it is that. appliedAnnotation is the hash of the one that the VM uses, and problemAnnotation why it has
+	// refused another.
 	publishedAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
 	publishedAtAnnotation = "infrastructure.cluster.x-k8s.io/support-configuration-published"
 	appliedAnnotation     = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
 	problemAnnotation     = "infrastructure.cluster.x-k8s.io/support-problem"
 	// problemHeader is what a VM says of a configuration that it has refused, in base64.
 	problemHeader = "Capolvm-Problem"
-	// maxProblem bounds it, in bytes, and reportPause how often a VM is written down: it has a token, and no more trust.
+	// maxProblem bounds it, in bytes, and reportPause how often a VM is written down, which has a token and no more
+	// trust.
 	maxProblem  = 600
 	reportPause = 5 * time.Second
 )

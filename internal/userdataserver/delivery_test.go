@@ -88,6 +88,13 @@ func (s *site) offer(data string) bootstrap.Pointer {
 // fetch is what a VM does with a pointer.
 func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 	s.t.Helper()
+
+	return s.request(p, http.Header{})
+}
+
+// request fetches with further headers.
+func (s *site) request(p bootstrap.Pointer, headers http.Header) (int, string) {
+	s.t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.CA)
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, p.URL, nil)
@@ -95,6 +102,7 @@ func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 		s.t.Fatal(err)
 	}
 
+	request.Header = headers
 	request.Header.Set("Authorization", "Bearer "+p.Token)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Made by capolvm: checks the configuration beside it, and has haproxy and keepalived use it. Connections that there are stay
-# with the process that has them.
+# with the process that has them. Where something fails, the files are as before.
 set -euo pipefail
 
 # install_new FILE PATH MODE puts a file in its place; it fails where nothing has changed.
@@ -8,6 +8,12 @@ install_new() {
     if cmp --silent "$1" "$2"; then return 1; fi
     install -D --mode "$3" "$1" "$2.new"
     mv "$2.new" "$2"
+}
+
+# serves succeeds when haproxy uses the new configuration.
+serves() {
+    curl --silent --noproxy '*' --max-time 2 "http://127.0.0.1:$(sed -n 's/.* bind 127.0.0.1://p' haproxy.cfg)/" |
+        grep --quiet "$(sed -n 's/.* stats show-node //p' haproxy.cfg)"
 }
 
 if command -v getenforce >/dev/null && [ "$(getenforce)" != Disabled ]; then
@@ -30,10 +36,26 @@ fi
 again=no
 if [ -f ../begun ]; then again=yes; fi
 touch ../begun
+cp /etc/haproxy/haproxy.cfg before.cfg 2>/dev/null || true
 if install_new haproxy.cfg /etc/haproxy/haproxy.cfg 644 || [ $again = yes ]; then
     systemctl --no-block reload-or-restart haproxy.service
 fi
 systemctl enable haproxy.service
+
+# A port that another program has, or a limit that is too low, shows only now.
+for try in 1 2 3 4 5 6 7 8 9 10; do
+    if serves; then break; fi
+    if [ "$try" = 10 ]; then
+        echo "haproxy does not come up with the new configuration; see its journal" >&2
+        if [ -f before.cfg ]; then
+            install_new before.cfg /etc/haproxy/haproxy.cfg 644 || true
+            systemctl --no-block reload-or-restart haproxy.service
+        fi
+        exit 1
+    fi
+    sleep 0.5
+done
+
 if [ -f keepalived.conf ]; then
     if install_new keepalived.conf /etc/keepalived/keepalived.conf 644 || [ $again = yes ]; then
         systemctl --no-block reload-or-restart keepalived.service

@@ -1,0 +1,491 @@
+package guestnet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
+)
+
+// site is a cluster with a support service: the manager's server on the network, and an API server that is a fake one.
+type site struct {
+	*cluster
+	api    client.Client
+	server *userdataserver.Server
+	// stop ends the server; nil while it does not run.
+	stop func()
+}
+
+func init() { ctrl.SetLogger(logr.Discard()) }
+
+// managerAddress is where VMs reach the manager.
+const managerAddress = "10.99.0.240"
+
+// newSupported has nodes at the port 6443 of their own addresses, and the manager.
+func newSupported(l *lan, name string) *site {
+	l.t.Helper()
+	scheme := runtime.NewScheme()
+	check.Error(l.t, errors.Join(clientgoscheme.AddToScheme(scheme), infrav1.AddToScheme(scheme)), "")
+	s := &site{
+		cluster: newCluster(l, name, "10.99.0.5", 51, bootstrap.NoLoadBalancer),
+		api:     fake.NewClientBuilder().WithScheme(scheme).Build(),
+	}
+	l.manager = l.namespace("manager")
+	l.connect(l.manager, managerAddress)
+
+	var err error
+	s.server, err = userdataserver.New(l.t.Context(), userdataserver.Options{
+		Client:    s.api,
+		Metadata:  s.api,
+		Recorder:  events.NewFakeRecorder(100),
+		URL:       "https://" + managerAddress + ":9445",
+		Authority: client.ObjectKey{Namespace: "capolvm-system", Name: "authority"},
+		Lifetime:  time.Hour,
+	})
+	check.Error(l.t, err, "")
+	s.serveVMs()
+	l.t.Cleanup(s.leave)
+
+	return s
+}
+
+// serveVMs has the manager answer VMs.
+func (s *site) serveVMs() {
+	t := s.lan.t
+	t.Helper()
+	listener, err := listenIn(s.lan.manager, managerAddress+":9445")
+	check.Error(t, err, "")
+
+	runnable, ok := s.server.Runnable(listener).(*manager.Server)
+	check.Equal(t, "the server can be run", ok, true)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = runnable.Start(ctx)
+	}()
+	s.stop = func() {
+		cancel()
+		<-ended
+	}
+}
+
+// leave has the manager be away.
+func (s *site) leave() {
+	if s.stop != nil {
+		s.stop()
+		s.stop = nil
+	}
+}
+
+// supportVM is a VM of a support service.
+type supportVM struct {
+	*node
+	site    *site
+	machine *infrav1.OLVMMachine
+	user    []byte
+}
+
+// supportVM writes down a VM of a service, which is not started yet.
+func (s *site) supportVM(name string, address string) *supportVM {
+	s.lan.t.Helper()
+	m := &infrav1.OLVMMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name),
+		Labels: map[string]string{infrav1.SupportServiceLabel: "lb"},
+	}}
+	n := &node{cluster: s.cluster, name: name, address: netip.MustParseAddr(address), worker: true}
+	n.namespace = s.lan.namespace(name)
+	s.lan.connect(n.namespace, address)
+	n.root = filepath.Join(s.lan.dir, name)
+
+	return &supportVM{node: n, site: s, machine: m}
+}
+
+// configure publishes a configuration for a VM.
+func (v *supportVM) configure(files []bootstrap.File) userdataserver.Report {
+	t := v.site.lan.t
+	t.Helper()
+	archive, err := support.Archive(files)
+	check.Error(t, err, "")
+	report, err := v.site.server.Publish(t.Context(), v.machine, archive, func(p bootstrap.Pointer) ([]byte, error) {
+		v.user, err = support.UserData(p)
+		return v.user, err
+	})
+	check.Error(t, err, "")
+
+	return report
+}
+
+// begin starts a VM with its user data.
+func (v *supportVM) begin() {
+	v.site.lan.t.Helper()
+	v.installUserData(v.user, bootstrap.Guest{HostName: v.name})
+	v.power()
+	v.site.lan.t.Cleanup(v.off)
+}
+
+// expectUsed waits until a VM uses its latest configuration, and returns how long that took.
+func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
+	v.site.lan.t.Helper()
+
+	return v.site.lan.eventually(v.name+" uses its configuration", 30*time.Second, func() error {
+		if report := v.configure(files); !report.Current || report.Problem != "" {
+			content, _ := os.ReadFile(filepath.Join(v.root, "capolvm-service.timer.log"))
+			return fmt.Errorf("%+v\n%s", report, content[max(0, len(content)-2000):])
+		}
+
+		return nil
+	})
+}
+
+// pair are the load balancers of a site, with what each is to know.
+type pair struct {
+	site     *site
+	vms      []*supportVM
+	service  support.Service
+	spec     infrav1.OLVMClusterSpec
+	backends []support.Backend
+}
+
+// newPair writes down two load balancers of the control plane.
+func newPair(s *site) *pair {
+	p := &pair{site: s}
+	p.spec.ControlPlaneEndpoint = infrav1.APIEndpoint{Host: "10.99.0.5", Port: 6443}
+	p.spec.SupportServices = &infrav1.SupportServices{LoadBalancers: []infrav1.SupportLoadBalancer{
+		{Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.99.0.5"},
+	}}
+	p.service = support.Services(p.spec)[0]
+
+	for i, address := range []string{"10.99.0.31", "10.99.0.32"} {
+		p.vms = append(p.vms, s.supportVM(fmt.Sprintf("%s-lb-%d", s.name, i), address))
+	}
+
+	return p
+}
+
+// files are the configuration of one of the VMs.
+func (p *pair) files(v *supportVM) []bootstrap.File {
+	t := p.site.lan.t
+	t.Helper()
+	out, err := p.service.NewBalancer(p.spec, p.backends)
+	check.Error(t, err, "")
+	out.Name, out.Interface, out.RouterID, out.Self = v.name, "enp1s0", 77, v.address
+
+	for _, other := range p.vms {
+		if other != v {
+			out.Peers = append(out.Peers, other.address)
+		}
+	}
+
+	return out.Files()
+}
+
+// serve has all VMs send connections to these nodes, and returns how long it took until they do.
+func (p *pair) serve(nodes ...*node) time.Duration {
+	p.site.lan.t.Helper()
+
+	p.backends = nil
+	for _, n := range nodes {
+		p.backends = append(p.backends, support.Backend{Name: n.name, Address: n.address})
+	}
+
+	longest := time.Duration(0)
+	for _, v := range p.vms {
+		longest = max(longest, v.expectUsed(p.files(v)))
+	}
+
+	return longest
+}
+
+// begin publishes the first configuration, and starts the VMs.
+func (p *pair) begin(nodes ...*node) {
+	p.site.lan.t.Helper()
+
+	for _, n := range nodes {
+		p.backends = append(p.backends, support.Backend{Name: n.name, Address: n.address})
+	}
+
+	for _, v := range p.vms {
+		v.configure(p.files(v))
+		v.begin()
+	}
+
+	for _, v := range p.vms {
+		v.expectUsed(p.files(v))
+	}
+}
+
+// backend is a node whose API server listens at its own address.
+func (s *site) backend(address string) *node {
+	s.lan.t.Helper()
+	n := &node{
+		cluster: s.cluster,
+		name:    fmt.Sprintf("%s-cp-%s", s.name, address[strings.LastIndex(address, ".")+1:]),
+		address: netip.MustParseAddr(address),
+	}
+	n.namespace = s.lan.namespace(n.name)
+	s.lan.connect(n.namespace, address)
+	n.serve()
+	s.lan.t.Cleanup(n.fail)
+
+	return n
+}
+
+// idle opens a connection through the endpoint to a server that says who it is, and returns it.
+func (s *site) idle(port int) (net.Conn, string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	c, err := dialIn(ctx, s.lan.client, "tcp", fmt.Sprintf("10.99.0.5:%d", port))
+	if err != nil {
+		return nil, "", err
+	}
+
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	name, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		c.Close()
+		return nil, "", err
+	}
+
+	return c, strings.TrimSpace(name), nil
+}
+
+// TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane has real haproxy and keepalived on two VMs in front of three API
+// servers: machines come and go, the manager goes away and comes back, and the VM that holds the address dies.
+func TestRow51ALoadBalancerOfItsOwnFollowsTheControlPlane(t *testing.T) {
+	l := newLAN(t)
+	s := newSupported(l, "s")
+	p := newPair(s)
+	one, two, three := s.backend("10.99.0.11"), s.backend("10.99.0.12"), s.backend("10.99.0.13")
+	p.begin(one, two)
+	s.answers(failover, one.name, two.name)
+	l.eventually("both get connections", failover, func() error { return s.spread([]*node{one, two}) })
+
+	took := p.serve(one, two, three)
+	l.eventually("all three get connections", failover, func() error { return s.spread([]*node{one, two, three}) })
+	t.Logf("a machine more was used after %.1f s", took.Seconds())
+
+	three.fail()
+
+	for range 20 { // also before a health check knows
+		s.expectAnswer(one.name, two.name)
+	}
+
+	s.leave()
+	s.answers(failover, one.name, two.name)
+	time.Sleep(3 * time.Second) // it asks and gets no answer
+	s.answers(failover, one.name, two.name)
+	s.serveVMs()
+	p.serve(one)
+	l.eventually("one is left", failover, func() error { return s.spread([]*node{one}) })
+
+	holder, err := holderOf(p.vms, s.endpoint)
+	if err != nil || holder == nil {
+		t.Fatalf("the address is held by %v, %v", holder, err)
+	}
+
+	holder.off()
+	_, took = s.answers(failover, one.name)
+	t.Logf("the endpoint answers again %.1f s after the VM that held it was switched off", took.Seconds())
+}
+
+// holderOf is the VM that has an address; nil where none has it, and an error where two do.
+func holderOf(vms []*supportVM, address netip.Addr) (*supportVM, error) {
+	var found *supportVM
+
+	for _, v := range vms {
+		if !v.has(address) {
+			continue
+		}
+
+		if found != nil {
+			return nil, fmt.Errorf("%s and %s both have %s", found.name, v.name, address)
+		}
+
+		found = v
+	}
+
+	return found, nil
+}
+
+// TestAConfigurationThatIsRefusedChangesNothing gives a load balancer a configuration that haproxy does not take.
+func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
+	l := newLAN(t)
+	s := newSupported(l, "r")
+	p := newPair(s)
+	one := s.backend("10.99.0.11")
+	p.begin(one)
+	s.answers(failover, one.name)
+
+	broken := p.files(p.vms[0])
+	for i := range broken {
+		if broken[i].Path == "haproxy.cfg" {
+			broken[i].Content += "\n    balance by-magic\n"
+		}
+	}
+
+	l.eventually("the VM says that it has refused it", 30*time.Second, func() error {
+		if report := p.vms[0].configure(broken); report.Current || !strings.Contains(report.Problem, "balance only supports") {
+			return fmt.Errorf("it reports %+v", report)
+		}
+
+		return nil
+	})
+	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "by-magic")
+	s.answers(failover, one.name)
+	p.vms[0].expectUsed(p.files(p.vms[0]))
+
+	// What haproxy itself finds right, and cannot do.
+	other, err := listenIn(p.vms[0].namespace, ":6444")
+	check.Error(t, err, "")
+	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443", "6444"}
+	l.eventually("the VM says that a port is another's", 30*time.Second, func() error {
+		report := p.vms[0].configure(p.files(p.vms[0]))
+		if report.Current || !strings.Contains(report.Problem, "does not come up") {
+			return fmt.Errorf("it reports %+v", report)
+		}
+
+		return nil
+	})
+	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "6444")
+	s.answers(failover, one.name)
+	check.Error(t, other.Close(), "")
+	p.vms[0].expectUsed(p.files(p.vms[0]))
+}
+
+// TestRow52IdleConnectionsOutliveAChange holds connections through a range of ports while workers come and go.
+func TestRow52IdleConnectionsOutliveAChange(t *testing.T) {
+	l := newLAN(t)
+	s := newSupported(l, "w")
+	p := newPair(s)
+	balancer := &p.spec.SupportServices.LoadBalancers[0]
+	balancer.Role, balancer.Ports = infrav1.WorkerRole, []string{"30002-30011"}
+	p.spec.ControlPlaneEndpoint.Host = "10.99.0.7"
+	p.service = support.Services(p.spec)[0]
+
+	one, two := s.greeter("10.99.0.11", 30002, 30011), s.greeter("10.99.0.12", 30002, 30011)
+	p.begin(one)
+
+	held := map[int]net.Conn{}
+
+	for _, port := range []int{30002, 30011} {
+		l.eventually(fmt.Sprintf("port %d answers", port), failover, func() (err error) {
+			held[port], _, err = s.idle(port)
+			return err
+		})
+	}
+
+	p.serve(one, two)
+	seen := map[string]bool{}
+	l.eventually("both get connections", failover, func() error {
+		c, name, err := s.idle(30011)
+		if err == nil {
+			c.Close()
+			seen[name] = true
+		}
+
+		if len(seen) < 2 {
+			return fmt.Errorf("%v answer, %w", seen, err)
+		}
+
+		return nil
+	})
+	p.serve(two) // the first one goes, and those who talk with it go on
+
+	for port, c := range held {
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := fmt.Fprintln(c, "still there"); err != nil {
+			t.Errorf("port %d: %v", port, err)
+		}
+
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "still there\n" {
+			t.Errorf("the connection at port %d says %q, %v", port, line, err)
+		}
+
+		c.Close()
+	}
+}
+
+// greeter is a node where something at each port says its name, and then what it is told.
+func (s *site) greeter(address string, ports ...int) *node {
+	s.lan.t.Helper()
+	n := &node{cluster: s.cluster, name: s.name + "-" + address, address: netip.MustParseAddr(address)}
+	n.namespace = s.lan.namespace(strings.ReplaceAll(n.name, ".", "-"))
+	s.lan.connect(n.namespace, address)
+
+	for _, port := range ports {
+		listener, err := listenIn(n.namespace, fmt.Sprintf(":%d", port))
+		check.Error(s.lan.t, err, "")
+		s.lan.t.Cleanup(func() { listener.Close() })
+		go greet(listener, n.name)
+	}
+
+	return n
+}
+
+func greet(listener net.Listener, name string) {
+	for {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+
+		go func() {
+			defer c.Close()
+			_, _ = fmt.Fprintln(c, name)
+
+			lines := bufio.NewScanner(c)
+			for lines.Scan() {
+				_, _ = fmt.Fprintln(c, lines.Text())
+			}
+		}()
+	}
+}
+
+// TestAStrangerGetsNoConfiguration asks the manager with a token of another VM, and with none.
+func TestAStrangerGetsNoConfiguration(t *testing.T) {
+	l := newLAN(t)
+	s := newSupported(l, "t")
+	p := newPair(s)
+
+	for _, v := range p.vms {
+		v.configure(p.files(v))
+	}
+
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: "default", Name: support.SecretName(p.vms[0].machine.Name)}
+	check.Error(t, s.api.Get(t.Context(), key, &secret), "")
+
+	for name, header := range map[string]string{
+		"without a token": "Accept: */*", "with another's": "Authorization: Bearer " + string(secret.Data["token"]),
+	} {
+		code := l.in(l.client, "curl", "--silent", "--insecure", "--output", "/dev/null", "--write-out", "%{http_code}",
+			"--header", header, "https://"+managerAddress+":9445/v1/configuration/default/"+p.vms[1].name)
+		check.Equal(t, name, code, "403")
+	}
+}

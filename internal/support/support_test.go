@@ -1,0 +1,160 @@
+package support
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// with is a cluster with these load balancers.
+func with(balancers ...infrav1.SupportLoadBalancer) infrav1.OLVMClusterSpec {
+	return infrav1.OLVMClusterSpec{
+		ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5", Port: 6443},
+		SupportServices:      &infrav1.SupportServices{LoadBalancers: balancers},
+	}
+}
+
+func worker(ports ...string) infrav1.SupportLoadBalancer {
+	return infrav1.SupportLoadBalancer{Name: "w", Role: infrav1.WorkerRole, Ports: ports}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	virtual := func(b infrav1.SupportLoadBalancer, address string) infrav1.SupportLoadBalancer {
+		b.VirtualIP = address
+		return b
+	}
+	api := infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole}
+	held := with(virtual(api, "10.0.0.5"))
+	held.ControlPlaneServices = &infrav1.ControlPlaneServices{VirtualIP: "Keepalived"}
+	elsewhere := api
+	elsewhere.Ports = []string{"8443"}
+
+	for name, test := range map[string]struct {
+		cluster infrav1.OLVMClusterSpec
+		want    string
+	}{
+		"none":                  {infrav1.OLVMClusterSpec{}, ""},
+		"all is well":           {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
+		"no port":               {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
+		"half a range":          {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
+		"port 0":                {with(worker("0")), `"0" is outside of 1 to 65535`},
+		"a range backwards":     {with(worker("12-11")), `"12-11" ends before it begins`},
+		"a port twice":          {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
+		"too many":              {with(worker("1000-1300")), "a load balancer can have 256 ports"},
+		"the VM's own":          {with(worker("1900-2000")), "the VM uses port 1936 itself"},
+		"no address":            {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
+		"an address twice":      {with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too"},
+		"the endpoint":          {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
+		"the endpoint's port":   {with(virtual(elsewhere, "10.0.0.5")), "the port 6443 of the control plane endpoint is missing"},
+		"held by others":        {held, "is held by the nodes of the control plane"},
+		"the second is no good": {with(worker("1"), worker("1", "1")), "loadBalancers[1].ports[1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check.Error(t, Validate(test.cluster), test.want)
+		})
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	t.Parallel()
+	api := infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole, VirtualIP: "10.0.0.5"}
+	other := api
+	other.VirtualIP = "10.0.0.6"
+	check.Equal(t, "the only one", Endpoint(with(api, worker("1"))), "10.0.0.5")
+	check.Equal(t, "two", Endpoint(with(api, other)), "")
+	check.Equal(t, "none", Endpoint(with(worker("1"))), "")
+}
+
+// TestPortsOfAPIServers sends connections where the API servers listen.
+func TestPortsOfAPIServers(t *testing.T) {
+	t.Parallel()
+	cluster := with(infrav1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
+	backend := []Backend{{"b", netip.MustParseAddr("fd00::2")}, {"a", netip.MustParseAddr("10.0.0.2")}}
+	config := func() string {
+		t.Helper()
+		balancer, err := Services(cluster)[0].NewBalancer(cluster, backend)
+		check.Error(t, err, "")
+
+		for _, file := range balancer.Files() {
+			if file.Path == "haproxy.cfg" {
+				return file.Content
+			}
+		}
+
+		return ""
+	}
+	check.Contains(t, "in their order", config(), "    server a 10.0.0.2:6443\n    server b [fd00::2]:6443\n")
+
+	cluster.ControlPlaneServices = &infrav1.ControlPlaneServices{LoadBalancer: "HAProxy"}
+	check.Contains(t, "behind the nodes' own load balancers", config(), "server a 10.0.0.2:6444\n")
+	cluster.ControlPlaneServices.APIServerPort = 7000
+	check.Contains(t, "at a port of their own", config(), "server a 10.0.0.2:7000\n")
+	cluster.SupportServices.LoadBalancers[0].BackendPort = 8000
+	check.Contains(t, "at the port that is written", config(), "server a 10.0.0.2:8000\n")
+}
+
+// TestMachineOf stands for a Machine where there is none, and nowhere else.
+func TestMachineOf(t *testing.T) {
+	t.Parallel()
+	cluster := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo", UID: "uid",
+		Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "demo"}}}
+	template := &infrav1.OLVMMachineTemplate{ObjectMeta: metav1.ObjectMeta{Name: "lb"}}
+	balancer := worker("443")
+	balancer.MachineTemplateName, balancer.FailureDomains, balancer.Replicas = "lb", []string{"a", "b"}, 2
+	cluster.Spec = with(balancer)
+	service := Services(cluster.Spec)[0]
+	vm := service.VMs(cluster.Name)[1]
+	m, err := service.NewMachine(cluster, vm, template)
+	check.Error(t, err, "")
+
+	machine := MachineOf(m)
+	check.Equal(t, "name", machine.Name, "demo-lb-w-1")
+	check.Equal(t, "failure domain", machine.Spec.FailureDomain, "b")
+	check.Equal(t, "data", *machine.Spec.Bootstrap.DataSecretName, "demo-lb-w-1-support")
+	check.Equal(t, "groups", m.Spec.VirtualMachine.Placement.AffinityGroupNames, []string{"lb-w"})
+	check.Equal(t, "up to date", service.Outdated(m, vm), "")
+	check.Contains(t, "another domain", service.Outdated(m, service.VMs(cluster.Name)[0]), `"a" is asked for`)
+
+	labelled := m.DeepCopy()
+	labelled.OwnerReferences[0].Kind = "Machine"
+	check.Equal(t, "one that a Machine owns", MachineOf(labelled) == nil, true)
+	delete(m.Labels, infrav1.SupportServiceLabel)
+	check.Equal(t, "a node", MachineOf(m) == nil, true)
+
+	template.Spec.Template.Spec.FromInventory = &infrav1.FromInventory{}
+	_, err = service.NewMachine(cluster, vm, template)
+	check.Error(t, err, "spec.supportServices.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
+}
+
+// TestUserDataIsACloudConfig keeps the token out of what others on the VM can read.
+func TestUserDataIsACloudConfig(t *testing.T) {
+	t.Parallel()
+	data, err := UserData(bootstrap.Pointer{URL: "https://m:9445/v1/x", Token: "T0KEN", CA: []byte("CERTIFICATE\n")})
+	check.Error(t, err, "")
+	merged, err := bootstrap.Merge(data, bootstrap.CloudConfig, bootstrap.Guest{HostName: "lb"})
+	check.Error(t, err, "")
+
+	var config struct {
+		WriteFiles []struct{ Path, Permissions, Content string } `json:"write_files"`
+		RunCmd     []string                                      `json:"runcmd"`
+	}
+	check.Error(t, yaml.Unmarshal(merged, &config), "")
+
+	for _, file := range config.WriteFiles {
+		if strings.Contains(file.Content, "T0KEN") {
+			check.Equal(t, "mode of "+file.Path, file.Permissions, "0600")
+		}
+	}
+
+	check.Contains(t, "user data", string(merged), "T0KEN")
+	check.Lacks(t, "commands", strings.Join(config.RunCmd, " "), "T0KEN")
+}

@@ -1,0 +1,135 @@
+package userdataserver
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// publish keeps a configuration for the site's machine, and returns where its VM finds it.
+func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
+	s.t.Helper()
+	var at bootstrap.Pointer
+	report, err := s.Publish(s.t.Context(), s.machine, []byte(configuration), func(p bootstrap.Pointer) ([]byte, error) {
+		at = p
+		return []byte("#cloud-config\n# " + p.URL + " " + p.Token), nil
+	})
+	check.Error(s.t, err, "")
+
+	return at, report
+}
+
+// poll is what a VM does again and again: it says what it has, and why it has refused something.
+func (s *site) poll(p bootstrap.Pointer, has, problem string) (int, string) {
+	s.t.Helper()
+
+	return s.request(p, http.Header{
+		"If-None-Match":   {`"` + has + `"`},
+		"Capolvm-Problem": {base64.StdEncoding.EncodeToString([]byte(problem))},
+	})
+}
+
+func (s *site) configuration() *corev1.Secret {
+	s.t.Helper()
+	var out corev1.Secret
+	check.Error(s.t, s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m-support"}, &out), "")
+
+	return &out
+}
+
+func TestAVMFollowsItsConfiguration(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	at, report := s.publish("one")
+	check.Equal(t, "nothing is used yet", report.Current || report.Ever, false)
+
+	code, body := s.poll(at, "", "")
+	check.Equal(t, "the first answer", body, "one")
+	check.Equal(t, "its status", code, http.StatusOK)
+	code, _ = s.poll(at, hashOf("one"), "")
+	check.Equal(t, "what it has already", code, http.StatusNotModified)
+	again, report := s.publish("one")
+	check.Equal(t, "the token stays", again.Token, at.Token)
+	check.Equal(t, "it is used", report.Current && report.Ever, true)
+
+	s.reports.last = nil // as after a pause
+	_, report = s.publish("two")
+	check.Equal(t, "the next one is not", report.Current, false)
+	code, body = s.poll(at, hashOf("one"), "line 3:\n  no such word")
+	check.Equal(t, "what is new", body, "two")
+	check.Equal(t, "its status", code, http.StatusOK)
+	_, report = s.publish("two")
+	check.Equal(t, "what the VM says", report.Problem, "line 3: no such word")
+}
+
+func TestAVMIsNotBelievedMoreThanItNeeds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	at, _ := s.publish("one")
+	wrong := at
+	wrong.Token = strings.Repeat("A", len(at.Token))
+	code, _ := s.poll(wrong, "", "")
+	check.Equal(t, "another token", code, http.StatusForbidden)
+	code, _ = s.poll(at, strings.Repeat("f", 100), "")
+	check.Equal(t, "what is no hash", code, http.StatusForbidden)
+
+	s.poll(at, "", strings.Repeat("x", 10_000))
+	if told := s.configuration().Annotations[problemAnnotation]; len(told) > maxProblem || told == "" {
+		t.Errorf("%d bytes were written down", len(told))
+	}
+
+	s.poll(at, hashOf("other"), "")
+	check.Equal(t, "a report right after another", s.configuration().Annotations[appliedAnnotation], "")
+}
+
+// TestAConfigurationOfAnEarlierMachine has another machine of the same name have a token of its own.
+func TestAConfigurationOfAnEarlierMachine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, _ := s.publish("one")
+	s.poll(first, hashOf("one"), "")
+	s.machine = s.machine.DeepCopy()
+	s.machine.UID = "another"
+	second, report := s.publish("one")
+	check.Equal(t, "the token is the same", second.Token == first.Token, false)
+	check.Equal(t, "the earlier one's report counts", report.Ever, false)
+	check.Equal(t, "its owner", metav1.IsControlledBy(s.configuration(), s.machine), true)
+	code, _ := s.poll(first, "", "")
+	check.Equal(t, "the earlier token", code, http.StatusForbidden)
+}
+
+// TestAVMThatWasToldOfAnotherManager keeps what it was told, and is said to be stranded.
+func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.publish("one")
+	s.machine.Annotations = map[string]string{infrav1.CreateRequestedAnnotation: "m"}
+	_, report := s.publish("two")
+	check.Equal(t, "stranded", report.Stranded, false)
+	told := string(s.configuration().Data[dataKey])
+
+	s.url.Path = "/elsewhere"
+	_, report = s.publish("two")
+	check.Equal(t, "stranded", report.Stranded, true)
+	check.Equal(t, "what the VM was told", string(s.configuration().Data[dataKey]), told)
+}
+
+func TestReportsAreWrittenDownNowAndThen(t *testing.T) {
+	t.Parallel()
+	var r reports
+	vm, now := client.ObjectKey{Name: "vm"}, time.Now()
+	check.Equal(t, "first", r.due(vm, now), true)
+	check.Equal(t, "at once", r.due(vm, now.Add(time.Second)), false)
+	check.Equal(t, "another", r.due(client.ObjectKey{Name: "other"}, now.Add(time.Second)), true)
+	check.Equal(t, "later", r.due(vm, now.Add(reportPause+1)), true)
+}
