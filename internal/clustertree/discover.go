@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Discover reads the objects of a cluster into a tree.
@@ -39,6 +40,10 @@ func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Clus
 			Problem: cmp.Or(cause, problem(infra, infrav1.ReadyCondition)),
 			Stuck:   stuck,
 		})
+	}
+
+	for i := range found.olvmCluster.Status.SupportServices {
+		root.Children = append(root.Children, found.supportService(&found.olvmCluster.Status.SupportServices[i]))
 	}
 
 	for i := range found.controlPlanes.Items {
@@ -112,6 +117,33 @@ func (c *parts) take(version string, belongs func(*clusterv1.Machine) bool) []No
 		c.taken[machine.Name] = true
 		infra := c.olvmMachines[machine.Spec.InfrastructureRef.Name]
 		out = append(out, describeMachine(machine, infra, cmp.Or(version, machine.Spec.Version)))
+	}
+
+	return out
+}
+
+// supportKind is the kind of the nodes of support services.
+const supportKind = "SupportService"
+
+// supportService describes a support service with its VMs.
+func (c *parts) supportService(service *infrav1.SupportServiceStatus) Node {
+	out := Node{
+		Kind:    supportKind,
+		Name:    service.Name,
+		Summary: service.Address,
+		Problem: problem(service, infrav1.ReadyCondition),
+	}
+
+	for _, name := range service.Machines {
+		infra := c.olvmMachines[name]
+		if infra == nil || support.MachineOf(infra) == nil {
+			continue
+		}
+
+		vm := describeMachine(support.MachineOf(infra), infra, "")
+		vm.Kind = "OLVMMachine"
+		vm.Problem = problem(infra, infrav1.ReadyCondition)
+		out.Children = append(out.Children, vm)
 	}
 
 	return out
@@ -240,9 +272,13 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		}
 	}
 
-	words := []string{d.Phase}
+	var words []string
+	if d.Phase != "" {
+		words = append(words, d.Phase)
+	}
+
 	if d.VMID != "" {
-		words = append(words, "VM "+d.VMID+" "+d.VMStatus)
+		words = append(words, strings.TrimSpace("VM "+d.VMID+" "+d.VMStatus))
 	}
 
 	if d.Inventory != "" {

@@ -71,6 +71,10 @@ func (n *Node) Trouble() string {
 // Machines of a cluster: how many there are, and what is wrong with the first that is not ready.
 func (n *Node) Machines() (count int, trouble string) {
 	for _, child := range n.Children {
+		if child.Kind == supportKind {
+			continue // its VMs are no nodes
+		}
+
 		machines := child.Children
 		if child.Machine != nil { // it has no owner but the Cluster
 			machines = []Node{child}

@@ -23,6 +23,10 @@ import (
 const printed = `Cluster/prod  Provisioned
 │   ! NotAvailable: one node is missing
 ├─OLVMCluster/prod  https://engine.example.com/ovirt-engine
+├─SupportService/lb-api  10.0.0.5
+│ │   ! Progressing: VM prod-lb-api-0 has not used a configuration yet
+│ └─OLVMMachine/prod-lb-api-0  VM 0194
+│       ! Ready is not known yet
 ├─KubeadmControlPlane/cp  1 of 3 ready, v1.36.1
 │ │   ! NotAvailable: two machines are missing
 │ └─Machine/cp-1  Running, VM 0193 up, 10.0.0.10, 2 runs, the last apply succeeded in 3 s (+4 ~0 -0)
@@ -71,6 +75,19 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	infra.Spec.OLVMOvirtAPIServer.ServerURL = "https://engine.example.com/ovirt-engine"
 	infra.Status.Conditions = condition(infrav1.ReadyCondition, true, "Ready", "")
 
+	infra.Status.SupportServices = []infrav1.SupportServiceStatus{{
+		Name:     "lb-api",
+		Address:  "10.0.0.5",
+		Machines: []string{"prod-lb-api-0"},
+		Conditions: condition(infrav1.ReadyCondition, false, "Progressing",
+			"VM prod-lb-api-0 has not used a configuration yet"),
+	}}
+	balancer := &infrav1.OLVMMachine{ObjectMeta: meta("prod-lb-api-0", map[string]string{
+		infrav1.SupportServiceLabel: "lb-api",
+	})}
+	balancer.OwnerReferences = []metav1.OwnerReference{{Kind: "OLVMCluster", Name: "prod", Controller: ptr.To(true)}}
+	balancer.Spec.ProviderID = "olvm://0194"
+
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
 	kcp.Spec.Version, kcp.Spec.Replicas = "v1.36.1", ptr.To[int32](3)
 	kcp.Status.ReadyReplicas, kcp.Status.UpToDateReplicas = ptr.To[int32](1), ptr.To[int32](1)
@@ -101,7 +118,7 @@ func prod() (*clusterv1.Cluster, []client.Object) {
 	waiting := condition(clusterv1.MachineReadyCondition, false, "WaitingForBootstrapData", "")
 
 	return cluster, []client.Object{
-		cluster, infra, kcp, md, vm,
+		cluster, infra, kcp, md, vm, balancer,
 		machine("cp-1", "cp-1-infra", "Running", map[string]string{clusterv1.MachineControlPlaneLabel: ""}, ready),
 		machine("md-1", "md-1-infra", "Pending", map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}, waiting),
 		machine("lone", "", "Running", nil, ready),
@@ -147,7 +164,7 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("%d machines, %q, %q", count, trouble, tree.Trouble())
 	}
 
-	if got := tree.Children[1].Waiting; got != "KubeadmControlPlane cp has 1 of 3 machines up to date" {
+	if got := tree.Children[2].Waiting; got != "KubeadmControlPlane cp has 1 of 3 machines up to date" {
 		t.Errorf("the control plane waits for %q", got)
 	}
 }

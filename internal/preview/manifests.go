@@ -281,7 +281,9 @@ func (m *Manifests) Expand() ([]Machine, []OwnerChange, error) {
 		}
 	}
 
-	return out, changes, nil
+	supported, err := m.supportMachines()
+
+	return append(out, supported...), changes, err
 }
 
 // maxReplicas bounds what one slip of a finger makes of a preview.
