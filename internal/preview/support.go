@@ -49,8 +49,8 @@ func (m *Manifests) supportMachinesOf(name string, infra *infrav1.OLVMCluster) (
 		key := types.NamespacedName{Namespace: infra.Namespace, Name: service.VM.MachineTemplateName}
 		template := m.templates[key]
 		if template == nil {
-			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s is neither in the manifests nor in the "+
-				"management cluster; add it, or correct the name", service.Field, key)
+			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s is neither in the manifests nor in "+
+				"the management cluster; add it, or correct the name", service.Field, key)
 		}
 
 		for _, vm := range service.VMs(infra.Name) {
