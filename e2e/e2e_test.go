@@ -110,6 +110,8 @@ type workload struct {
 	plane           *localplane.Plane
 	namespace, name string
 	manifests       string
+	// support is how many VMs the support services of the cluster have.
+	support int
 }
 
 // newWorkload writes the sample cluster under another name, in addresses 127.20.<subnet>.0/24.
@@ -252,8 +254,8 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 		return nil
 	})
 	vms := w.vms()
-	if len(vms) != controlPlanes+workers {
-		w.t.Errorf("the engine has %d VMs of %s, want %d", len(vms), w.name, controlPlanes+workers)
+	if want := controlPlanes + workers + w.support; len(vms) != want {
+		w.t.Errorf("the engine has %d VMs of %s, want %d", len(vms), w.name, want)
 	}
 
 	nodes := w.nodes()

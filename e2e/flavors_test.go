@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
@@ -23,7 +27,9 @@ type flavor struct {
 	variables map[string]string
 	// controlPlanes and workers that there are; change changes the objects before they are applied.
 	controlPlanes, workers int
-	change                 func(*unstructured.Unstructured)
+	// support is how many VMs its support services have.
+	support int
+	change  func(*unstructured.Unstructured)
 	// expect looks at the cluster while it runs, gone when it is deleted.
 	expect, gone func(*workload)
 }
@@ -59,6 +65,16 @@ var flavors = []flavor{
 			w.t.Error("a node holds the endpoint of the load balancer")
 		}
 	}},
+	{
+		name:   "load-balancer",
+		subnet: 78,
+		variables: map[string]string{
+			"OLVM_LOAD_BALANCER_TEMPLATE":  "ol9-k8s",
+			"OLVM_LOAD_BALANCER_ADDRESSES": "127.20.S.30-127.20.S.31",
+		},
+		support: 2,
+		expect:  (*workload).expectBalanced,
+	},
 	{
 		name:      "dns",
 		subnet:    74,
@@ -116,11 +132,12 @@ func TestFlavors(t *testing.T) {
 				f.variables = map[string]string{}
 			}
 
+			w.support = f.support
 			controlPlanes, workers := max(f.controlPlanes, 1), max(f.workers, 1)
 			f.variables["CONTROL_PLANE_MACHINE_COUNT"] = fmt.Sprint(controlPlanes)
 			w.applyTemplates(f.subnet, f.variables, f.change, file)
 			w.expectMachines(controlPlanes, workers)
-			w.expectEmptyPlans(controlPlanes + workers)
+			w.expectEmptyPlans(controlPlanes + workers + f.support)
 			if f.expect != nil {
 				f.expect(w)
 			}
@@ -188,6 +205,31 @@ func (w *workload) expectDualStack() {
 	data := w.userData("control-plane")
 	if !strings.Contains(data, "127.20.71.5,fd00:71::5") || !strings.Contains(data, "fd01::/48") {
 		w.t.Errorf("kube-vip or kubeadm have one family alone:\n%s", data)
+	}
+}
+
+// expectBalanced reports whether the load balancers know the control plane, and olvmctl tells of them.
+func (w *workload) expectBalanced() {
+	w.t.Helper()
+	var infra infrav1.OLVMCluster
+	w.eventually("the load balancers use their configuration", func() error {
+		err := w.plane.Client.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: w.name}, &infra)
+		if err == nil && !conditions.IsTrue(&infra, infrav1.SupportServicesReadyCondition) {
+			err = errors.New(conditions.GetMessage(&infra, infrav1.SupportServicesReadyCondition))
+		}
+
+		return err
+	})
+
+	services := infra.Status.SupportServices
+	if len(services) != 1 || services[0].Address != "127.20.78.5" || len(services[0].Machines) != 2 {
+		w.t.Errorf("the support services are %+v", services)
+	}
+
+	tree, err := exec.CommandContext(w.t.Context(), filepath.Join(suite.binDir, "olvmctl"), "describe", w.name,
+		"--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace).CombinedOutput()
+	if want := "SupportService/lb-api  127.20.78.5"; err != nil || !strings.Contains(string(tree), want) {
+		w.t.Errorf("olvmctl describe has no %q: %v\n%s", want, err, tree)
 	}
 }
 
