@@ -272,6 +272,13 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		}
 	}
 
+	out.Summary = d.summary()
+
+	return out
+}
+
+// summary says what there is to say of a machine.
+func (d *Machine) summary() string {
 	var words []string
 	if d.Phase != "" {
 		words = append(words, d.Phase)
@@ -301,7 +308,5 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 		)
 	}
 
-	out.Summary = strings.Join(words, ", ")
-
-	return out
+	return strings.Join(words, ", ")
 }
