@@ -29,6 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
@@ -48,6 +49,8 @@ var suite struct {
 	sessions *engine.Sessions
 	// assets has the binaries of etcd and kube-apiserver.
 	assets string
+	// userDataURL is where VMs reach the server of user data.
+	userDataURL string
 	// stopWorkload stops the workload cluster, if one was started.
 	stopWorkload func()
 }
@@ -126,6 +129,12 @@ func runSuite(m *testing.M) (int, error) {
 		return 0, err
 	}
 
+	suite.userDataURL = "https://" + listener.Addr().String()
+	userData.Serve(&jumphost.Hosts{
+		Client:   mgr.GetClient(),
+		Engines:  engines,
+		Recorder: mgr.GetEventRecorder("test"),
+	})
 	if err := mgr.Add(userData.Runnable(listener)); err != nil {
 		return 0, err
 	}

@@ -18,6 +18,57 @@ type SupportServices struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	LoadBalancers []SupportLoadBalancer `json:"loadBalancers,omitempty"`
+
+	// jumpHost is a VM from which people reach the nodes.
+	// +optional
+	JumpHost *SupportJumpHost `json:"jumpHost,omitempty"`
+}
+
+// SupportJumpHost is a VM from which people reach the nodes of a cluster: with ssh, with kubectl, and with the command
+// host, which lists machines, reboots them and opens their consoles. It is called CLUSTER-jump-host-0.
+type SupportJumpHost struct {
+	// authorizedKeys log in: lines as in authorized_keys. Nobody else does.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=16384
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+
+	// user as whom they do. Empty means jump.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
+	User string `json:"user,omitempty"`
+
+	// nodeKeysSecretName is a Secret of the namespace, each value of which is a private key for the nodes, without a
+	// passphrase. Empty means none: people bring their own, as with an agent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NodeKeysSecretName string `json:"nodeKeysSecretName,omitempty"`
+
+	// nodeUser is the user of the nodes. Empty means userData.ssh.user of the cluster, else core.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([a-z_][-a-z0-9_]*)?$`
+	NodeUser string `json:"nodeUser,omitempty"`
+
+	// kubeconfigSecretName is a Secret of the namespace with a kubeconfig in its key value. Empty means
+	// CLUSTER-kubeconfig, which makes everybody who logs in an administrator of the cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	KubeconfigSecretName string `json:"kubeconfigSecretName,omitempty"`
+
+	// engineCredentialsSecretName is a Secret of the namespace with the username and password of an engine's user, as
+	// credentialsSecret has them, as whom the command host reboots machines and opens consoles: never as the manager.
+	// The manager does it for the machines of the cluster alone, and the VM does not have the password. Empty means
+	// that host only lists.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	EngineCredentialsSecretName string `json:"engineCredentialsSecretName,omitempty"`
+
+	SupportVM `json:",inline"`
 }
 
 // SupportLoadBalancer is a load balancer on VMs of its own.
@@ -96,7 +147,7 @@ type SupportVM struct {
 
 // SupportServiceStatus is what was seen of a support service.
 type SupportServiceStatus struct {
-	// name of the service: lb-NAME for a load balancer.
+	// name of the service: lb-NAME for a load balancer, jump-host.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

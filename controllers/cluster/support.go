@@ -22,6 +22,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/objectstatus"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
@@ -185,13 +186,13 @@ func (r *Reconciler) reconcileService(
 		}
 	}
 
-	backends, err := r.backends(ctx, scope, service, machines)
+	nodes, err := r.nodes(ctx, scope, machines)
 	if err != nil {
 		return err
 	}
 
 	for i := range service.vms {
-		if err := r.configure(ctx, scope, service, &service.vms[i], backends); err != nil {
+		if err := r.configure(ctx, scope, service, &service.vms[i], nodes); err != nil {
 			return err
 		}
 	}
@@ -245,10 +246,17 @@ func (r *Reconciler) ensureVM(
 	return nil
 }
 
-// backends are the machines to which a load balancer sends connections.
-func (r *Reconciler) backends(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, machines []infrav1.OLVMMachine,
-) ([]support.Backend, error) {
+// node is a machine of the cluster with its address.
+type node struct {
+	name         string
+	address      netip.Addr
+	controlPlane bool
+}
+
+// nodes are the machines of the cluster that are not being deleted, and whose address is known.
+func (r *Reconciler) nodes(
+	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
+) ([]node, error) {
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(scope.olvmCluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: clusterNameOf(scope),
@@ -257,19 +265,17 @@ func (r *Reconciler) backends(
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", clusterNameOf(scope), err)
 	}
 
-	var out []support.Backend
+	var out []node
 
 	for i := range owners.Items {
 		owner := &owners.Items[i]
-		controlPlane := util.IsControlPlaneMachine(owner)
 		m := find(machines, owner.Spec.InfrastructureRef.Name)
-		if controlPlane != (service.Balancer.Role == infrav1.ControlPlaneRole) || m == nil ||
-			!m.DeletionTimestamp.IsZero() || !owner.DeletionTimestamp.IsZero() {
+		if m == nil || !m.DeletionTimestamp.IsZero() || !owner.DeletionTimestamp.IsZero() {
 			continue
 		}
 
 		if address := addressOf(m); address.IsValid() {
-			out = append(out, support.Backend{Name: m.Name, Address: address})
+			out = append(out, node{owner.Name, address, util.IsControlPlaneMachine(owner)})
 		}
 	}
 
@@ -305,26 +311,18 @@ func recordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip
 
 // configure tells a VM what it is to do.
 func (r *Reconciler) configure(
-	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, backends []support.Backend,
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []node,
 ) error {
 	if vm.machine == nil || !vm.machine.DeletionTimestamp.IsZero() {
 		return nil
 	}
 
-	balancer, err := service.NewBalancer(scope.olvmCluster.Spec, backends)
-	if err != nil {
+	files, err := r.configurationOf(ctx, scope, service, vm, nodes)
+	if err != nil || files == nil {
 		return err
 	}
 
-	balancer.Name = vm.Name
-	if balancer.VirtualIP.IsValid() {
-		waiting, err := virtualIPOf(scope, service, vm.machine, &balancer)
-		if err != nil || waiting {
-			return err
-		}
-	}
-
-	archive, err := support.Archive(balancer.Files())
+	archive, err := support.Archive(files)
 	if err != nil {
 		return err
 	}
@@ -342,6 +340,38 @@ func (r *Reconciler) configure(
 	}
 
 	return nil
+}
+
+// configurationOf is what a VM is told; nil while it is not known yet.
+func (r *Reconciler) configurationOf(
+	ctx context.Context, scope *clusterScope, service *serviceFacts, vm *vmOfService, nodes []node,
+) ([]bootstrap.File, error) {
+	if service.JumpHost != nil {
+		return r.jumpHost(ctx, scope, service, nodes)
+	}
+
+	var backends []support.Backend
+
+	for _, n := range nodes {
+		if n.controlPlane == (service.Balancer.Role == infrav1.ControlPlaneRole) {
+			backends = append(backends, support.Backend{Name: n.name, Address: n.address})
+		}
+	}
+
+	balancer, err := service.NewBalancer(scope.olvmCluster.Spec, backends)
+	if err != nil {
+		return nil, err
+	}
+
+	balancer.Name = vm.Name
+	if balancer.VirtualIP.IsValid() {
+		waiting, err := virtualIPOf(scope, service, vm.machine, &balancer)
+		if err != nil || waiting {
+			return nil, err
+		}
+	}
+
+	return balancer.Files(), nil
 }
 
 // virtualIPOf fills in what keepalived has to know. It reports whether addresses are still to be allocated.
@@ -519,7 +549,11 @@ const maxSupportMessage = 4096
 
 // status of a service, with the times of the conditions that it had.
 func (s *serviceFacts) status(before []infrav1.SupportServiceStatus) infrav1.SupportServiceStatus {
-	out := infrav1.SupportServiceStatus{Name: s.Name, Address: s.Balancer.VirtualIP}
+	out := infrav1.SupportServiceStatus{Name: s.Name}
+	if s.Balancer != nil {
+		out.Address = s.Balancer.VirtualIP
+	}
+
 	if at := slices.IndexFunc(before, func(b infrav1.SupportServiceStatus) bool { return b.Name == s.Name }); at >= 0 {
 		out.Conditions = slices.Clone(before[at].Conditions)
 	}

@@ -2,6 +2,7 @@ package guestnet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,19 +56,19 @@ type lan struct {
 // lans counts them: their namespaces have names that the machine knows.
 var lans atomic.Int32
 
-// newLAN makes a bridge in a network namespace; the test is skipped where that cannot be.
-func newLAN(t *testing.T) *lan {
+// newLAN makes a bridge in a network namespace; the test is skipped where that cannot be, or a program is missing.
+func newLAN(t *testing.T, more ...string) *lan {
 	t.Helper()
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root")
 	}
 
-	for _, program := range needs {
+	for _, program := range slices.Concat(needs, more) {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf(
 				"%s is not installed; on Debian: apt-get install keepalived haproxy nginx "+
-					"libnginx-mod-stream curl iproute2",
+					"libnginx-mod-stream curl iproute2 openssh-server openssh-client",
 				program,
 			)
 		}
@@ -295,6 +297,9 @@ func (n *node) install(guest bootstrap.Guest) {
 	n.installUserData(stock, guest)
 }
 
+// hostNamed is a guest that is told its name alone.
+func hostNamed(name string) bootstrap.Guest { return bootstrap.Guest{HostName: name} }
+
 // installUserData writes what a cloud-config with the guest's configuration writes, and what its commands need.
 func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	t := n.cluster.lan.t
@@ -319,8 +324,19 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	}
 
 	for _, file := range config.WriteFiles {
-		if rest, ok := strings.CutPrefix(file.Path, "/etc/"); ok {
-			n.write(filepath.Join("etc", rest), file.Content, file.Permissions == "0755" || file.Permissions == "0700")
+		rest, ok := strings.CutPrefix(file.Path, "/etc/")
+		if !ok {
+			continue
+		}
+
+		n.write(filepath.Join("etc", rest), file.Content, false)
+		mode, err := strconv.ParseUint(cmp.Or(file.Permissions, "0644"), 8, 32)
+		if err == nil {
+			err = os.Chmod(filepath.Join(n.root, "etc", rest), os.FileMode(mode))
+		}
+
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 

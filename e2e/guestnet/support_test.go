@@ -144,7 +144,7 @@ func (v *supportVM) configure(files []bootstrap.File) userdataserver.Report {
 // begin starts a VM with its user data.
 func (v *supportVM) begin() {
 	v.site.lan.t.Helper()
-	v.installUserData(v.user, bootstrap.Guest{HostName: v.name})
+	v.installUserData(v.user, hostNamed(v.name))
 	v.power()
 	v.site.lan.t.Cleanup(v.off)
 }
@@ -375,7 +375,8 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	check.Lacks(t, "the configuration that is used", p.vms[0].config("haproxy/haproxy.cfg"), "6444")
 	s.answers(failover, one.name)
 	check.Error(t, other.Close(), "")
-	p.vms[0].expectUsed(p.files(p.vms[0]))
+	p.spec.SupportServices.LoadBalancers[0].Ports = []string{"6443-6444"} // what was refused is not tried again at once
+	p.serve(one, s.backend("10.99.0.12"))
 }
 
 // TestRow52IdleConnectionsOutliveAChange holds connections through a range of ports while workers come and go.

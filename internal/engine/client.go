@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -102,6 +103,9 @@ type Config struct {
 	CA []byte
 	// Insecure turns the verification of the engine's certificate off.
 	Insecure bool
+	// Filtered asks for what the user has rights for, and nothing else: for a user who is no administrator. Without it
+	// such a user is refused, because what is hidden would look as if it were gone.
+	Filtered bool
 	// Timeout of one request; 0 means DefaultTimeout.
 	Timeout time.Duration
 }
@@ -454,9 +458,7 @@ func (c *Client) send(
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Version", "4")
 
-	// A user who is no administrator sees some objects only, and what is hidden looks as if it were gone. Without the
-	// engine's filter such a user is refused instead.
-	request.Header.Set("Filter", "false")
+	request.Header.Set("Filter", strconv.FormatBool(c.cfg.Filtered))
 	request.Header.Set("Accept", "application/xml")
 	if payload != nil {
 		request.Header.Set("Content-Type", "application/xml")

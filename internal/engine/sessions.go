@@ -38,7 +38,8 @@ func (s *Sessions) Get(cfg Config) (*Client, error) {
 
 	key := fmt.Sprintf(
 		"%x",
-		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure)),
+		sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %t %t", base, cfg.Username, cfg.Password, cfg.CA, cfg.Insecure,
+			cfg.Filtered)),
 	)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -218,26 +218,7 @@ func (p *Pool) versions(ctx context.Context, cluster *infrav1.OLVMCluster) strin
 
 // read reads the connection to the engine.
 func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, engine.Config, error) {
-	server := cluster.Spec.OLVMOvirtAPIServer
-	secret := &corev1.Secret{}
-	key, _ := CredentialsOf(cluster)
-	if err := p.get(ctx, key, secret); err != nil {
-		return nil, engine.Config{}, err
-	} else if secret.Name == "" {
-		secret = nil
-	}
-
-	var ca *corev1.ConfigMap
-	if server.CAConfigMap != nil {
-		ca = &corev1.ConfigMap{}
-		if err := p.get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); err != nil {
-			return nil, engine.Config{}, err
-		} else if ca.Name == "" {
-			ca = nil
-		}
-	}
-
-	config, err := connection.Config(cluster, secret, ca, p.Unbound)
+	config, err := p.config(ctx, cluster)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -248,6 +229,45 @@ func (p *Pool) read(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.
 	}
 
 	return session, config, nil
+}
+
+// As returns a session with the engine of a cluster of another user, who sees what that user has rights for. The error
+// is a *blocker.Error where somebody must act.
+func (p *Pool) As(ctx context.Context, cluster *infrav1.OLVMCluster, secret string) (*engine.Client, error) {
+	other := cluster.DeepCopy()
+	other.Spec.OLVMOvirtAPIServer.CredentialsSecret = infrav1.NamespacedName{Name: secret}
+	config, err := p.config(ctx, other)
+	if err != nil {
+		return nil, err
+	}
+
+	config.Filtered = true
+
+	return p.Sessions.Get(config)
+}
+
+// config reads the connection to the engine of a cluster.
+func (p *Pool) config(ctx context.Context, cluster *infrav1.OLVMCluster) (engine.Config, error) {
+	server := cluster.Spec.OLVMOvirtAPIServer
+	secret := &corev1.Secret{}
+	key, _ := CredentialsOf(cluster)
+	if err := p.get(ctx, key, secret); err != nil {
+		return engine.Config{}, err
+	} else if secret.Name == "" {
+		secret = nil
+	}
+
+	var ca *corev1.ConfigMap
+	if server.CAConfigMap != nil {
+		ca = &corev1.ConfigMap{}
+		if err := p.get(ctx, connection.Key(*server.CAConfigMap, cluster), ca); err != nil {
+			return engine.Config{}, err
+		} else if ca.Name == "" {
+			ca = nil
+		}
+	}
+
+	return connection.Config(cluster, secret, ca, p.Unbound)
 }
 
 // get reads an object, and leaves it empty where it does not exist.

@@ -20,9 +20,13 @@ type Service struct {
 	// Replicas is how many VMs it has.
 	Replicas int
 	VM       infrav1.SupportVM
-	// Balancer is set for a load balancer.
+	// One of them is set: Balancer for a load balancer, JumpHost for a jump host.
 	Balancer *infrav1.SupportLoadBalancer
+	JumpHost *infrav1.SupportJumpHost
 }
+
+// JumpHostName is the name of the service that is a jump host.
+const JumpHostName = "jump-host"
 
 // Services are those that a cluster asks for, in their order.
 func Services(cluster infrav1.OLVMClusterSpec) []Service {
@@ -40,6 +44,16 @@ func Services(cluster infrav1.OLVMClusterSpec) []Service {
 			Replicas: max(int(balancer.Replicas), 1),
 			VM:       balancer.SupportVM,
 			Balancer: balancer,
+		})
+	}
+
+	if host := cluster.SupportServices.JumpHost; host != nil {
+		out = append(out, Service{
+			Name:     JumpHostName,
+			Field:    "spec.supportServices.jumpHost",
+			Replicas: 1,
+			VM:       host.SupportVM,
+			JumpHost: host,
 		})
 	}
 

@@ -26,6 +26,14 @@ func Validate(cluster infrav1.OLVMClusterSpec) error {
 	taken := map[netip.Addr]string{}
 
 	for _, service := range Services(cluster) {
+		if service.JumpHost != nil {
+			if err := service.checkKeys(); err != nil {
+				return err
+			}
+
+			continue
+		}
+
 		if _, err := service.ports(cluster); err != nil {
 			return err
 		}
@@ -149,6 +157,10 @@ func Endpoint(cluster infrav1.OLVMClusterSpec) string {
 	var out []string
 
 	for _, service := range Services(cluster) {
+		if service.Balancer == nil {
+			continue
+		}
+
 		if service.Balancer.Role == infrav1.ControlPlaneRole && service.Balancer.VirtualIP != "" {
 			out = append(out, service.Balancer.VirtualIP)
 		}
@@ -163,5 +175,5 @@ func Endpoint(cluster infrav1.OLVMClusterSpec) string {
 
 // ServesEndpoint reports whether the control plane is reached through the service.
 func (s Service) ServesEndpoint(cluster infrav1.OLVMClusterSpec) bool {
-	return s.Balancer.VirtualIP != "" && s.Balancer.VirtualIP == cluster.ControlPlaneEndpoint.Host
+	return s.Balancer != nil && s.Balancer.VirtualIP != "" && s.Balancer.VirtualIP == cluster.ControlPlaneEndpoint.Host
 }

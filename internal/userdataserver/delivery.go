@@ -81,6 +81,7 @@ type Server struct {
 	authority *authority
 	limits    *limits
 	reports   reports
+	hosts     Hosts
 }
 
 // Options of a Server.
@@ -129,9 +130,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 // Runnable serves at a listener, on each replica: all know the same Secrets.
 func (s *Server) Runnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
-	below := "GET " + strings.TrimSuffix(s.url.Path, "/")
-	mux.Handle(below+"/v1/user-data/{namespace}/{name}", s)
-	mux.HandleFunc(below+"/v1/configuration/{namespace}/{name}", s.serveConfiguration)
+	below := strings.TrimSuffix(s.url.Path, "/")
+	mux.Handle("GET "+below+"/v1/user-data/{namespace}/{name}", s)
+	mux.HandleFunc("GET "+below+"/v1/configuration/{namespace}/{name}", s.serveConfiguration)
+	mux.HandleFunc("GET "+below+"/v1/hosts/{namespace}/{name}", s.serveHosts)
+	mux.HandleFunc("POST "+below+"/v1/hosts/{namespace}/{name}/{node}/{action}", s.serveHosts)
 
 	return &manager.Server{
 		Name: "user data",

@@ -48,6 +48,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
@@ -482,6 +483,7 @@ func addControllers(
 		Unbound:  o.unboundCredentials,
 	}
 
+	serveJumpHosts(mgr, engines, userData)
 	err = (&cluster.Reconciler{
 		Client:           mgr.GetClient(),
 		APIReader:        reader,
@@ -519,6 +521,17 @@ func addControllers(
 	}
 
 	return addSmallControllers(ctx, mgr, reader, o)
+}
+
+// serveJumpHosts has the server of user data, where there is one, do what jump hosts ask for.
+func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userdataserver.Server) {
+	if userData != nil {
+		userData.Serve(&jumphost.Hosts{
+			Client:   mgr.GetClient(),
+			Engines:  engines,
+			Recorder: mgr.GetEventRecorder("jump-host"),
+		})
+	}
 }
 
 // addPools adds the controllers of pools of VMs.

@@ -4,6 +4,9 @@
 set -euo pipefail
 mount -t overlay overlay -o "lowerdir=/etc,upperdir=$ROOT/etc,workdir=$ROOT/work" /etc
 mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /home
+mount -t tmpfs tmpfs /usr/local/bin
+mkdir /run/sshd
 ip link set lo up
 /bin/bash "$ROOT/commands.sh"
 echo started

@@ -25,14 +25,22 @@ case "$code" in
     ;;
 esac
 
+# What was refused a moment ago is not tried again at once: a try may cost connections.
+hash=$(sha256sum next.tar | cut --delimiter ' ' --fields 1)
+if [ "$hash" = "$(cat refused 2>/dev/null)" ] && [ -n "$(find refused -mmin -5)" ]; then
+    echo "the configuration was refused, see problem; it is tried again after 5 minutes, and another one at once" >&2
+    exit 1
+fi
+
 mkdir next
 tar --extract --no-same-owner --file next.tar --directory next
 if ! (cd next && /bin/bash ./apply.sh) >problem.new 2>&1; then
     mv problem.new problem
+    echo "$hash" >refused
     echo "the new configuration is refused, and the last one stays:" >&2
     cat problem >&2
     exit 1
 fi
-sha256sum next.tar | cut --delimiter ' ' --fields 1 >applied.new
+echo "$hash" >applied.new
 mv applied.new applied
-rm -f problem problem.new
+rm -f problem problem.new refused

@@ -1,0 +1,176 @@
+package controllers
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// publicKey is a line of authorized_keys, and privateKey what belongs to it.
+func keyOfSSH(t *testing.T) (publicKey string, privateKey []byte) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	check.Error(t, err, "")
+	line, err := ssh.NewPublicKey(public)
+	check.Error(t, err, "")
+	block, err := ssh.MarshalPrivateKey(private, "")
+	check.Error(t, err, "")
+
+	return string(ssh.MarshalAuthorizedKey(line)), pem.EncodeToMemory(block)
+}
+
+// withJumpHost is a site with a jump host and an engine's user for it.
+func withJumpHost(t *testing.T, keys ...string) *site {
+	t.Helper()
+	inventory := ovirtsim.DefaultInventory()
+	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "jump@internal", Password: "jump-password"})
+	s := newSiteIn(t, inventory, func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
+		c.Spec.SupportServices = &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
+			AuthorizedKeys:              keys,
+			NodeKeysSecretName:          "node-keys",
+			EngineCredentialsSecretName: "jump-creds",
+			SupportVM:                   infrav1.SupportVM{MachineTemplateName: "lb"},
+		}}
+	})
+	s.balancerTemplate("lb")
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("jump-creds"), StringData: map[string]string{
+		"username": "jump@internal", "password": "jump-password", infrav1.AllowedServerURLsKey: s.Sim.URL(),
+	}})
+
+	return s
+}
+
+// host is what the command host of a jump host does, with the token of a machine of a support service.
+func (s *site) host(machine, method, path string) (int, string) {
+	s.T.Helper()
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: s.Namespace, Name: support.SecretName(machine)}
+	check.Error(s.T, s.Client.Get(context.Background(), key, &secret), "")
+	var authority corev1.Secret
+	check.Error(s.T, s.Client.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "authority"},
+		&authority), "")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority.Data["tls.crt"])
+
+	request, err := http.NewRequestWithContext(context.Background(), method,
+		suite.userDataURL+"/v1/hosts/"+s.Namespace+"/"+machine+path, nil)
+	check.Error(s.T, err, "")
+	request.Header.Set("Authorization", "Bearer "+string(secret.Data["token"]))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	check.Error(s.T, err, "")
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	check.Error(s.T, err, "")
+
+	return response.StatusCode, string(body)
+}
+
+// TestRow53JumpHost has a jump host know the machines of its cluster, and reboot them as a user of its own.
+func TestRow53JumpHost(t *testing.T) {
+	public, private := keyOfSSH(t)
+	s := withJumpHost(t, public)
+	message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+	check.Contains(t, "what is missing", message,
+		`spec.supportServices.jumpHost.nodeKeysSecretName: there is no Secret "node-keys"`)
+
+	s.Create(&corev1.Secret{ObjectMeta: s.Meta("node-keys"), Data: map[string][]byte{"id": private}})
+	m := s.Machine("one", nil)
+	s.ExpectProvisioned(m)
+	status := s.service("jump-host")
+	check.Equal(t, "address", status.Address, "10.0.0.30")
+	jump := "demo-jump-host-0"
+	s.expectConfigured(jump, "ssh.conf", "Host one\n    HostName "+m.Status.Addresses[0].Address+"\n",
+		"IdentityFile /etc/capolvm/jump/keys/id\n", "User core\n")
+	s.expectConfigured(jump, "authorized_keys", public)
+	s.expectConfigured(jump, "key-id", string(private))
+
+	vm, err := s.Session().VMInFull(t.Context(), s.vmOf(jump))
+	check.Error(t, err, "")
+	check.Lacks(t, "user data of the jump host", vm.Initialization.CustomScript, "jump-password")
+
+	code, list := s.host(jump, "GET", "")
+	check.Equal(t, "code of the list", code, http.StatusOK)
+	check.Contains(t, "list", list, "one")
+	check.Lacks(t, "list", list, jump)
+
+	id := s.vmOf("one").String()
+	before := s.boots()[id]
+	code, said := s.host(jump, "POST", "/one/reboot")
+	check.Equal(t, "answer", fmt.Sprint(code, " ", said), "200 one reboots\n")
+	s.Eventually("the machine has booted again", func() error {
+		if now := s.boots()[id]; now <= before {
+			return fmt.Errorf("%d boots, before %d", now, before)
+		}
+
+		return nil
+	})
+	s.expectEvent("one", "Rebooted", "Jump host "+jump+" has asked the guest to reboot")
+
+	code, console := s.host(jump, "POST", "/one/console")
+	check.Equal(t, "code of the console", code, http.StatusOK)
+	check.Contains(t, "console", console, "[virt-viewer]")
+
+	// Not its machines.
+	code, said = s.host(jump, "POST", "/"+jump+"/reboot")
+	check.Equal(t, "itself", fmt.Sprint(code, " ", said), `409 the cluster has no machine "demo-jump-host-0"; see: host list`+"\n")
+	_, err = s.Session().UpdateVM(t.Context(), s.vmOf("one"), &engine.VM{Comment: new("somebody else's")})
+	check.Error(t, err, "")
+	code, said = s.host(jump, "POST", "/one/reboot")
+	check.Equal(t, "a VM that is not marked", fmt.Sprint(code, " ", said),
+		"409 the VM of one is not marked as this machine's in the engine\n")
+
+	// Never as the manager.
+	change(s, &corev1.Secret{ObjectMeta: s.Meta("jump-creds")}, func(secret *corev1.Secret) {
+		secret.Data["password"] = []byte("another")
+	})
+	code, said = s.host(jump, "POST", "/one/reboot")
+	check.Equal(t, "code with another password", code, http.StatusConflict)
+	check.Contains(t, "with another password", said, "engine refuses user \"jump@internal\"")
+}
+
+// TestAKeyThatIsNoneIsNamedByItsIndex makes no jump host with keys that would keep people out, or let others in.
+func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
+	public, _ := keyOfSSH(t)
+	s := withJumpHost(t, public, "ssh-ed25519 nonsense")
+
+	for _, test := range []struct{ key, want string }{
+		{"ssh-ed25519 nonsense", "spec.supportServices.jumpHost.authorizedKeys[1]: it is no line of authorized_keys"},
+		{public + public, "authorizedKeys[1]: it has several lines"},
+		{`command="sh" ` + public, `authorizedKeys[1]: it has the options command="sh"`},
+	} {
+		change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
+			c.Spec.SupportServices.JumpHost.AuthorizedKeys[1] = test.key
+		})
+		s.Eventually(test.want, func() error {
+			message := s.Expect(s.OLVM, infrav1.SupportServicesReadyCondition, "False/InfraServiceFailure")
+			if !strings.Contains(message, test.want) {
+				return errors.New(message)
+			}
+
+			return nil
+		})
+	}
+
+	s.ExpectEmptyEngine()
+}

@@ -1,0 +1,188 @@
+package guestnet
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+)
+
+// keyPair is a key of ssh.
+type keyPair struct {
+	// private is in the format of OpenSSH, and public a line of authorized_keys.
+	private []byte
+	public  string
+	// file has the private key.
+	file string
+}
+
+// newKey makes a key in a folder of the test.
+func newKey(t *testing.T, name string) keyPair {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	check.Error(t, err, "")
+	block, err := ssh.MarshalPrivateKey(private, name)
+	check.Error(t, err, "")
+	line, err := ssh.NewPublicKey(public)
+	check.Error(t, err, "")
+
+	out := keyPair{
+		private: pem.EncodeToMemory(block),
+		public:  strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))) + " " + name,
+		file:    filepath.Join(t.TempDir(), name),
+	}
+	check.Error(t, os.WriteFile(out.file, out.private, 0o600), "")
+
+	return out
+}
+
+// ssh runs a command of the jump host, or of what it reaches, with a key.
+func (s *site) ssh(key keyPair, user string, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+
+	out, err := exec.CommandContext(ctx, "ip", append([]string{
+		"netns", "exec", s.lan.client, "ssh", "-F", "/dev/null", "-i", key.file, "-o", "BatchMode=yes",
+		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+		"-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=5", user + "@10.99.0.41", "--",
+	}, command...)...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%w: %s", err, out)
+	}
+
+	return string(out), nil
+}
+
+// fakeHosts stands in for the engine's side, which controllers/support_test.go has.
+type fakeHosts struct{}
+
+func (fakeHosts) List(_ context.Context, jumpHost client.ObjectKey) (string, error) {
+	return "NAME  POWER\ncp-1  up\nasked by " + jumpHost.Name + "\n", nil
+}
+
+func (fakeHosts) Reboot(_ context.Context, _ client.ObjectKey, name string) (string, error) {
+	if name != "cp-1" {
+		return "", &jumphost.RefusedError{Reason: "the cluster has no machine " + name}
+	}
+
+	return name + " reboots\n", nil
+}
+
+func (fakeHosts) Console(context.Context, client.ObjectKey, string) (string, error) {
+	return "[virt-viewer]\ntype=vnc\n", nil
+}
+
+// sshNode is a node with sshd, where a key logs in as root.
+func (s *site) sshNode(name, address string, key keyPair) {
+	t := s.lan.t
+	t.Helper()
+	n := &node{cluster: s.cluster, name: name, address: netip.MustParseAddr(address), worker: true}
+	n.namespace = s.lan.namespace(name)
+	s.lan.connect(n.namespace, address)
+	n.root = filepath.Join(s.lan.dir, name)
+	n.write("etc/capolvm/jump/authorized_keys", key.public+"\n", false)
+	n.write("etc/ssh/sshd_config.d/10-test.conf",
+		"PermitRootLogin prohibit-password\nAuthorizedKeysFile /etc/capolvm/jump/authorized_keys\n", false)
+	n.installUserData([]byte("#cloud-config\nruncmd: ['systemctl enable --now ssh.service']\n"), hostNamed(name))
+	n.power()
+	t.Cleanup(n.off)
+}
+
+// TestRow53AJumpHost has real sshd on a jump host and on a node.
+func TestRow53AJumpHost(t *testing.T) {
+	l := newLAN(t, "sshd", "ssh")
+	s := newSupported(l, "j")
+	s.server.Serve(fakeHosts{})
+	listed, other, late, nodeKey := newKey(t, "listed"), newKey(t, "other"), newKey(t, "late"), newKey(t, "node")
+	s.sshNode("cp-1", "10.99.0.11", nodeKey)
+
+	spec := infrav1.OLVMClusterSpec{SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
+		AuthorizedKeys: []string{listed.public}, NodeUser: "root",
+	}}}
+	v := s.supportVM("j-jump-host-0", "10.99.0.41")
+	configure := func(nodes ...support.Node) {
+		t.Helper()
+		check.Error(t, support.Validate(spec), "")
+		jump := support.Services(spec)[0].NewJumpHost(spec, nodes)
+		jump.NodeKeys = map[string][]byte{"cluster": nodeKey.private}
+		jump.Kubeconfig = []byte("kind: Config\n")
+		v.configure(jump.Files())
+
+		if v.process == nil {
+			v.begin()
+		}
+
+		v.expectUsed(jump.Files())
+	}
+	configure(support.Node{Name: "cp-1", Address: netip.MustParseAddr("10.99.0.11")})
+
+	l.eventually("the listed key logs in", failover, func() error {
+		out, err := s.ssh(listed, "jump", "whoami")
+		if err == nil && out != "jump\n" {
+			err = errors.New(out)
+		}
+
+		return err
+	})
+
+	if out, err := s.ssh(other, "jump", "whoami"); err == nil {
+		t.Errorf("a key that is not listed logs in: %s", out)
+	}
+
+	if out, err := s.ssh(listed, "root", "whoami"); err == nil {
+		t.Errorf("the listed key logs in as root: %s", out)
+	}
+
+	for command, want := range map[string]string{
+		"ssh cp-1 cat /proc/sys/kernel/ostype":     "Linux\n",
+		"ssh cp-1 ip -o -4 address show enp1s0":    "10.99.0.11/24",
+		"getent hosts cp-1":                        "10.99.0.11",
+		"cat .kube/config":                         "kind: Config\n",
+		"host list":                                "asked by j-jump-host-0\n",
+		"host reboot cp-1":                         "cp-1 reboots\n",
+		"host console cp-1 && cat cp-1.vv":         "[virt-viewer]\ntype=vnc\n",
+		"host reboot elsewhere; echo code $?":      "the cluster has no machine elsewhere\ncode 1\n",
+		"host reboot '../x'; echo code $?":         "is no name of a machine; see: host list\ncode 2\n",
+		"host reset cp-1; echo code $?":            "usage: host list",
+		"cat /etc/capolvm/service/request; id -un": "Permission denied",
+		"curl --version | head -c 4":               "curl",
+	} {
+		out, err := s.ssh(listed, "jump", command)
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: got %q, %v, want %q", command, out, err, want)
+		}
+	}
+
+	// Keys and machines come and go.
+	spec.SupportServices.JumpHost.AuthorizedKeys = []string{late.public}
+	configure(support.Node{Name: "cp-2", Address: netip.MustParseAddr("10.99.0.11")})
+	l.eventually("the later key logs in", failover, func() error {
+		_, err := s.ssh(late, "jump", "whoami")
+		return err
+	})
+
+	if out, err := s.ssh(listed, "jump", "whoami"); err == nil {
+		t.Errorf("a key that is not listed any more logs in: %s", out)
+	}
+
+	out, err := s.ssh(late, "jump", "ssh cp-2 whoami; getent hosts cp-1; host list")
+	check.Equal(t, "the other machine", out, "root\nNAME  POWER\ncp-1  up\nasked by j-jump-host-0\n")
+	check.Error(t, err, "")
+}

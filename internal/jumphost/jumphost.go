@@ -1,0 +1,209 @@
+// Package jumphost does what the command host of a jump host asks for: it lists the machines of the cluster, reboots
+// them and opens their consoles, as an engine's user whom the OLVMCluster names for it. The jump host has neither that
+// user's password nor a way to machines of other clusters.
+package jumphost
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
+)
+
+// RefusedError is why something is not done, for the person who asked.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+func refuse(format string, args ...any) error {
+	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// Hosts answers jump hosts.
+type Hosts struct {
+	Client   client.Reader
+	Engines  *enginepool.Pool
+	Recorder events.EventRecorder
+}
+
+// List is a table of the machines of the cluster of a jump host.
+func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, error) {
+	machines, _, err := h.machines(ctx, jumpHost)
+	if err != nil {
+		return "", err
+	}
+
+	var out strings.Builder
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tPOWER\tHOST\tADDRESS")
+
+	for i := range machines {
+		m := &machines[i]
+		var power, host, address string
+		if m.Status.OLVM != nil {
+			power, host = m.Status.OLVM.VirtualMachine.Status, m.Status.OLVM.VirtualMachine.HostName
+			address = m.Status.OLVM.IPAddress
+		}
+
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", nameOf(m), power, host, address)
+	}
+
+	_ = table.Flush() // to memory
+
+	return out.String(), nil
+}
+
+// Reboot asks the guest of a machine to reboot.
+func (h *Hosts) Reboot(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error) {
+	m, session, id, err := h.find(ctx, jumpHost, name)
+	if err != nil {
+		return "", err
+	}
+
+	if err := session.RebootVM(ctx, id); err != nil {
+		return "", explain(err)
+	}
+
+	h.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "Rebooted", "Reboot",
+		"Jump host %s has asked the guest to reboot", jumpHost.Name)
+
+	return name + " reboots\n", nil
+}
+
+// Console is the connection file of virt-viewer for a machine.
+func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error) {
+	m, session, id, err := h.find(ctx, jumpHost, name)
+	if err != nil {
+		return "", err
+	}
+
+	file, err := session.ViewerFile(ctx, id)
+	if err != nil {
+		return "", explain(err)
+	}
+
+	h.Recorder.Eventf(m, nil, corev1.EventTypeNormal, "ConsoleOpened", "Open", "Jump host %s has opened the console",
+		jumpHost.Name)
+
+	return file, nil
+}
+
+// explain tells the person who asked what the engine said. It holds no secrets of the manager.
+func explain(err error) error { return refuse("%v", err) }
+
+// machines are those of the cluster of a jump host, by name, and the OLVMCluster.
+func (h *Hosts) machines(
+	ctx context.Context, jumpHost client.ObjectKey,
+) ([]infrav1.OLVMMachine, *infrav1.OLVMCluster, error) {
+	self := &infrav1.OLVMMachine{}
+	if err := h.Client.Get(ctx, jumpHost, self); apierrors.IsNotFound(err) {
+		return nil, nil, refuse("there is no jump host %s any more", jumpHost.Name)
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("failed to get OLVMMachine %s: %w", jumpHost, err)
+	}
+
+	cluster := self.Labels[clusterv1.ClusterNameLabel]
+	if support.MachineOf(self) == nil || support.ServiceOf(self) != support.JumpHostName || cluster == "" {
+		return nil, nil, refuse("%s is no jump host", jumpHost.Name)
+	}
+
+	infra := &infrav1.OLVMCluster{}
+	key := client.ObjectKey{Namespace: self.Namespace, Name: ownerOf(self)}
+	if err := h.Client.Get(ctx, key, infra); err != nil {
+		return nil, nil, fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
+	}
+
+	var list infrav1.OLVMMachineList
+	err := h.Client.List(ctx, &list, client.InNamespace(self.Namespace), client.MatchingLabels{
+		clusterv1.ClusterNameLabel: cluster,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to list the machines of Cluster %s: %w", cluster, err)
+	}
+
+	nodes := slices.DeleteFunc(list.Items, func(m infrav1.OLVMMachine) bool { return support.MachineOf(&m) != nil })
+	slices.SortFunc(nodes, func(a, b infrav1.OLVMMachine) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
+
+	return nodes, infra, nil
+}
+
+// ownerOf is the name of the OLVMCluster that owns a machine.
+func ownerOf(m *infrav1.OLVMMachine) string {
+	for _, owner := range m.OwnerReferences {
+		if owner.Kind == "OLVMCluster" {
+			return owner.Name
+		}
+	}
+
+	return ""
+}
+
+// nameOf is what a machine is called in the engine, which is the name of its Machine.
+func nameOf(m *infrav1.OLVMMachine) string {
+	if m.Status.OLVM != nil && m.Status.OLVM.VirtualMachine.VMName != "" {
+		return m.Status.OLVM.VirtualMachine.VMName
+	}
+
+	return m.Name
+}
+
+// find is a machine of the cluster, its VM, and a session with its engine as the jump host's user. The VM must be
+// marked as the machine's.
+func (h *Hosts) find(
+	ctx context.Context, jumpHost client.ObjectKey, name string,
+) (*infrav1.OLVMMachine, *engine.Client, engine.ID, error) {
+	machines, infra, err := h.machines(ctx, jumpHost)
+	if err != nil {
+		return nil, nil, "", err
+	}
+
+	at := slices.IndexFunc(machines, func(m infrav1.OLVMMachine) bool { return nameOf(&m) == name })
+	if at < 0 {
+		return nil, nil, "", refuse("the cluster has no machine %q; see: host list", name)
+	}
+
+	m := &machines[at]
+	id, made := strings.CutPrefix(m.Spec.ProviderID, bootstrap.ProviderIDPrefix)
+	services := infra.Spec.SupportServices
+
+	switch {
+	case !made:
+		return nil, nil, "", refuse("the VM of %s is not made yet", name)
+	case services == nil || services.JumpHost == nil || services.JumpHost.EngineCredentialsSecretName == "":
+		return nil, nil, "", refuse("no user of the engine is given for it: set engineCredentialsSecretName of the " +
+			"OLVMCluster's jumpHost")
+	}
+
+	session, err := h.Engines.As(ctx, infra, services.JumpHost.EngineCredentialsSecretName)
+	if err != nil {
+		return nil, nil, "", explain(err)
+	}
+
+	vm, err := session.VM(ctx, engine.ID(id))
+	if err != nil {
+		return nil, nil, "", explain(err)
+	}
+
+	found, marked := ownermark.OwnerOf(vm.CommentText())
+	if !marked || !found.SameObject(ownermark.Owner{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID)}) {
+		ctrl.LoggerFrom(ctx).Info("A jump host asks for a VM that is not marked as its machine's", "vm", id)
+		return nil, nil, "", refuse("the VM of %s is not marked as this machine's in the engine", name)
+	}
+
+	return m, session, vm.ID, nil
+}

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Made by capolvm: checks the configuration beside it, and has sshd and the user use it.
+set -euo pipefail
+user=$(cat user)
+home=/etc/capolvm/jump
+
+# install_new FILE PATH MODE [OWNER] puts a file in its place; it fails where nothing has changed.
+install_new() {
+    if cmp --silent "$1" "$2"; then return 1; fi
+    install -D --mode "$3" "$1" "$2.new"
+    if [ -n "${4:-}" ]; then chown "$4" "$2.new"; fi
+    mv "$2.new" "$2"
+}
+
+if ! id "$user" >/dev/null 2>&1; then
+    # A password that nothing matches; a locked account could not log in with a key either.
+    useradd --create-home --shell /bin/bash --password '*' "$user"
+fi
+folder=$(getent passwd "$user" | cut --delimiter : --fields 6)
+
+# The keys and the kubeconfig are the user's alone.
+install --directory --mode 755 "$home"
+install --directory --mode 700 --owner "$user" "$home/keys" "$folder/.kube"
+for key in key-*; do
+    if [ -f "$key" ]; then install_new "$key" "$home/keys/${key#key-}" 600 "$user" || true; fi
+done
+for key in "$home"/keys/*; do
+    if [ -f "$key" ] && ! [ -f "key-${key##*/}" ]; then rm -f "$key"; fi
+done
+if [ -s kubeconfig ]; then install_new kubeconfig "$folder/.kube/config" 600 "$user" || true; fi
+
+# What the command host asks with.
+install_new ../authority.pem "$home/authority.pem" 644 || true
+sed -n 's#^url = "\(.*\)/v1/configuration/\(.*\)"$#\1/v1/hosts/\2#p' ../request >url
+sed -n '/^header = /p' ../request >request
+install_new url "$home/url" 644 || true
+install_new request "$home/request" 600 "$user" || true
+install_new host /usr/local/bin/host 755 || true
+
+# Names of the nodes.
+install_new ssh.conf /etc/ssh/ssh_config.d/10-capolvm.conf 644 || true
+if ! grep --quiet '^Include /etc/ssh/ssh_config.d/' /etc/ssh/ssh_config; then
+    sed -i '1i Include /etc/ssh/ssh_config.d/*.conf' /etc/ssh/ssh_config
+fi
+sed '/ # capolvm$/d' /etc/hosts >hosts.new
+cat hosts >>hosts.new
+cat hosts.new >/etc/hosts # it may be a mount
+
+# sshd last: whoever is there stays there.
+install_new authorized_keys "$home/authorized_keys" 644 || true
+cp /etc/ssh/sshd_config.d/10-capolvm.conf before.conf 2>/dev/null || true
+if ! grep --quiet '^Include /etc/ssh/sshd_config.d/' /etc/ssh/sshd_config; then
+    sed -i '1i Include /etc/ssh/sshd_config.d/*.conf' /etc/ssh/sshd_config
+fi
+if install_new sshd.conf /etc/ssh/sshd_config.d/10-capolvm.conf 600; then
+    if ! sshd -t; then
+        rm -f /etc/ssh/sshd_config.d/10-capolvm.conf
+        if [ -f before.conf ]; then install --mode 600 before.conf /etc/ssh/sshd_config.d/10-capolvm.conf; fi
+        exit 1
+    fi
+    unit=sshd.service
+    if ! systemctl cat "$unit" >/dev/null 2>&1; then unit=ssh.service; fi
+    systemctl --no-block reload-or-restart "$unit"
+fi

@@ -1,0 +1,144 @@
+package support
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+)
+
+// Names that a jump host has where none are written.
+const (
+	defaultJumpUser = "jump"
+	defaultNodeUser = "core"
+)
+
+// checkKeys checks the keys that may log in, each by its index.
+func (s Service) checkKeys() error {
+	for i, text := range s.JumpHost.AuthorizedKeys {
+		_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
+
+		switch field := fmt.Sprintf("authorizedKeys[%d]", i); {
+		case err != nil:
+			return s.invalid(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
+		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
+			return s.invalid(field, "it has several lines; write one key each")
+		case len(options) > 0:
+			return s.invalid(field, "it has the options %s; write the key alone", strings.Join(options, ","))
+		}
+	}
+
+	return nil
+}
+
+// keyName is what a private key may be called in a Secret.
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]*$`)
+
+// CheckNodeKeys checks private keys, by their names.
+func CheckNodeKeys(keys map[string][]byte) error {
+	for name, key := range keys {
+		_, err := ssh.ParseRawPrivateKey(key)
+		var encrypted *ssh.PassphraseMissingError
+
+		switch {
+		case !keyName.MatchString(name):
+			return fmt.Errorf("%q is no name of a key; use letters, digits, dots and dashes", name)
+		case errors.As(err, &encrypted):
+			return fmt.Errorf("the key %s has a passphrase, which nobody can type there; give one without", name)
+		case err != nil:
+			return fmt.Errorf("%s is no private key: %w", name, err)
+		}
+	}
+
+	return nil
+}
+
+// Node is a machine that a jump host reaches.
+type Node struct {
+	Name    string
+	Address netip.Addr
+}
+
+// JumpHost is what the VM of a jump host has to know.
+type JumpHost struct {
+	// User who logs in there with the AuthorizedKeys, and NodeUser on the nodes.
+	User, NodeUser string
+	AuthorizedKeys []string
+	// Nodes by their names.
+	Nodes []Node
+	// NodeKeys are private keys by their names, and Kubeconfig that of the cluster; empty while there is none.
+	NodeKeys   map[string][]byte
+	Kubeconfig []byte
+}
+
+// NewJumpHost is what the service asks of its VM.
+func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) JumpHost {
+	out := JumpHost{
+		User:           cmp.Or(s.JumpHost.User, defaultJumpUser),
+		NodeUser:       cmp.Or(s.JumpHost.NodeUser, sshUser(cluster), defaultNodeUser),
+		AuthorizedKeys: s.JumpHost.AuthorizedKeys,
+		Nodes:          slices.Clone(nodes),
+	}
+	slices.SortFunc(out.Nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+
+	return out
+}
+
+// sshUser is the user of the nodes of a cluster; empty where none is written.
+func sshUser(cluster infrav1.OLVMClusterSpec) string {
+	if cluster.UserData == nil || cluster.UserData.SSH == nil {
+		return ""
+	}
+
+	return cluster.UserData.SSH.User
+}
+
+// KeyNames are those of the private keys, for the template.
+func (j JumpHost) KeyNames() []string {
+	var out []string
+	for name := range j.NodeKeys {
+		out = append(out, name)
+	}
+
+	slices.Sort(out)
+
+	return out
+}
+
+// Files are the configuration of the VM.
+func (j JumpHost) Files() []bootstrap.File {
+	var hosts strings.Builder
+	for _, node := range j.Nodes {
+		fmt.Fprintf(&hosts, "%s %s # capolvm\n", node.Address, node.Name)
+	}
+
+	keys := ""
+	for _, key := range j.AuthorizedKeys {
+		keys += strings.TrimSpace(key) + "\n"
+	}
+
+	out := []bootstrap.File{
+		{Path: applyFile, Content: render("jumphost.sh", nil), Mode: 0o700},
+		{Path: "user", Content: j.User + "\n", Mode: 0o644},
+		{Path: "authorized_keys", Content: keys, Mode: 0o644},
+		{Path: "sshd.conf", Content: render("sshd.conf", j), Mode: 0o644},
+		{Path: "ssh.conf", Content: render("ssh.conf", j), Mode: 0o644},
+		{Path: "hosts", Content: hosts.String(), Mode: 0o644},
+		{Path: "host", Content: render("host.sh", nil), Mode: 0o755},
+		{Path: "kubeconfig", Content: string(j.Kubeconfig), Mode: 0o600},
+	}
+	for _, name := range j.KeyNames() {
+		key := strings.TrimSpace(string(j.NodeKeys[name])) + "\n"
+		out = append(out, bootstrap.File{Path: "key-" + name, Content: key, Mode: 0o600})
+	}
+
+	return out
+}
