@@ -109,6 +109,18 @@ func TestRow53JumpHost(t *testing.T) {
 	check.Error(t, err, "")
 	check.Lacks(t, "user data of the jump host", vm.Initialization.CustomScript, "jump-password")
 
+	for _, name := range []string{"node-keys", "jump-creds"} { // clusterctl moves them, and they outlive the cluster
+		s.Eventually("Secret "+name+" is held", func() error {
+			secret := &corev1.Secret{ObjectMeta: s.Meta(name)}
+			err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(secret), secret)
+			if _, moves := secret.Labels["clusterctl.cluster.x-k8s.io/move"]; err == nil && !moves {
+				err = errors.New("clusterctl would leave it behind")
+			}
+
+			return err
+		})
+	}
+
 	code, list := s.host(jump, "GET", "")
 	check.Equal(t, "code of the list", code, http.StatusOK)
 	check.Contains(t, "list", list, "one")

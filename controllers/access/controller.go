@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +24,12 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 
-// Reconciler lets the Secrets with credentials, or the ConfigMaps with CAs, outlive the OLVMClusters that name them:
+// Reconciler lets the Secrets that OLVMClusters name, or the ConfigMaps with CAs, outlive them:
 // who deletes a whole namespace, or everything that a repository has, must not take the connection to the engine from
 // the machines that are still to be deleted. And it has clusterctl move them with the cluster. It sees and writes
 // metadata only.
@@ -47,13 +49,27 @@ func (r *Reconciler) kind() schema.GroupVersionKind {
 	return corev1.SchemeGroupVersion.WithKind("Secret")
 }
 
-// named is the object that an OLVMCluster refers to; false where it refers to none.
-func (r *Reconciler) named(c *infrav1.OLVMCluster) (client.ObjectKey, bool) {
+// named are the objects that an OLVMCluster refers to.
+func (r *Reconciler) named(c *infrav1.OLVMCluster) []client.ObjectKey {
+	of := enginepool.CredentialsOf
 	if r.ConfigMaps {
-		return enginepool.CAOf(c)
+		of = enginepool.CAOf
 	}
 
-	return enginepool.CredentialsOf(c)
+	var out []client.ObjectKey
+	if key, ok := of(c); ok {
+		out = append(out, key)
+	}
+
+	if r.ConfigMaps {
+		return out
+	}
+
+	for _, name := range support.Secrets(c.Spec) {
+		out = append(out, client.ObjectKey{Namespace: c.Namespace, Name: name})
+	}
+
+	return out
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -89,7 +105,7 @@ func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster or an OLVMInventory to the object that it names.
+// clusterToObject maps an OLVMCluster or an OLVMInventory to the objects that it names.
 func (r *Reconciler) clusterToObject(_ context.Context, object client.Object) []ctrl.Request {
 	if pool, ok := object.(*infrav1.OLVMInventory); ok {
 		object = connection.OfInventory(pool)
@@ -100,12 +116,12 @@ func (r *Reconciler) clusterToObject(_ context.Context, object client.Object) []
 		return nil
 	}
 
-	key, ok := r.named(c)
-	if !ok {
-		return nil
+	var out []ctrl.Request
+	for _, key := range r.named(c) {
+		out = append(out, ctrl.Request{NamespacedName: key})
 	}
 
-	return []ctrl.Request{{NamespacedName: key}}
+	return out
 }
 
 // Reconcile holds one object, or lets it go.
@@ -182,7 +198,5 @@ func (r *Reconciler) needed(ctx context.Context, reader client.Reader, object cl
 
 // names reports whether an OLVMCluster names the object, and may.
 func (r *Reconciler) names(c *infrav1.OLVMCluster, object client.Object) bool {
-	key, ok := r.named(c)
-
-	return ok && key == client.ObjectKeyFromObject(object) && connection.Allowed(object, c.Namespace)
+	return slices.Contains(r.named(c), client.ObjectKeyFromObject(object)) && connection.Allowed(object, c.Namespace)
 }

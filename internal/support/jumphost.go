@@ -39,6 +39,18 @@ func (s Service) checkKeys() error {
 	return nil
 }
 
+// Secrets are the names of those that the support services of a cluster name.
+func Secrets(cluster infrav1.OLVMClusterSpec) []string {
+	if cluster.SupportServices == nil || cluster.SupportServices.JumpHost == nil {
+		return nil
+	}
+
+	host := cluster.SupportServices.JumpHost
+	names := []string{host.NodeKeysSecretName, host.KubeconfigSecretName, host.EngineCredentialsSecretName}
+
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
 // keyName is what a private key may be called in a Secret.
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]*$`)
 

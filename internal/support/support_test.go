@@ -1,10 +1,14 @@
 package support
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -133,6 +137,55 @@ func TestMachineOf(t *testing.T) {
 	template.Spec.Template.Spec.FromInventory = &infrav1.FromInventory{}
 	_, err = service.NewMachine(cluster, vm, template)
 	check.Error(t, err, "spec.supportServices.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
+}
+
+// TestNodeKeys refuses what no ssh could use there.
+func TestNodeKeys(t *testing.T) {
+	t.Parallel()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	check.Error(t, err, "")
+	plain, err := ssh.MarshalPrivateKey(private, "")
+	check.Error(t, err, "")
+	locked, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	check.Error(t, err, "")
+
+	for name, test := range map[string]struct {
+		keys map[string][]byte
+		want string
+	}{
+		"a key":        {map[string][]byte{"id_ed25519": pem.EncodeToMemory(plain)}, ""},
+		"a passphrase": {map[string][]byte{"id": pem.EncodeToMemory(locked)}, "the key id has a passphrase"},
+		"a certificate": {map[string][]byte{"ca.crt": []byte("-----BEGIN CERTIFICATE-----")},
+			"ca.crt is no private key"},
+		"a path": {map[string][]byte{"..": pem.EncodeToMemory(plain)}, `".." is no name of a key`},
+	} {
+		check.Error(t, CheckNodeKeys(test.keys), test.want)
+
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}
+
+// TestJumpHostOfACluster has its user where none is written, and names the Secrets that go with the cluster.
+func TestJumpHostOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := infrav1.OLVMClusterSpec{
+		UserData: &infrav1.UserData{SSH: &infrav1.SSHAccess{User: "opc"}},
+		SupportServices: &infrav1.SupportServices{JumpHost: &infrav1.SupportJumpHost{
+			NodeKeysSecretName: "keys", EngineCredentialsSecretName: "creds",
+		}},
+	}
+	jump := Services(cluster)[0].NewJumpHost(cluster, nil)
+	check.Equal(t, "users", jump.User+" "+jump.NodeUser, "jump opc")
+	check.Equal(t, "Secrets", Secrets(cluster), []string{"keys", "creds"})
+	check.Equal(t, "Secrets of others", Secrets(with(worker("1"))), nil)
+
+	for _, file := range jump.Files() {
+		if file.Path == "ssh.conf" {
+			check.Equal(t, "no nodes", file.Content, "# Made by capolvm.\n")
+		}
+	}
 }
 
 // TestUserDataIsACloudConfig keeps the token out of what others on the VM can read.
