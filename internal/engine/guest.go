@@ -129,6 +129,30 @@ func (c *Client) GraphicsConsoles(ctx context.Context, vmID ID) ([]ConsoleID, er
 	return ids, nil
 }
 
+// ViewerFile is the connection file of virt-viewer for a graphics console of a VM that runs. It has a password that is
+// good for a short time. The error of a VM without such a console says so.
+func (c *Client) ViewerFile(ctx context.Context, vmID ID) (string, error) {
+	consoles, err := c.GraphicsConsoles(ctx, vmID)
+	if err != nil {
+		return "", err
+	}
+
+	if len(consoles) == 0 {
+		return "", fmt.Errorf("VM %s has no graphics console", vmID)
+	}
+
+	var made struct {
+		XMLName xml.Name `xml:"action"`
+		File    string   `xml:"remote_viewer_connection_file"`
+	}
+	path := vmPath(vmID) + "/graphicsconsoles/" + string(consoles[0]) + "/remoteviewerconnectionfile"
+	if err := c.do(ctx, http.MethodPost, path, nil, action{}, &made); err != nil {
+		return "", fmt.Errorf("failed to get the connection file of VM %s: %w", vmID, err)
+	}
+
+	return made.File, nil
+}
+
 // DeleteGraphicsConsole removes a graphics console from a VM.
 func (c *Client) DeleteGraphicsConsole(ctx context.Context, vmID ID, id ConsoleID) error {
 	err := c.do(ctx, http.MethodDelete, vmPath(vmID)+"/graphicsconsoles/"+url.PathEscape(string(id)), nil, nil, nil)

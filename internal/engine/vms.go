@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -193,43 +192,6 @@ func (c *Client) ShutdownVM(ctx context.Context, id ID, force bool) error {
 // RebootVM asks the guest to reboot. It does not wait, and the guest may ignore it.
 func (c *Client) RebootVM(ctx context.Context, id ID) error {
 	return c.act(ctx, id, "reboot", action{})
-}
-
-// consoleID is the ID of a graphics console.
-var consoleID = regexp.MustCompile(`^[0-9a-f]{1,64}$`)
-
-// ViewerFile is the connection file of virt-viewer for a graphics console of a VM that runs. It has a password that is
-// good for a short time. The error of a VM without such a console says so.
-func (c *Client) ViewerFile(ctx context.Context, id ID) (string, error) {
-	var list struct {
-		XMLName xml.Name `xml:"graphics_consoles"`
-		Items   []struct {
-			ID string `xml:"id,attr"` // no UUID: the digits of its protocol
-		} `xml:"graphics_console"`
-	}
-	if err := c.get(ctx, vmPath(id)+"/graphicsconsoles", nil, &list); err != nil {
-		return "", fmt.Errorf("failed to list the graphics consoles of VM %s: %w", id, err)
-	}
-
-	if len(list.Items) == 0 {
-		return "", fmt.Errorf("VM %s has no graphics console", id)
-	}
-
-	console := list.Items[0].ID
-	if !consoleID.MatchString(console) {
-		return "", fmt.Errorf("the engine calls a graphics console of VM %s %q, which is no ID of one", id, console)
-	}
-
-	var made struct {
-		XMLName xml.Name `xml:"action"`
-		File    string   `xml:"remote_viewer_connection_file"`
-	}
-	path := vmPath(id) + "/graphicsconsoles/" + console + "/remoteviewerconnectionfile"
-	if err := c.do(ctx, http.MethodPost, path, nil, action{}, &made); err != nil {
-		return "", fmt.Errorf("failed to get the connection file of VM %s: %w", id, err)
-	}
-
-	return made.File, nil
 }
 
 func (c *Client) act(ctx context.Context, id ID, verb string, body action) error {
